@@ -22,12 +22,17 @@ cat >"$folder/declared.c" <<'C'
 WFI_CUDA_MATH_CONSTANTS(SAME_VALUE)
 
 /* Parameters that are const themselves are of the same type. */
-#define SAME_TYPE(library, name, result, parameters)                                                        \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(&library##name), result(*) parameters), #name);
-#define CUDNN(name, result, parameters) SAME_TYPE(cudnn, name, result, parameters)
-#define CUBLASLT(name, result, parameters) SAME_TYPE(cublasLt, name, result, parameters)
-WFI_CUDNN_LIST(CUDNN)
-WFI_CUBLASLT_LIST(CUBLASLT)
+#define SAME_TYPE(name, parameters, result)                                                                 \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), result(*) parameters), #name);
+#define CUDNN_OTHER(name, parameters, result) SAME_TYPE(cudnn##name, parameters, result)
+#define CUDNN(name, parameters) CUDNN_OTHER(name, parameters, wfi_cuda_enum)
+#define CUBLASLT_OTHER(name, parameters, result) SAME_TYPE(cublasLt##name, parameters, result)
+#define CUBLASLT(name, parameters) CUBLASLT_OTHER(name, parameters, wfi_cuda_enum)
+WFI_CUDNN_LIST(CUDNN, CUDNN_OTHER)
+WFI_CUDNN_WAYS(CUDNN)
+WFI_CUBLASLT_LIST(CUBLASLT, CUBLASLT_OTHER)
+#define SAME_CONFIG(name, value, bytes, text) SAME_VALUE(CUBLASLT_ALGO_CONFIG_##name, value)
+WFI_CUBLASLT_CONFIGS(SAME_CONFIG)
 
 #define SAME_PLACE(own, theirs, member)                                                                     \
     _Static_assert(offsetof(own, member) == offsetof(theirs, member), #theirs "." #member);                 \
@@ -54,6 +59,12 @@ sed 's/X(CUDNN_FMA_MATH, 3)/X(CUDNN_FMA_MATH, 2)/' src/kernel/cuda/library.h >"$
 sed 's|kernel/cuda/library.h|wrong.h|' "$folder/declared.c" >"$folder/wrong.c"
 "${compile[@]}" -I"$folder" -fsyntax-only "$folder/wrong.c" >"$folder/out" 2>&1 && fail "a wrong constant is not seen"
 grep -q CUDNN_FMA_MATH "$folder/out" || fail "a wrong constant: $(grep -m 3 error "$folder/out")"
+# So is a wrong parameter, also of a direction of convolutions, and a wrong attribute.
+sed 's/int, int \*, choice \*/int, choice */; s/X(AddTensor, (cudnnHandle_t, const void/X(AddTensor, (cudnnHandle_t, void/; s/X(TILE_ID, 1/X(TILE_ID, 2/' src/kernel/cuda/library.h >"$folder/wrong.h"
+"${compile[@]}" -I"$folder" -fsyntax-only "$folder/wrong.c" >"$folder/out" 2>&1 && fail "wrong declarations are not seen"
+for what in cudnnGetConvolutionBackwardFilterAlgorithm_v7 cudnnAddTensor CUBLASLT_ALGO_CONFIG_TILE_ID; do
+    grep -q "$what" "$folder/out" || fail "$what: $(grep -m 3 error "$folder/out")"
+done
 
 # ---- the libraries themselves ----
 cat >"$folder/symbols.c" <<'C'
@@ -62,8 +73,8 @@ cat >"$folder/symbols.c" <<'C'
 #include <stdio.h>
 #define LOOK(library, name)                                                                                 \
     if (!dlsym(library, name)) return printf("no %s\n", name), 1;
-#define CUDNN(name, result, parameters) LOOK(dnn, "cudnn" #name)
-#define CUBLASLT(name, result, parameters) LOOK(lt, "cublasLt" #name)
+#define CUDNN(name, ...) LOOK(dnn, "cudnn" #name)
+#define CUBLASLT(name, ...) LOOK(lt, "cublasLt" #name)
 /* What weft describes to them, they take, as far as that needs no GPU: attributes are of their sizes. */
 #define OF(library, prefix, name) ((__typeof__(((library *)0)->name))dlsym(self, prefix #name))
 #define DO(call)                                                                                            \
@@ -89,8 +100,8 @@ static int describe_products(void *self) {
     DO(LT(MatmulPreferenceSetAttribute)(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, 8));
     DO(LT(MatmulPreferenceSetAttribute)(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &n, 4));
     DO(LT(MatmulPreferenceSetAttribute)(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &n, 4));
-    for (int i = CUBLASLT_ALGO_CONFIG_ID; i <= CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID; i++)
-        DO(LT(MatmulAlgoConfigGetAttribute)(&choice.algo, i, &most, i < CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 4 : 2, &written));
+#define CONFIG(name, value, bytes, text) DO(LT(MatmulAlgoConfigGetAttribute)(&choice.algo, value, &most, bytes, &written));
+    WFI_CUBLASLT_CONFIGS(CONFIG)
     return 0;
 }
 static int describe(void *self, void *lt) {
@@ -116,8 +127,9 @@ static int describe(void *self, void *lt) {
 int main(void) {
     void *dnn = dlopen("libcudnn.so.9", RTLD_LAZY), *lt = dlopen("libcublasLt.so.13", RTLD_LAZY);
     if (!dnn || !lt) return printf("%s\n", dlerror()), 77;
-    WFI_CUDNN_LIST(CUDNN)
-    WFI_CUBLASLT_LIST(CUBLASLT)
+    WFI_CUDNN_LIST(CUDNN, CUDNN)
+    WFI_CUDNN_WAYS(CUDNN)
+    WFI_CUBLASLT_LIST(CUBLASLT, CUBLASLT)
     return describe(dnn, lt);
 }
 C

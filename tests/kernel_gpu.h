@@ -245,7 +245,8 @@ static void check_ways(one_node *n, void *const *inputs, const wfi_kernel_option
                        wfi_kernel *usual) {
     wfi_kernel *other;
     check_kernel(n, inputs, usual);
-    for (wfi_way way = {usual->way.form, 0}; usual->impl->forms; way.number++) {
+    for (wfi_way way = {usual->way.form, 0}; wfi_forms(usual->impl, usual->node->op);
+         way.number++) {
         TEST_OK(ctx, wfi_kernel_create_way(ctx, n->g, n->node, options, usual->impl, way, &other));
         if (!other) break;
         check_kernel(n, inputs, other);

@@ -334,7 +334,7 @@ static void check_fast(const harness *h) {
  * them, or, with WEFT_TEST_FULL=1, all, in all layouts, types and numbers of threads. */
 static void run_ways(harness *h, const wfi_node *node, const wfi_kernel_impl *impl,
                      const wfi_step_args *step) {
-    const char *const *forms = impl->forms ? impl->forms(node->op) : NULL;
+    const char *const *forms = wfi_forms(impl, node->op);
     double slack = h->slack;
     for (wfi_way way = {0, 0}; forms && forms[way.form];) {
         char shape[WFI_NODE_TEXT], name[WFI_WAY_TEXT], again[WFI_WAY_TEXT];

@@ -71,7 +71,7 @@ wf_status wfi_kernel_create_way(wf_context *ctx, const wf_graph *graph, const wf
 
 const char *wfi_kernel_way_text(const wfi_kernel *kernel, char text[WFI_WAY_TEXT]) {
     const wfi_kernel_impl *impl = kernel->impl;
-    const char *const *forms = impl->forms ? impl->forms(kernel->node->op) : NULL;
+    const char *const *forms = wfi_forms(impl, kernel->node->op);
     *text = 0;
     if (forms) snprintf(text, WFI_WAY_TEXT, "%s:%s", forms[kernel->way.form], kernel->detail);
     return text;
@@ -81,7 +81,7 @@ const char *wfi_kernel_way_text(const wfi_kernel *kernel, char text[WFI_WAY_TEXT
 static wf_status create_wanted(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                const wfi_kernel_options *options, const wfi_kernel_impl *impl,
                                const char *wanted, wfi_kernel **kernel_out) {
-    const char *const *forms = impl->forms ? impl->forms(node->op) : NULL;
+    const char *const *forms = wfi_forms(impl, node->op);
     char text[WFI_WAY_TEXT];
     *kernel_out = NULL;
     for (int f = 0; forms && forms[f]; f++) {

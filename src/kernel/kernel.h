@@ -55,9 +55,10 @@ typedef struct wfi_kernel_impl {
     /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
      * the reason is in `reason_out` (a static string), no error is recorded. */
     wf_status (*describe)(wfi_kernel *kernel, const char **reason_out);
-    /* Names of an op's forms, NULL behind the last; NULL: it has one way, the usual one. Describing
-     * makes the usual form in kernel->way the one that it is. */
+    /* Names of an op's forms, NULL behind the last, or of all ops'; NULL: it has one way, the usual
+     * one. Describing makes the usual form in kernel->way the one that it is. */
     const char *const *(*forms)(const wfi_op *op);
+    const char *const *own_forms;
     /* Fills kernel->extent and scratch_extent, from what the library will really be given. NULL: it
      * is what was planned. */
     wf_status (*prepare)(wfi_kernel *kernel);
@@ -65,6 +66,10 @@ typedef struct wfi_kernel_impl {
                      void *scratch, const wfi_step_args *step);
     void (*destroy)(wfi_kernel *kernel); /* frees kernel->state and formats */
 } wfi_kernel_impl;
+
+static inline const char *const *wfi_forms(const wfi_kernel_impl *impl, const wfi_op *op) {
+    return impl->forms ? impl->forms(op) : impl->own_forms;
+}
 
 typedef struct wfi_format_class {
     bool (*equal)(const wfi_format *a, const wfi_format *b);

@@ -26,7 +26,7 @@ static wf_status find_ways(wf_tuning *t, wfi_tuned_shape *s) {
     const wfi_kernel_impl *impl = kernel->impl;
     wf_status status = add_way(t, s, kernel);
     wfi_kernel_destroy(kernel);
-    const char *const *forms = impl->forms && s->n_ways ? impl->forms(s->node->op) : NULL;
+    const char *const *forms = s->n_ways ? wfi_forms(impl, s->node->op) : NULL;
     for (int f = 0; status == WF_OK && forms && forms[f]; f++)
         for (wfi_way at = {f, 0}; status == WF_OK; at.number++) {
             status =

@@ -12,7 +12,8 @@
 /* What the library is given, in its order: two operands, what is made of them. */
 enum { FIRST, SECOND, RESULT, N_PARTS };
 
-/* x and weight, weight and dy, x and dy: the backward's inputs are given in the other order. */
+/* In the order of wfi_cudnn.ways: x and weight, weight and dy, x and dy: the backward's inputs are
+ * given in the other order. */
 static const struct direction {
     const wfi_op *op;
     int filter;       /* which of the three is the weight, or its gradient */
@@ -37,15 +38,15 @@ typedef struct conv {
     void *part[N_PARTS];        /* descriptors */
     size_t workspace_bytes;     /* behind them in the scratch memory: a weight's gradient in BF16 */
     wfi_format rounded;         /* of a weight in BF16 */
-    cudnnTensorDescriptor_t bias_part;
-    cudnnConvolutionDescriptor_t conv;
+    cudnn_tensor bias_part;
+    cudnn_conv conv;
     char detail[16];
 } conv;
 
 /* ---- what the library is told ---- */
 
 static int make_filter(const wfi_cudnn *dnn, int type, const int64_t dim[4], void **out) {
-    int error = dnn->CreateFilterDescriptor(out);
+    wfi_cuda_enum error = dnn->CreateFilterDescriptor(out);
     return error ? error
                  : dnn->SetFilter4dDescriptor(*out, type, CUDNN_TENSOR_NCHW, (int)dim[0],
                                               (int)dim[1], (int)dim[2], (int)dim[3]);
@@ -55,7 +56,7 @@ static int make_filter(const wfi_cudnn *dnn, int type, const int64_t dim[4], voi
 static int make_conv(const wfi_cudnn *dnn, const wfi_attr *attr, int math, void **out) {
     int pad = (int)attr->conv.pad, stride = (int)attr->conv.stride;
     int dilation = (int)attr->conv.dilation;
-    int error = dnn->CreateConvolutionDescriptor(out);
+    wfi_cuda_enum error = dnn->CreateConvolutionDescriptor(out);
     if (!error)
         error = dnn->SetConvolution2dDescriptor(*out, pad, pad, stride, stride, dilation, dilation,
                                                 CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
@@ -86,22 +87,6 @@ static int make_parts(const wfi_kernel *kernel, conv *c) {
 
 /* ---- which algorithm ---- */
 
-static int ask_choices(const conv *c, cudnnHandle_t handle, int *n, wfi_cudnn_choice *all) {
-    const wfi_cudnn *dnn = c->dnn;
-    return (c->direction == FORWARD         ? dnn->GetConvolutionForwardAlgorithm_v7
-            : c->direction == BACKWARD_DATA ? dnn->GetConvolutionBackwardDataAlgorithm_v7
-                                            : dnn->GetConvolutionBackwardFilterAlgorithm_v7)(
-        handle, c->part[FIRST], c->part[SECOND], c->conv, c->part[RESULT], MOST_ALGORITHMS, n, all);
-}
-
-static int ask_workspace(const conv *c, cudnnHandle_t handle, int algo, size_t *bytes) {
-    const wfi_cudnn *dnn = c->dnn;
-    return (c->direction == FORWARD         ? dnn->GetConvolutionForwardWorkspaceSize
-            : c->direction == BACKWARD_DATA ? dnn->GetConvolutionBackwardDataWorkspaceSize
-                                            : dnn->GetConvolutionBackwardFilterWorkspaceSize)(
-        handle, c->part[FIRST], c->part[SECOND], c->conv, c->part[RESULT], algo, bytes);
-}
-
 /* Tensor cores multiply BF16, and F32 only as TF32; where they may, the algorithm says whether. */
 static bool fits_math(const conv *c, const wfi_cudnn_choice *one) {
     if (one->mathType == CUDNN_TENSOR_OP_MATH && c->math == CUDNN_FMA_MATH) return false;
@@ -114,7 +99,11 @@ static bool fits_math(const conv *c, const wfi_cudnn_choice *one) {
 /* The way's; none: *found_out is false. */
 static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found_out) {
     wfi_cudnn_choice all[MOST_ALGORITHMS];
-    int n = 0, error = ask_choices(c, handle, &n, all);
+    const wfi_cudnn_way *way = &c->dnn->ways[c->direction];
+    void *const *part = c->part;
+    int n = 0;
+    int error = way->algorithms(handle, part[FIRST], part[SECOND], c->conv, part[RESULT],
+                                MOST_ALGORITHMS, &n, all);
     *found_out = false;
     for (int k = 0, number = 0; !error && k < n && !*found_out; k++) {
         const wfi_cudnn_choice *one = &all[k];
@@ -122,7 +111,9 @@ static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found
         size_t bytes = 0;
         if (one->status || one->determinism != CUDNN_DETERMINISTIC || !fits_math(c, one)) continue;
         if (kernel->options.conv == WF_CONV_DIRECT && !is_alike) continue;
-        if (ask_workspace(c, handle, one->algo, &bytes)) continue;
+        if (way->workspace(handle, part[FIRST], part[SECOND], c->conv, part[RESULT], one->algo,
+                           &bytes))
+            continue;
         if (bytes > MOST_WORKSPACE_BYTES || number++ < kernel->way.number) continue;
         c->algo = one->algo;
         c->workspace_bytes = wfi_round_up(bytes, WFI_ALIGN_BYTES);
@@ -215,12 +206,10 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
     void *made = widens ? (char *)workspace + c->workspace_bytes : to;
     wfi_cuda_handles *handles;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
-    int error = (c->direction == FORWARD         ? dnn->ConvolutionForward
-                 : c->direction == BACKWARD_DATA ? dnn->ConvolutionBackwardData
-                                                 : dnn->ConvolutionBackwardFilter)(
-        handles->dnn, &one, c->part[FIRST], operands[c->operand[FIRST]], c->part[SECOND],
-        operands[c->operand[SECOND]], c->conv, c->algo, workspace, c->workspace_bytes, &kept,
-        c->part[RESULT], made);
+    wfi_cuda_enum error =
+        dnn->ways[c->direction].run(handles->dnn, &one, c->part[FIRST], operands[c->operand[FIRST]],
+                                    c->part[SECOND], operands[c->operand[SECOND]], c->conv, c->algo,
+                                    workspace, c->workspace_bytes, &kept, c->part[RESULT], made);
     if (!error) error = run_bias(c, handles->dnn, operands);
     wfi_cuda_give_handles(handles);
     if (!error && widens)
@@ -247,7 +236,7 @@ static void destroy(wfi_kernel *kernel) {
 const wfi_kernel_impl wfi_kernel_cudnn = {
     .name = "cudnn",
     .describe = describe,
-    .forms = wfi_cudnn_forms,
+    .own_forms = (const char *const[]){"cudnn", NULL},
     .run = run,
     .destroy = destroy,
 };

@@ -16,12 +16,13 @@ typedef struct shared {
 
 /* ---- finding them ---- */
 
-#define CUDNN_SYMBOL(name, result, parameters)    "cudnn" #name,
-#define CUBLASLT_SYMBOL(name, result, parameters) "cublasLt" #name,
+#define CUDNN_SYMBOL(name, ...)    "cudnn" #name,
+#define CUBLASLT_SYMBOL(name, ...) "cublasLt" #name,
 
 static const char *const cudnn_files[] = {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9",
                                           "libcudnn.so.8", NULL};
-static const char *const cudnn_symbols[] = {WFI_CUDNN_LIST(CUDNN_SYMBOL) NULL};
+static const char *const cudnn_symbols[] = {WFI_CUDNN_LIST(CUDNN_SYMBOL, CUDNN_SYMBOL)
+                                                WFI_CUDNN_WAYS(CUDNN_SYMBOL) NULL};
 static const wfi_library cudnn = {
     "cuDNN", cudnn_files, cudnn_symbols,
     "weft's own kernels convolve; install cuDNN 9 (package cudnn9-cuda of NVIDIA's)",
@@ -31,7 +32,8 @@ static const char *const cublaslt_files[] = {
     "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
     "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12",
     "libcublasLt.so.11", NULL};
-static const char *const cublaslt_symbols[] = {WFI_CUBLASLT_LIST(CUBLASLT_SYMBOL) NULL};
+static const char *const cublaslt_symbols[] = {WFI_CUBLASLT_LIST(CUBLASLT_SYMBOL, CUBLASLT_SYMBOL)
+                                                   NULL};
 static const wfi_library cublaslt = {
     "cuBLASLt", cublaslt_files, cublaslt_symbols,
     "weft's own kernels multiply; install cuBLAS (package libcublas of NVIDIA's)",
@@ -162,15 +164,8 @@ wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
     return status;
 }
 
-const char *const *wfi_cudnn_forms(const wfi_op *op) {
-    static const char *const forms[] = {"cudnn", NULL};
-    (void)op;
-    return forms;
-}
-
-int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4],
-                     cudnnTensorDescriptor_t *out) {
-    int error = dnn->CreateTensorDescriptor(out);
+int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4], cudnn_tensor *out) {
+    wfi_cuda_enum error = dnn->CreateTensorDescriptor(out);
     return error ? error
                  : dnn->SetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, type, (int)dim[0],
                                               (int)dim[1], (int)dim[2], (int)dim[3]);

@@ -6,7 +6,7 @@
 #ifndef WFI_CUDA_MATH_H
 #define WFI_CUDA_MATH_H
 
-#include "base/base.h"
+#include "device/cuda_library.h"
 
 /* What heuristics say of an algorithm of a convolution, whatever its direction. */
 typedef struct wfi_cudnn_choice {
@@ -63,133 +63,123 @@ typedef struct wfi_cublaslt_choice {
     X(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                               \
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)                                               \
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)                                               \
-    X(CUBLASLT_ALGO_CONFIG_ID, 0)                                                                  \
-    X(CUBLASLT_ALGO_CONFIG_TILE_ID, 1)                                                             \
-    X(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 2)                                                          \
-    X(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4)                                                       \
-    X(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 5)                                                       \
-    X(CUBLASLT_ALGO_CONFIG_STAGES_ID, 6)                                                           \
-    X(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 7)                                                      \
-    X(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 8)                                                    \
     X(CUBLAS_OP_N, 0)
+
+/* What tells algorithms of products apart: CUBLASLT_ALGO_CONFIG_, its value, bytes; its name in
+ * weft's tables. */
+#define WFI_CUBLASLT_CONFIGS(X)                                                                    \
+    X(ID, 0, 4, "algo")                                                                            \
+    X(TILE_ID, 1, 4, ".tile")                                                                      \
+    X(STAGES_ID, 6, 4, ".stages")                                                                  \
+    X(SPLITK_NUM, 2, 4, ".split")                                                                  \
+    X(CTA_SWIZZLING, 4, 4, ".swizzle")                                                             \
+    X(CUSTOM_OPTION, 5, 4, ".custom")                                                              \
+    X(INNER_SHAPE_ID, 7, 2, ".inner")                                                              \
+    X(CLUSTER_SHAPE_ID, 8, 2, ".cluster")
 
 #ifndef WFI_CUDA_TYPES_ARE_DECLARED
 #define WFI_CUDA_MATH_CONSTANT(name, value) name = value,
 enum { WFI_CUDA_MATH_CONSTANTS(WFI_CUDA_MATH_CONSTANT) };
 #undef WFI_CUDA_MATH_CONSTANT
-typedef int cudnnStatus_t, cudnnTensorFormat_t, cudnnDataType_t, cudnnConvolutionMode_t;
-typedef int cudnnMathType_t, cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t;
-typedef int cudnnConvolutionBwdFilterAlgo_t, cudnnBatchNormMode_t;
-typedef int cublasStatus_t, cublasComputeType_t, cudaDataType, cublasLtMatrixLayoutAttribute_t;
-typedef int cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t;
-typedef int cublasLtMatmulAlgoConfigAttributes_t;
 typedef void *cudnnHandle_t, *cudnnTensorDescriptor_t, *cudnnFilterDescriptor_t;
-typedef void *cudnnConvolutionDescriptor_t, *cudaStream_t, *cublasLtHandle_t;
-typedef void *cublasLtMatmulDesc_t, *cublasLtMatrixLayout_t, *cublasLtMatmulPreference_t;
-typedef wfi_cudnn_choice cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t;
-typedef wfi_cudnn_choice cudnnConvolutionBwdFilterAlgoPerf_t;
+typedef void *cudnnConvolutionDescriptor_t, *cublasLtHandle_t, *cublasLtMatmulDesc_t;
+typedef void *cublasLtMatrixLayout_t, *cublasLtMatmulPreference_t, cublasLtMatmulAlgo_t;
 typedef wfi_cublaslt_choice cublasLtMatmulHeuristicResult_t;
-typedef void cublasLtMatmulAlgo_t;
 #endif
+typedef cudnnTensorDescriptor_t cudnn_tensor;
+typedef cudnnConvolutionDescriptor_t cudnn_conv;
 
-/* Of a direction of convolutions, whose operands are described in that order. */
-#define WFI_CUDNN_WAY(X, name, kind, first, second, result)                                        \
-    X(GetConvolution##name##Algorithm_v7, cudnnStatus_t,                                           \
-      (cudnnHandle_t, first, second, cudnnConvolutionDescriptor_t, result, int, int *,             \
-       cudnnConvolution##kind##AlgoPerf_t *))                                                      \
-    X(GetConvolution##name##WorkspaceSize, cudnnStatus_t,                                          \
-      (cudnnHandle_t, first, second, cudnnConvolutionDescriptor_t, result,                         \
-       cudnnConvolution##kind##Algo_t, size_t *))                                                  \
-    X(Convolution##name, cudnnStatus_t,                                                            \
-      (cudnnHandle_t, const void *, first, const void *, second, const void *,                     \
-       cudnnConvolutionDescriptor_t, cudnnConvolution##kind##Algo_t, void *, size_t, const void *, \
-       result, void *))
+/* Name and parameters of what gives a status; Y: and the result of what gives something else. */
+#define WFI_CUDNN_LIST(X, Y)                                                                       \
+    Y(GetVersion, (void), size_t)                                                                  \
+    Y(GetErrorString, (wfi_cuda_enum), const char *)                                               \
+    X(Create, (cudnnHandle_t *))                                                                   \
+    X(Destroy, (cudnnHandle_t))                                                                    \
+    X(SetStream, (cudnnHandle_t, CUstream))                                                        \
+    X(CreateTensorDescriptor, (cudnn_tensor *))                                                    \
+    X(DestroyTensorDescriptor, (cudnn_tensor))                                                     \
+    X(SetTensor4dDescriptor, (cudnn_tensor, wfi_cuda_enum, wfi_cuda_enum, int, int, int, int))     \
+    X(CreateFilterDescriptor, (cudnnFilterDescriptor_t *))                                         \
+    X(DestroyFilterDescriptor, (cudnnFilterDescriptor_t))                                          \
+    X(SetFilter4dDescriptor,                                                                       \
+      (cudnnFilterDescriptor_t, wfi_cuda_enum, wfi_cuda_enum, int, int, int, int))                 \
+    X(CreateConvolutionDescriptor, (cudnn_conv *))                                                 \
+    X(DestroyConvolutionDescriptor, (cudnn_conv))                                                  \
+    X(SetConvolution2dDescriptor,                                                                  \
+      (cudnn_conv, int, int, int, int, int, int, wfi_cuda_enum, wfi_cuda_enum))                    \
+    X(SetConvolutionMathType, (cudnn_conv, wfi_cuda_enum))                                         \
+    X(SetConvolutionGroupCount, (cudnn_conv, int))                                                 \
+    X(ConvolutionBackwardBias, (cudnnHandle_t, const void *, cudnn_tensor, const void *,           \
+                                const void *, cudnn_tensor, void *))                               \
+    X(BatchNormalizationForwardTraining,                                                           \
+      (cudnnHandle_t, wfi_cuda_enum, const void *, const void *, cudnn_tensor, const void *,       \
+       cudnn_tensor, void *, cudnn_tensor, const void *, const void *, double, void *, void *,     \
+       double, void *, void *))                                                                    \
+    X(BatchNormalizationBackward,                                                                  \
+      (cudnnHandle_t, wfi_cuda_enum, const void *, const void *, const void *, const void *,       \
+       cudnn_tensor, const void *, cudnn_tensor, const void *, cudnn_tensor, void *, cudnn_tensor, \
+       const void *, void *, void *, double, const void *, const void *))                          \
+    X(AddTensor, (cudnnHandle_t, const void *, cudnn_tensor, const void *, const void *,           \
+                  cudnn_tensor, void *))
 
-/* name, result, parameters */
-#define WFI_CUDNN_LIST(X)                                                                          \
-    X(GetVersion, size_t, (void))                                                                  \
-    X(GetErrorString, const char *, (cudnnStatus_t))                                               \
-    X(Create, cudnnStatus_t, (cudnnHandle_t *))                                                    \
-    X(Destroy, cudnnStatus_t, (cudnnHandle_t))                                                     \
-    X(SetStream, cudnnStatus_t, (cudnnHandle_t, cudaStream_t))                                     \
-    X(CreateTensorDescriptor, cudnnStatus_t, (cudnnTensorDescriptor_t *))                          \
-    X(DestroyTensorDescriptor, cudnnStatus_t, (cudnnTensorDescriptor_t))                           \
-    X(SetTensor4dDescriptor, cudnnStatus_t,                                                        \
-      (cudnnTensorDescriptor_t, cudnnTensorFormat_t, cudnnDataType_t, int, int, int, int))         \
-    X(CreateFilterDescriptor, cudnnStatus_t, (cudnnFilterDescriptor_t *))                          \
-    X(DestroyFilterDescriptor, cudnnStatus_t, (cudnnFilterDescriptor_t))                           \
-    X(SetFilter4dDescriptor, cudnnStatus_t,                                                        \
-      (cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int, int, int, int))         \
-    X(CreateConvolutionDescriptor, cudnnStatus_t, (cudnnConvolutionDescriptor_t *))                \
-    X(DestroyConvolutionDescriptor, cudnnStatus_t, (cudnnConvolutionDescriptor_t))                 \
-    X(SetConvolution2dDescriptor, cudnnStatus_t,                                                   \
-      (cudnnConvolutionDescriptor_t, int, int, int, int, int, int, cudnnConvolutionMode_t,         \
-       cudnnDataType_t))                                                                           \
-    X(SetConvolutionMathType, cudnnStatus_t, (cudnnConvolutionDescriptor_t, cudnnMathType_t))      \
-    X(SetConvolutionGroupCount, cudnnStatus_t, (cudnnConvolutionDescriptor_t, int))                \
-    WFI_CUDNN_WAY(X, Forward, Fwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,               \
-                  cudnnTensorDescriptor_t)                                                         \
-    WFI_CUDNN_WAY(X, BackwardData, BwdData, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,      \
-                  cudnnTensorDescriptor_t)                                                         \
-    WFI_CUDNN_WAY(X, BackwardFilter, BwdFilter, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,  \
-                  cudnnFilterDescriptor_t)                                                         \
-    X(ConvolutionBackwardBias, cudnnStatus_t,                                                      \
-      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *, const void *,           \
-       cudnnTensorDescriptor_t, void *))                                                           \
-    X(BatchNormalizationForwardTraining, cudnnStatus_t,                                            \
-      (cudnnHandle_t, cudnnBatchNormMode_t, const void *, const void *, cudnnTensorDescriptor_t,   \
-       const void *, cudnnTensorDescriptor_t, void *, cudnnTensorDescriptor_t, const void *,       \
-       const void *, double, void *, void *, double, void *, void *))                              \
-    X(BatchNormalizationBackward, cudnnStatus_t,                                                   \
-      (cudnnHandle_t, cudnnBatchNormMode_t, const void *, const void *, const void *,              \
-       const void *, cudnnTensorDescriptor_t, const void *, cudnnTensorDescriptor_t, const void *, \
-       cudnnTensorDescriptor_t, void *, cudnnTensorDescriptor_t, const void *, void *, void *,     \
-       double, const void *, const void *))                                                        \
-    X(AddTensor, cudnnStatus_t,                                                                    \
-      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *, const void *,           \
-       cudnnTensorDescriptor_t, void *))
+/* Of a direction of convolutions: what its operands are, in that order. */
+#define WFI_CUDNN_WAY(X, algorithms, workspace, run, choice, first, second, result)                \
+    X(algorithms, (cudnnHandle_t, first, second, cudnn_conv, result, int, int *, choice *))        \
+    X(workspace, (cudnnHandle_t, first, second, cudnn_conv, result, wfi_cuda_enum, size_t *))      \
+    X(run, (cudnnHandle_t, const void *, first, const void *, second, const void *, cudnn_conv,    \
+            wfi_cuda_enum, void *, size_t, const void *, result, void *))
+#define WFI_CUDNN_NAMED_WAY(X, name, kind, first, second, result)                                  \
+    WFI_CUDNN_WAY(X, GetConvolution##name##Algorithm_v7, GetConvolution##name##WorkspaceSize,      \
+                  Convolution##name, cudnnConvolution##kind##AlgoPerf_t, first, second, result)
+#define WFI_CUDNN_WAYS(X)                                                                          \
+    WFI_CUDNN_NAMED_WAY(X, Forward, Fwd, cudnn_tensor, cudnnFilterDescriptor_t, cudnn_tensor)      \
+    WFI_CUDNN_NAMED_WAY(X, BackwardData, BwdData, cudnnFilterDescriptor_t, cudnn_tensor,           \
+                        cudnn_tensor)                                                              \
+    WFI_CUDNN_NAMED_WAY(X, BackwardFilter, BwdFilter, cudnn_tensor, cudnn_tensor,                  \
+                        cudnnFilterDescriptor_t)
 
-#define WFI_CUBLASLT_LIST(X)                                                                       \
-    X(GetVersion, size_t, (void))                                                                  \
-    X(Create, cublasStatus_t, (cublasLtHandle_t *))                                                \
-    X(Destroy, cublasStatus_t, (cublasLtHandle_t))                                                 \
-    X(MatmulDescCreate, cublasStatus_t,                                                            \
-      (cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType))                                 \
-    X(MatmulDescDestroy, cublasStatus_t, (cublasLtMatmulDesc_t))                                   \
-    X(MatmulDescSetAttribute, cublasStatus_t,                                                      \
-      (cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t))                \
-    X(MatrixLayoutCreate, cublasStatus_t,                                                          \
-      (cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t))                       \
-    X(MatrixLayoutDestroy, cublasStatus_t, (cublasLtMatrixLayout_t))                               \
-    X(MatrixLayoutSetAttribute, cublasStatus_t,                                                    \
-      (cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, const void *, size_t))             \
-    X(MatmulPreferenceCreate, cublasStatus_t, (cublasLtMatmulPreference_t *))                      \
-    X(MatmulPreferenceDestroy, cublasStatus_t, (cublasLtMatmulPreference_t))                       \
-    X(MatmulPreferenceSetAttribute, cublasStatus_t,                                                \
-      (cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t))    \
-    X(MatmulAlgoGetHeuristic, cublasStatus_t,                                                      \
+#define WFI_CUBLASLT_LIST(X, Y)                                                                    \
+    Y(GetVersion, (void), size_t)                                                                  \
+    X(Create, (cublasLtHandle_t *))                                                                \
+    X(Destroy, (cublasLtHandle_t))                                                                 \
+    X(MatmulDescCreate, (cublasLtMatmulDesc_t *, wfi_cuda_enum, wfi_cuda_enum))                    \
+    X(MatmulDescDestroy, (cublasLtMatmulDesc_t))                                                   \
+    X(MatmulDescSetAttribute, (cublasLtMatmulDesc_t, wfi_cuda_enum, const void *, size_t))         \
+    X(MatrixLayoutCreate, (cublasLtMatrixLayout_t *, wfi_cuda_enum, uint64_t, uint64_t, int64_t))  \
+    X(MatrixLayoutDestroy, (cublasLtMatrixLayout_t))                                               \
+    X(MatrixLayoutSetAttribute, (cublasLtMatrixLayout_t, wfi_cuda_enum, const void *, size_t))     \
+    X(MatmulPreferenceCreate, (cublasLtMatmulPreference_t *))                                      \
+    X(MatmulPreferenceDestroy, (cublasLtMatmulPreference_t))                                       \
+    X(MatmulPreferenceSetAttribute,                                                                \
+      (cublasLtMatmulPreference_t, wfi_cuda_enum, const void *, size_t))                           \
+    X(MatmulAlgoGetHeuristic,                                                                      \
       (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,            \
        cublasLtMatmulHeuristicResult_t *, int *))                                                  \
-    X(MatmulAlgoConfigGetAttribute, cublasStatus_t,                                                \
-      (const cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t, void *, size_t,         \
-       size_t *))                                                                                  \
-    X(Matmul, cublasStatus_t,                                                                      \
+    X(MatmulAlgoConfigGetAttribute,                                                                \
+      (const cublasLtMatmulAlgo_t *, wfi_cuda_enum, void *, size_t, size_t *))                     \
+    X(Matmul,                                                                                      \
       (cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t, \
        const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t,   \
-       void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,               \
-       cudaStream_t))
-
-#define WFI_CUDA_MATH_MEMBER(name, result, parameters) result(*name) parameters;
-typedef struct wfi_cudnn {
-    WFI_CUDNN_LIST(WFI_CUDA_MATH_MEMBER)
-} wfi_cudnn;
-typedef struct wfi_cublaslt {
-    WFI_CUBLASLT_LIST(WFI_CUDA_MATH_MEMBER)
-} wfi_cublaslt;
-#undef WFI_CUDA_MATH_MEMBER
+       void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t, CUstream))
 
 #ifndef WFI_CUDA_TYPES_ARE_DECLARED
+#define WFI_CUDA_MATH_OTHER(name, parameters, result) result(*name) parameters;
+#define WFI_CUDA_MATH_STATUS(name, parameters)        wfi_cuda_enum(*name) parameters;
+typedef struct wfi_cudnn_way {
+    WFI_CUDNN_WAY(WFI_CUDA_MATH_STATUS, algorithms, workspace, run, wfi_cudnn_choice, void *,
+                  void *, void *)
+} wfi_cudnn_way;
+typedef struct wfi_cudnn {
+    WFI_CUDNN_LIST(WFI_CUDA_MATH_STATUS, WFI_CUDA_MATH_OTHER)
+    wfi_cudnn_way ways[3];
+} wfi_cudnn;
+typedef struct wfi_cublaslt {
+    WFI_CUBLASLT_LIST(WFI_CUDA_MATH_STATUS, WFI_CUDA_MATH_OTHER)
+} wfi_cublaslt;
+#undef WFI_CUDA_MATH_STATUS
+#undef WFI_CUDA_MATH_OTHER
+
 #include "device/cuda.h"
 #include "kernel/kernel.h"
 
@@ -251,9 +241,7 @@ wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
                                                   const char **reason_out),
                             const char **reason_out);
 /* A descriptor of an image, or of other things of 4 dims. Returns cuDNN's status. */
-int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4],
-                     cudnnTensorDescriptor_t *out);
-const char *const *wfi_cudnn_forms(const wfi_op *op);
+int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4], cudnn_tensor *out);
 /* Records that it does not do what it was asked for. Errors: DEVICE. */
 wf_status wfi_cudnn_refuses(const wfi_kernel *kernel, const wfi_cudnn *dnn, int error);
 /* n numbers of BF16 into F32, or added to them. */

@@ -9,7 +9,7 @@
 typedef struct norm {
     const wfi_cudnn *dnn;
     size_t image_bytes; /* of scratch memory: what is made in between; behind it, of each channel */
-    cudnnTensorDescriptor_t image, channels;
+    cudnn_tensor image, channels;
 } norm;
 
 static bool is_backward(const wfi_kernel *kernel) {
@@ -136,7 +136,7 @@ static void destroy(wfi_kernel *kernel) {
 const wfi_kernel_impl wfi_kernel_cudnn_norm = {
     .name = "cudnn",
     .describe = describe,
-    .forms = wfi_cudnn_forms,
+    .own_forms = (const char *const[]){"cudnn", NULL},
     .run = run,
     .destroy = destroy,
 };

@@ -32,12 +32,6 @@ typedef struct library_node {
     char detail[80];
 } library_node;
 
-static const char *const *forms_of(const wfi_op *op) {
-    static const char *const forms[] = {"cublaslt", NULL};
-    (void)op;
-    return forms;
-}
-
 /* ---- what the library is told ---- */
 
 static int type_of(const wfi_kernel_launch *launch, int operand) {
@@ -45,9 +39,10 @@ static int type_of(const wfi_kernel_launch *launch, int operand) {
     return launch->narrow & (is_narrow | is_rounded) ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-static int make_layout(const wfi_cublaslt *lt, int type, const wfi_gpu_matrix *m, int32_t n,
-                       cublasLtMatrixLayout_t *out) {
-    int error = lt->MatrixLayoutCreate(out, type, (uint64_t)m->n_cols, (uint64_t)m->n_rows, m->row);
+static wfi_cuda_enum make_layout(const wfi_cublaslt *lt, int type, const wfi_gpu_matrix *m,
+                                 int32_t n, cublasLtMatrixLayout_t *out) {
+    wfi_cuda_enum error =
+        lt->MatrixLayoutCreate(out, type, (uint64_t)m->n_cols, (uint64_t)m->n_rows, m->row);
     if (error || n == 1) return error;
     error = lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
     return error ? error
@@ -55,7 +50,8 @@ static int make_layout(const wfi_cublaslt *lt, int type, const wfi_gpu_matrix *m
                                                 &m->apart, sizeof m->apart);
 }
 
-static int make_call(const wfi_kernel *kernel, const wfi_kernel_launch *launch, product *p) {
+static wfi_cuda_enum make_call(const wfi_kernel *kernel, const wfi_kernel_launch *launch,
+                               product *p) {
     const wfi_cublaslt *lt = ((const library_node *)kernel->state)->lt;
     const wfi_gpu_matrix a = wfi_gpu_matrix_of(launch, 0), b = wfi_gpu_matrix_of(launch, 1);
     const wfi_gpu_matrix y = wfi_gpu_matrix_of(launch, 2);
@@ -63,7 +59,7 @@ static int make_call(const wfi_kernel *kernel, const wfi_kernel_launch *launch, 
                             a.is_turned ? CUBLAS_OP_T : CUBLAS_OP_N};
     int32_t n = (int32_t)launch->arguments.n[9];
     bool is_tf32 = kernel->options.multiplies_tf32 && type_of(launch, 0) == CUDA_R_32F;
-    int error = lt->MatmulDescCreate(
+    wfi_cuda_enum error = lt->MatmulDescCreate(
         &p->call, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
     for (int i = 0; i < 2 && !error; i++)
         error = lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_TRANSA + i, &turn[i],
@@ -75,18 +71,18 @@ static int make_call(const wfi_kernel *kernel, const wfi_kernel_launch *launch, 
 
 /* Where a bias or its gradient is, is told each time; how it is aligned, at first. */
 static int set_epilogue(const wfi_cublaslt *lt, const product *p, const void *bias) {
-    int error = lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue,
-                                           sizeof p->epilogue);
+    wfi_cuda_enum error = lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                     &p->epilogue, sizeof p->epilogue);
     return error ? error
                  : lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                               sizeof bias);
 }
 
-static int make_preference(const wfi_cublaslt *lt, uint32_t align,
-                           cublasLtMatmulPreference_t *out) {
+static wfi_cuda_enum make_preference(const wfi_cublaslt *lt, uint32_t align,
+                                     cublasLtMatmulPreference_t *out) {
     const uint64_t most = MOST_WORKSPACE_BYTES;
     const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    int error = lt->MatmulPreferenceCreate(out);
+    wfi_cuda_enum error = lt->MatmulPreferenceCreate(out);
     if (!error)
         error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                  &most, sizeof most);
@@ -164,18 +160,12 @@ static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, int k, bool *
 /* "algo21.tile20.stages11.split1", and behind it what else tells algorithms apart, where it is set:
  * on GPUs since Hopper most are one algorithm's. */
 static void name_algorithm(library_node *s, const product *p) {
+#define PART(name, attribute, bytes, text) {text, attribute, bytes},
     static const struct {
         const char *name;
-        int attribute;
+        wfi_cuda_enum attribute;
         size_t bytes;
-    } parts[] = {{"algo", CUBLASLT_ALGO_CONFIG_ID, 4},
-                 {".tile", CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
-                 {".stages", CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
-                 {".split", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
-                 {".swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
-                 {".custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
-                 {".inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
-                 {".cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
+    } parts[] = {WFI_CUBLASLT_CONFIGS(PART)};
     size_t n = 0, written;
     for (size_t i = 0; i < WFI_COUNT(parts) && n < sizeof s->detail; i++) {
         uint32_t number = 0; /* of a GPU's host: little-endian */
@@ -314,7 +304,7 @@ static void destroy(wfi_kernel *kernel) {
 const wfi_kernel_impl wfi_kernel_cublaslt = {
     .name = "cublaslt",
     .describe = describe,
-    .forms = forms_of,
+    .own_forms = (const char *const[]){"cublaslt", NULL},
     .run = run,
     .destroy = destroy,
 };
