@@ -13,6 +13,7 @@
 #include <weft/nn.h>
 
 #define ARENA_BYTES ((size_t)2 << 20)
+#define LONG_BYTES  ((size_t)40 << 20)
 #define SKIPPED     77
 
 static const wfi_backend *backend;
@@ -22,6 +23,7 @@ static wf_context *ctx;
 static wfi_failure failure;
 static wfi_device *device;
 static wfi_stream_queue *stream;
+static size_t arena_bytes = ARENA_BYTES;
 static char *arena;
 static unsigned char *host;  /* what the arena is filled with, and read to */
 static int n_ways, n_adding; /* that have been checked, of libraries */
@@ -49,16 +51,16 @@ static int begin(void **state) {
     failure = (wfi_failure){0};
     TEST_OK(ctx, wfi_device_create(&owner, backend->device, 0, 1, &device));
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
-    TEST_OK(ctx, device->kind->memory_create(device, WFI_SPACE_DEVICE, ARENA_BYTES, &base));
+    TEST_OK(ctx, device->kind->memory_create(device, WFI_SPACE_DEVICE, arena_bytes, &base));
     arena = base;
-    host = malloc(ARENA_BYTES);
+    host = malloc(arena_bytes);
     return host ? 0 : -1;
 }
 
 static int end(void **state) {
     (void)state;
     wfi_stream_destroy(stream);
-    device->kind->memory_destroy(device, WFI_SPACE_DEVICE, arena, ARENA_BYTES);
+    device->kind->memory_destroy(device, WFI_SPACE_DEVICE, arena, arena_bytes);
     wfi_device_destroy(device);
     free(host);
     return 0;
@@ -72,12 +74,12 @@ static void run(wfi_task task, void *self) {
 
 static void put(void) {
     TEST_OK(ctx, wfi_memory_copy(device, NULL, arena, WFI_SPACE_DEVICE, host, WFI_SPACE_HOST,
-                                 ARENA_BYTES));
+                                 arena_bytes));
 }
 
 static void get(void) {
     TEST_OK(ctx, wfi_memory_copy(device, NULL, host, WFI_SPACE_HOST, arena, WFI_SPACE_DEVICE,
-                                 ARENA_BYTES));
+                                 arena_bytes));
 }
 
 /* ---- nodes ---- */
@@ -146,7 +148,7 @@ static void narrow_down(const float *from, size_t n, unsigned char *to) {
  * its result. */
 static void place(one_node *n, void *const *inputs) {
     size_t at = 64;
-    memset(host, 0xff, ARENA_BYTES);
+    memset(host, 0xff, arena_bytes);
     for (int i = 0; i < n->kernel->n_operands; i++) {
         size_t bytes = n->kernel->bytes[i];
         n->at[i] = i == n->node->n_in && n->over >= 0 ? n->at[n->over] : at;
@@ -163,10 +165,10 @@ static void place(one_node *n, void *const *inputs) {
         if (i >= n->node->n_in && n->kernel->adds)
             memcpy(host + at, n->w->data[operand_of(n->node, i)], bytes);
         at += wfi_round_up(bytes, 64) + 64;
-        assert_true(at < ARENA_BYTES);
+        assert_true(at < arena_bytes);
     }
     n->scratch_at = at;
-    assert_true(at + n->kernel->scratch_bytes < ARENA_BYTES);
+    assert_true(at + n->kernel->scratch_bytes < arena_bytes);
 }
 
 static double number_at(wf_dtype dtype, const void *data, int64_t k) {
@@ -215,7 +217,7 @@ static void check_gaps(const one_node *n) {
             memset(host + n->plain_at[i], 0xff, wfi_value_bytes(n->g, n->node->in[i]));
     }
     memset(host + n->scratch_at, 0xff, n->kernel->scratch_bytes);
-    for (size_t i = 0; i < ARENA_BYTES; i++)
+    for (size_t i = 0; i < arena_bytes; i++)
         if (host[i] != 0xff) fail_msg("%s writes at byte %zu", n->node->op->name, i);
 }
 
@@ -404,19 +406,19 @@ static void large_model(wf_graph *g, const void *config) {
     x = wf_relu(wf_add(other, x));
     x = wf_conv2d(x, "c2", 36, 3, (wf_conv2d_shape){.stride = 2, .groups = 4});
     x = wf_gelu(wf_max_pool(wf_dropout(x, "drop", 0.3f), 2, 2, 0));
-    x = wf_linear(wf_reshape(x, WF_SHAPE(-1, 36 * 4)), "fc", 70);
+    x = wf_reshape(x, WF_SHAPE(-1, 36 * 4));
+    x = wf_add(wf_linear(x, "fc", 70), wf_linear(wf_linear(x, "one", 1), "back", 70));
     wf_tensor y = wf_embedding(ids, "rows", 9, 300, 1);
-    y = wf_self_attention(wf_linear(wf_layer_norm(y, "ln"), "qkv", 3 * 80), 1, 1);
+    y = wf_self_attention(wf_linear(wf_layer_norm(y, "ln"), "qkv", 3 * 70), 1, 1);
     wf_tensor z = wf_softmax(wf_reshape(wf_mean(y, 2), WF_SHAPE(-1, 70)));
     wf_loss(wf_cross_entropy(wf_add(x, z), wf_input(g, "labels", WF_I32, WF_SCALAR)));
 }
 
-static void large_nodes_agree(void **state) {
-    (void)state;
+static void check_model(wf_model_function model, int64_t batch) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     wf_graph *g;
-    config.batch = 3;
-    TEST_OK(ctx, wf_graph_create(ctx, &config, large_model, NULL, &g));
+    config.batch = batch;
+    TEST_OK(ctx, wf_graph_create(ctx, &config, model, NULL, &g));
     graph_walk w;
     walk_create(&w, g);
     for (int32_t v = 0; v < g->n_values; v++) {
@@ -430,6 +432,29 @@ static void large_nodes_agree(void **state) {
         if (!g->nodes[k].dead) check_one(&w, &g->nodes[k]);
     walk_destroy(&w);
     wf_graph_destroy(g);
+}
+
+static void large_nodes_agree(void **state) {
+    (void)state;
+    check_model(large_model, 3);
+}
+
+/* More scores than are there at once: a head after the other. */
+static void long_model(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor y = wf_embedding(wf_input(g, "ids", WF_I32, WF_SHAPE(1700)), "rows", 9, 18, 1);
+    y = wf_mean(wf_self_attention(y, 3, 1), 1);
+    wf_loss(wf_cross_entropy(y, wf_input(g, "labels", WF_I32, WF_SCALAR)));
+}
+
+static void long_texts_agree(void **state) {
+    assert_int_equal(end(state), 0);
+    arena_bytes = LONG_BYTES;
+    assert_int_equal(begin(state), 0);
+    check_model(long_model, 1);
+    assert_int_equal(end(state), 0);
+    arena_bytes = ARENA_BYTES;
+    assert_int_equal(begin(state), 0);
 }
 
 /* ---- what is no node ---- */
@@ -550,7 +575,7 @@ static void spaces_and_addresses(void **state) {
 }
 
 static wf_status add_all(void *self, void *argument) {
-    size_t half = ARENA_BYTES / 2 / sizeof(float);
+    size_t half = arena_bytes / 2 / sizeof(float);
     float *sum = (float *)(void *)arena + (self == stream ? 0 : half);
     return backend->add(self, sum, sum + half / 2, *(const size_t *)argument);
 }
@@ -561,7 +586,7 @@ static void kernels_grow_beside_each_other(void **state) {
     (void)state;
     size_t n[128];
     wfi_stream_queue *other, *streams[2] = {stream};
-    memset(host, 0, ARENA_BYTES);
+    memset(host, 0, arena_bytes);
     put();
     TEST_OK(ctx, wfi_stream_create(device, "other", 1, NULL, &other));
     streams[1] = other;
@@ -580,6 +605,7 @@ static int check_kernels(const wfi_backend *of, wf_status strange, const char *s
         cmocka_unit_test(and_in_bf16),
         cmocka_unit_test(and_in_tf32),
         cmocka_unit_test(large_nodes_agree),
+        cmocka_unit_test(long_texts_agree),
         cmocka_unit_test(updates_have_the_cpus_bits),
         cmocka_unit_test(squares_have_the_cpus_bits),
         cmocka_unit_test(kernels_grow_beside_each_other),
