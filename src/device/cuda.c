@@ -172,10 +172,6 @@ static wf_status cuda_look(const wfi_device *device, void *queue, void **marker,
     return *is_done_out ? wfi_cuda_check(device, "kernels and copies", error) : WF_OK;
 }
 
-static wf_status cuda_finish_task(wfi_stream_queue *stream) {
-    return wfi_separate_finish(stream->device, stream);
-}
-
 static wf_status cuda_queue_create(wfi_stream_queue *stream) {
     wfi_device_queue *queue = stream->queue;
     CUstream made = NULL;
@@ -313,7 +309,7 @@ const wfi_device_class wfi_device_cuda = {
     .separate = &cuda,
     WFI_SEPARATE_DEVICE,
     .reaches = cuda_reaches,
-    .finish_task = cuda_finish_task,
+    .finish_task = wfi_separate_finish_task,
     .record = wfi_cuda_record,
     .look = wfi_cuda_look,
     .follow = wfi_cuda_follow,

@@ -54,7 +54,7 @@ static wf_status opencl_look(const wfi_device *device, void *queue, void **marke
 
 static wf_status opencl_finish_task(wfi_stream_queue *stream) {
     wfi_opencl_queue *queue = stream->queue;
-    wf_status status = wfi_separate_finish(stream->device, stream);
+    wf_status status = wfi_separate_finish_task(stream);
     if (queue->is_beside) pthread_rwlock_unlock(&wfi_opencl_unit_of(stream->device)->beside);
     queue->is_beside = false;
     return status;
@@ -218,7 +218,7 @@ wf_status wfi_opencl_enqueue(wfi_stream_queue *stream, bool is_wider,
     WF_TRY(opencl_finish_task(stream));
     pthread_rwlock_wrlock(&unit->beside);
     wf_status status = enqueue(stream, self);
-    if (status == WF_OK) status = wfi_separate_finish(stream->device, stream);
+    if (status == WF_OK) status = wfi_separate_finish_task(stream);
     pthread_rwlock_unlock(&unit->beside);
     return status;
 }

@@ -138,6 +138,10 @@ wf_status wfi_separate_finish(const wfi_device *device, wfi_stream_queue *stream
     }
 }
 
+wf_status wfi_separate_finish_task(wfi_stream_queue *stream) {
+    return wfi_separate_finish(stream->device, stream);
+}
+
 /* ---- streams ---- */
 
 void wfi_separate_stream_destroy(wfi_stream_queue *stream) {

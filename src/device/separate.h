@@ -137,11 +137,12 @@ wf_status wfi_separate_stream_create(wfi_device *device, wfi_stream_queue *strea
                                      wfi_shared_epoch *counter);
 void wfi_separate_stream_destroy(wfi_stream_queue *stream);
 wf_status wfi_separate_enter_thread(wfi_device *device);
+wf_status wfi_separate_finish_task(wfi_stream_queue *stream);
 wf_status wfi_separate_give_up(wfi_stream_queue *stream, const wfi_device_wait *wait);
 wf_status wfi_separate_read_words(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]);
 
-/* A kind's members but those that say which kind, what it reaches, and how tasks end and kernels
- * are launched. */
+/* A kind's members but those that say which kind, what it reaches, what is done behind each task,
+ * and how kernels are launched. */
 #define WFI_SEPARATE_DEVICE                                                                        \
     .has_memory = true, .create = wfi_separate_create,                                             \
     .memory_create = wfi_separate_memory_create, .memory_destroy = wfi_separate_memory_destroy,    \
