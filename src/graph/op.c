@@ -1,5 +1,11 @@
 #include "graph/op.h"
 
+int64_t wfi_size_of(const wf_shape *shape, int first, int end) {
+    int64_t n = 1;
+    for (int d = first; d < end; d++) n *= shape->dim[d];
+    return n;
+}
+
 static wfi_operand operand_of(const wf_graph *g, int32_t v) {
     if (v < 0) return (wfi_operand){NULL};
     const wfi_value *value = &g->values[v];

@@ -33,6 +33,16 @@ typedef struct wfi_call {
     const wfi_step_args *step;
 } wfi_call;
 
+/* The product of dims from `first` up to `end`; of all but the last. */
+int64_t wfi_size_of(const wf_shape *shape, int first, int end);
+static inline int64_t wfi_n_rows(const wf_shape *shape) {
+    return wfi_size_of(shape, 0, shape->n_dims - 1);
+}
+/* A scalar has no last dim; callers have refused it. */
+static inline int64_t wfi_last_dim(const wf_shape *shape) {
+    return shape->dim[shape->n_dims - 1];
+}
+
 /* A node's, without data. */
 wfi_call wfi_call_of(const wf_graph *g, const wfi_node *node);
 

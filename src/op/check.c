@@ -2,12 +2,6 @@
 
 #include <stdio.h>
 
-int64_t wfi_n_rows(const wf_shape *shape) {
-    int64_t n = 1;
-    for (int d = 0; d < shape->n_dims - 1; d++) n *= shape->dim[d];
-    return n;
-}
-
 wfi_shown wfi_show(const wf_shape *shape) {
     wfi_shown shown;
     wfi_shape_text(shape, shown.text);

@@ -15,12 +15,6 @@ static inline wf_shape wfi_in_shape(const wf_graph *g, const wfi_node *node, int
 static inline wf_shape wfi_out_shape(const wf_graph *g, const wfi_node *node, int i) {
     return g->values[node->out[i]].shape;
 }
-/* A scalar has no last dim; callers have refused it. */
-static inline int64_t wfi_last_dim(const wf_shape *shape) {
-    return shape->dim[shape->n_dims - 1];
-}
-/* The product of all dims but the last. */
-int64_t wfi_n_rows(const wf_shape *shape);
 
 /* Use as wfi_show(&shape).text inside one expression. */
 typedef struct wfi_shown {

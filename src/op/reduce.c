@@ -35,18 +35,11 @@ static wf_status reduce_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
-/* Elements behind the dim: x is [n_outer, n, n_inner]. */
-static int64_t inner_size(const wf_shape *shape, int dim) {
-    int64_t n = 1;
-    for (int d = dim + 1; d < shape->n_dims; d++) n *= shape->dim[d];
-    return n;
-}
-
-/* y's elements, or x's, which are the node's output. */
+/* y's elements, or x's, which are the node's output; x is [n_outer, n, n_inner]. */
 static wfi_numbers numbers_of(const wfi_call *call, const wf_shape *x) {
     int dim = call->attr->reduce.dim;
     wfi_numbers own = wfi_element_numbers(&call->out[0].shape, x->dim[dim]);
-    own.n[2] = inner_size(x, dim);
+    own.n[2] = wfi_size_of(x, dim + 1, x->n_dims);
     own.f[0] = call->attr->reduce.factor;
     return own;
 }

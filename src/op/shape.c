@@ -141,22 +141,15 @@ static wf_status transpose_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &y);
 }
 
-/* The product of dims from `first` up to `end`. */
-static int64_t size_of(const wf_shape *shape, int first, int end) {
-    int64_t n = 1;
-    for (int d = first; d < end; d++) n *= shape->dim[d];
-    return n;
-}
-
 /* y [.., n[1], n[2], n[3], n[4]] of x [.., n[3], n[2], n[1], n[4]] */
 static wfi_numbers transpose_numbers(const wfi_call *call) {
     const wf_shape *y = &call->out[0].shape;
     int a = call->attr->transpose.dim_a, b = call->attr->transpose.dim_b;
     int first = a < b ? a : b, second = a < b ? b : a;
     wfi_numbers own = wfi_element_numbers(y, y->dim[first]);
-    own.n[2] = size_of(y, first + 1, second);
+    own.n[2] = wfi_size_of(y, first + 1, second);
     own.n[3] = first == second ? 1 : y->dim[second];
-    own.n[4] = size_of(y, second + 1, y->n_dims);
+    own.n[4] = wfi_size_of(y, second + 1, y->n_dims);
     return own;
 }
 
@@ -202,7 +195,7 @@ static wfi_numbers along_numbers(const wf_shape *x, int64_t from, const wf_shape
                                  int dim) {
     const wf_shape *part = x->dim[dim] < y->dim[dim] ? x : y;
     wfi_numbers own = wfi_element_numbers(part, x->dim[dim]);
-    own.n[2] = size_of(x, dim + 1, x->n_dims);
+    own.n[2] = wfi_size_of(x, dim + 1, x->n_dims);
     own.n[3] = from;
     own.n[4] = y->dim[dim];
     own.n[5] = to;

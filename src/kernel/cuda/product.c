@@ -177,6 +177,34 @@ static void name_algorithm(library_node *s, const product *p) {
     }
 }
 
+/* ---- running ---- */
+
+static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,
+                            const wfi_kernel_launch *launch, int k) {
+    const library_node *s = kernel->state;
+    const product *p = &s->products[k];
+    const float one = 1, kept = kernel->adds;
+    const void *const *at = launch->operands;
+    void *y = (void *)(uintptr_t)at[WFI_GPU_OUT];
+    char *scratch = (char *)(uintptr_t)at[WFI_GPU_SCRATCH];
+    wfi_cuda_handles *handles;
+    int error = 0;
+    if (k == s->merged) return WF_OK;
+    if (!p->call) return stream->device->kind->launch(stream, launch);
+    if (scratch)
+        scratch = wfi_cuda_workspace(scratch + wfi_round_up(s->l.scratch_bytes, WFI_ALIGN_BYTES));
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT) error = set_epilogue(s->lt, p, at[2]);
+    if (!error)
+        error = s->lt->Matmul(handles->lt, p->call, &one, at[1], p->b, at[0], p->a, &kept, y, p->y,
+                              y, p->y, &p->choice.algo, scratch, p->choice.workspaceSize,
+                              wfi_cuda_stream(stream));
+    wfi_cuda_give_handles(handles);
+    if (!error) return WF_OK;
+    return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
+                    kernel->label, kernel->graph->units[kernel->node->unit].name, error);
+}
+
 /* ---- describing ---- */
 
 static const char *why_not(const wfi_kernel *kernel, const wfi_kernel_launch *launch) {
@@ -240,11 +268,9 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     const wfi_gpu_row row = wfi_gpu_find_row(kernel->node->op);
-    library_node *s = wfi_alloc(kernel->ctx, 1, sizeof *s, "a kernel");
-    if (!s) return WF_NO_MEMORY;
-    kernel->state = s;
+    WF_TRY(wfi_gpu_plan(kernel, &row, sizeof(library_node), launch_one, reason_out));
+    library_node *s = kernel->state;
     s->merged = -1;
-    WF_TRY(wfi_gpu_plan(kernel, &row, &s->l, reason_out));
     *reason_out = "it has no product of matrices";
     for (int k = 0; k < s->l.n; k++) {
         if (s->l.all[k].launch.entry != WFI_GPU_product) continue;
@@ -253,40 +279,6 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     }
     return *reason_out ? WF_UNSUPPORTED
                        : wfi_cuda_describe(kernel, sizeof *s, describe_with, reason_out);
-}
-
-/* ---- running ---- */
-
-static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,
-                            const wfi_kernel_launch *launch, int k) {
-    const library_node *s = kernel->state;
-    const product *p = &s->products[k];
-    const float one = 1, kept = kernel->adds;
-    const void *const *at = launch->operands;
-    void *y = (void *)(uintptr_t)at[WFI_GPU_OUT];
-    char *scratch = (char *)(uintptr_t)at[WFI_GPU_SCRATCH];
-    wfi_cuda_handles *handles;
-    int error = 0;
-    if (k == s->merged) return WF_OK;
-    if (!p->call) return stream->device->kind->launch(stream, launch);
-    if (scratch)
-        scratch = wfi_cuda_workspace(scratch + wfi_round_up(s->l.scratch_bytes, WFI_ALIGN_BYTES));
-    WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
-    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT) error = set_epilogue(s->lt, p, at[2]);
-    if (!error)
-        error = s->lt->Matmul(handles->lt, p->call, &one, at[1], p->b, at[0], p->a, &kept, y, p->y,
-                              y, p->y, &p->choice.algo, scratch, p->choice.workspaceSize,
-                              wfi_cuda_stream(stream));
-    wfi_cuda_give_handles(handles);
-    if (!error) return WF_OK;
-    return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
-                    kernel->label, kernel->graph->units[kernel->node->unit].name, error);
-}
-
-static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                     void *scratch, const wfi_step_args *step) {
-    const library_node *s = kernel->state;
-    return wfi_gpu_run(kernel, &s->l, stream, operands, scratch, step, launch_one);
 }
 
 static void destroy(wfi_kernel *kernel) {
@@ -305,6 +297,6 @@ const wfi_kernel_impl wfi_kernel_cublaslt = {
     .name = "cublaslt",
     .describe = describe,
     .own_forms = (const char *const[]){"cublaslt", NULL},
-    .run = run,
+    .run = wfi_gpu_run,
     .destroy = destroy,
 };

@@ -33,13 +33,6 @@ static inline int64_t wfi_gpu_groups(int64_t n) {
 /* Launches a kernel with a thread for each of n elements, n[0]. */
 wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n);
 
-/* The numbers of WFI_GPU_reduce, where it sums columns. */
-static inline void wfi_gpu_set_column_sum(wfi_launch_arguments *a, int64_t n_rows, int64_t n_cols) {
-    a->n[1] = n_rows;
-    a->n[2] = n_cols;
-    a->f[0] = 1;
-}
-
 /* ---- what a backend is made of; each as in kernel/backend.h ---- */
 
 extern const wfi_kernel_impl wfi_kernel_gpu;

@@ -22,8 +22,13 @@ typedef struct wfi_gpu_loop {
     size_t step[WFI_LAUNCH_OPERANDS];
 } wfi_gpu_loop;
 
+/* Launches one of a node's, with its operands; `k` is its place. */
+typedef wf_status (*wfi_gpu_launcher)(wfi_kernel *kernel, wfi_stream_queue *stream,
+                                      const wfi_kernel_launch *launch, int k);
+
 /* wfi_kernel.state */
 typedef struct wfi_gpu_node {
+    wfi_gpu_launcher launch_one; /* NULL: the device does */
     const wf_graph *g;
     const wfi_node *node;
     wfi_gpu_planned all[WFI_GPU_LAUNCHES];
@@ -55,30 +60,15 @@ static inline const wf_shape *out_shape(const wfi_gpu_node *l, int i) {
 static inline bool has_second(const wfi_gpu_node *l) {
     return l->node->n_out > 1 && l->node->out[1] >= 0;
 }
-static inline int64_t last_dim(const wf_shape *shape) {
-    return shape->dim[shape->n_dims - 1];
-}
-/* The product of dims from `first` up to `end`. */
-static inline int64_t size_of(const wf_shape *shape, int first, int end) {
-    int64_t n = 1;
-    for (int d = first; d < end; d++) n *= shape->dim[d];
-    return n;
-}
-static inline int64_t n_rows(const wf_shape *shape) {
-    return size_of(shape, 0, shape->n_dims - 1);
-}
-
 /* The row of an op in these, or else of the kernel of its name; without an op: there is none. */
 wfi_gpu_row wfi_gpu_find_row(const wfi_op *op);
-/* For describe: the launches of a row, in a node that is zero. */
-wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node *l,
-                       const char **reason_out);
-/* For run: gives each launch, with its operands, to a function; `k` is its place. */
-typedef wf_status (*wfi_gpu_launcher)(wfi_kernel *kernel, wfi_stream_queue *stream,
-                                      const wfi_kernel_launch *launch, int k);
-wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
-                      void *const operands[], void *scratch, const wfi_step_args *step,
-                      wfi_gpu_launcher launch_one);
+/* For describe: makes kernel->state, which begins with a wfi_gpu_node, and the launches of a row.
+ */
+wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, size_t state_bytes,
+                       wfi_gpu_launcher launch_one, const char **reason_out);
+/* wfi_kernel_impl.run, of such a state */
+wf_status wfi_gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                      void *scratch, const wfi_step_args *step);
 
 /* Each adds a launch: of so many groups; of a thread for each of n elements, n[0], or for each of
  * the first output's; of a group for each channel of x, n[1] samples of n[2] channels of n[3]

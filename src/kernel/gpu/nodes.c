@@ -49,7 +49,7 @@ wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry,
     wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, x->dim[1]);
     a->n[1] = x->dim[0];
     a->n[2] = x->dim[1];
-    a->n[3] = size_of(x, 2, x->n_dims);
+    a->n[3] = wfi_size_of(x, 2, x->n_dims);
     return a;
 }
 
@@ -111,10 +111,13 @@ static const char *why_not(const wfi_kernel *kernel, const wfi_gpu_row *row) {
     return NULL;
 }
 
-wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node *l,
-                       const char **reason_out) {
+wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, size_t state_bytes,
+                       wfi_gpu_launcher launch_one, const char **reason_out) {
+    wfi_gpu_node *l = kernel->state = wfi_alloc(kernel->ctx, 1, state_bytes, "a kernel");
+    if (!l) return WF_NO_MEMORY;
     *reason_out = why_not(kernel, row);
     if (*reason_out) return WF_UNSUPPORTED;
+    l->launch_one = launch_one;
     l->g = kernel->graph;
     l->node = kernel->node;
     for (int i = 0; i < kernel->n_operands; i++) {
@@ -130,9 +133,9 @@ wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node 
 }
 
 /* Of all launches one after the other, where operands are then. */
-static wf_status run_all(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
-                         const void *const own[], const wfi_step_args *step,
-                         wfi_gpu_launcher launch_one) {
+static wf_status run_all(wfi_kernel *kernel, wfi_stream_queue *stream, const void *const own[],
+                         const wfi_step_args *step) {
+    const wfi_gpu_node *l = kernel->state;
     unsigned reads = kernel->node->op->flags;
     for (int k = 0; k < l->n; k++) {
         wfi_kernel_launch launch = l->all[k].launch;
@@ -146,14 +149,15 @@ static wf_status run_all(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_q
             launch.arguments.n[15] = step->first_sample;
         }
         if (reads & WFI_OP_READS_SCALE) launch.arguments.f[11] = step->loss_scale;
-        WF_TRY(launch_one(kernel, stream, &launch, k));
+        WF_TRY(l->launch_one ? l->launch_one(kernel, stream, &launch, k)
+                             : stream->device->kind->launch(stream, &launch));
     }
     return WF_OK;
 }
 
-wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
-                      void *const operands[], void *scratch, const wfi_step_args *step,
-                      wfi_gpu_launcher launch_one) {
+wf_status wfi_gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                      void *scratch, const wfi_step_args *step) {
+    const wfi_gpu_node *l = kernel->state;
     const wfi_node *node = kernel->node;
     const void *own[WFI_LAUNCH_OPERANDS] = {NULL}, *now[WFI_LAUNCH_OPERANDS];
     const wfi_gpu_loop *outer = &l->loops[0], *inner = &l->loops[1];
@@ -166,33 +170,20 @@ wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queu
                 now[i] = own[i] ? (const char *)own[i] + (size_t)a * outer->step[i] +
                                       (size_t)b * inner->step[i]
                                 : NULL;
-            WF_TRY(run_all(kernel, l, stream, now, step, launch_one));
+            WF_TRY(run_all(kernel, stream, now, step));
         }
     return WF_OK;
 }
 
 static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
-    kernel->state = wfi_alloc(kernel->ctx, 1, sizeof(wfi_gpu_node), "a kernel");
-    if (!kernel->state) return WF_NO_MEMORY;
     if (kernel->adds) return wfi_decline(reason_out, "it has to add");
     const wfi_gpu_row row = wfi_gpu_find_row(kernel->node->op);
-    return wfi_gpu_plan(kernel, &row, kernel->state, reason_out);
-}
-
-static wf_status launch_own(wfi_kernel *kernel, wfi_stream_queue *stream,
-                            const wfi_kernel_launch *launch, int k) {
-    (void)kernel, (void)k;
-    return stream->device->kind->launch(stream, launch);
-}
-
-static wf_status gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                         void *scratch, const wfi_step_args *step) {
-    return wfi_gpu_run(kernel, kernel->state, stream, operands, scratch, step, launch_own);
+    return wfi_gpu_plan(kernel, &row, sizeof(wfi_gpu_node), NULL, reason_out);
 }
 
 const wfi_kernel_impl wfi_kernel_gpu = {
     .name = "gpu",
     .describe = gpu_describe,
-    .run = gpu_run,
+    .run = wfi_gpu_run,
     .destroy = wfi_kernel_free_state,
 };

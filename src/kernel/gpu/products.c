@@ -40,7 +40,9 @@ wfi_gpu_matrix wfi_gpu_matrix_of(const wfi_kernel_launch *launch, int which) {
 }
 
 void wfi_gpu_add_column_sum(wfi_gpu_node *l, int of, int64_t n_rows, int64_t n_cols, int to) {
-    wfi_gpu_set_column_sum(wfi_gpu_add_elements(l, WFI_GPU_reduce, n_cols), n_rows, n_cols);
+    wfi_gpu_add_numbers(
+        l, WFI_GPU_reduce,
+        (wfi_numbers){.n_threads = n_cols, .n = {n_cols, n_rows, n_cols}, .f = {1}});
     l->all[l->n - 1].from[0] = (int8_t)of;
     l->all[l->n - 1].from[WFI_GPU_OUT] = (int8_t)(WFI_GPU_OUT + to);
 }
@@ -51,7 +53,7 @@ static void make_product(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wfi_product p = l->node->op->product(&call);
     const wf_shape *dy = in_shape(l, 0);
     (void)wfi_gpu_add_product(l, entry, &p);
-    if (has_second(l)) wfi_gpu_add_column_sum(l, 0, n_rows(dy), last_dim(dy), 1);
+    if (has_second(l)) wfi_gpu_add_column_sum(l, 0, wfi_n_rows(dy), wfi_last_dim(dy), 1);
 }
 
 wfi_gpu_conv wfi_gpu_conv_of(const wfi_gpu_node *l) {

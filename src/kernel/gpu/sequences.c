@@ -147,7 +147,7 @@ static void make_cached_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {
  */
 static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wf_shape *x = in_shape(l, 1), *y = in_shape(l, 5);
-    int64_t rows = n_rows(x), h = last_dim(y), n_in = last_dim(x), gates = 4 * h;
+    int64_t rows = wfi_n_rows(x), h = wfi_last_dim(y), n_in = wfi_last_dim(x), gates = 4 * h;
     l->scratch_bytes = (size_t)(rows * gates + x->dim[0] * h) * sizeof(float);
     wfi_gpu_add_told(l, entry);
     const wfi_product dx = {1, rows, n_in, gates, .a = WFI_GPU_SCRATCH, .b = 2};

@@ -29,80 +29,6 @@ void wfi_clblast_add_bias(wfi_gpu_node *l, int64_t n_channels, int64_t n_each) {
     wfi_gpu_take(l, WFI_GPU_OUT, 2, WFI_GPU_NONE);
 }
 
-/* ---- planning ---- */
-
-static product product_of(const wfi_kernel_launch *launch) {
-    const int64_t *n = launch->arguments.n;
-    return (product){.n_matrices = (size_t)n[9],
-                     .m = (size_t)n[0],
-                     .n = (size_t)n[1],
-                     .k = (size_t)n[2],
-                     .a = wfi_gpu_matrix_of(launch, 0),
-                     .b = wfi_gpu_matrix_of(launch, 1),
-                     .y = wfi_gpu_matrix_of(launch, 2)};
-}
-
-static int turn_of(const wfi_gpu_matrix *m) {
-    return m->is_turned ? CLBlastTransposeYes : CLBlastTransposeNo;
-}
-
-/* The library counts with 32 bits. */
-static const char *why_not(const wfi_kernel *kernel, const product *p) {
-    const wfi_node *node = kernel->node;
-    bool is_sum =
-        node->op == &wfi_op_linear_backward_weight || node->op == &wfi_op_conv2d_backward_weight;
-    const int64_t most = INT32_MAX / 2;
-    if (kernel->adds && (!is_sum || (node->n_out > 1 && node->out[1] >= 0))) return "it has to add";
-    if (!p->n_matrices || !p->m || !p->n || !p->k) return "it is empty";
-    if (p->a.extent > most || p->b.extent > most || p->y.extent > most) return "it is too large";
-    return NULL;
-}
-
-/* Wherever matrices begin. */
-static const char *ask(const wfi_clblast *library, cl_command_queue queue, product *p) {
-    return library->SGemmTempBufferSize(CLBlastLayoutRowMajor, turn_of(&p->a), turn_of(&p->b), p->m,
-                                        p->n, p->k, 1, (size_t)p->a.row, 1, (size_t)p->b.row, 1,
-                                        (size_t)p->y.row, &queue, &p->copies_bytes)
-               ? "CLBlast cannot say how much memory it takes"
-               : NULL;
-}
-
-static wf_status plan_products(wfi_kernel *kernel, library_node *s, const char **reason_out) {
-    cl_command_queue queue;
-    size_t copies_bytes = 0;
-    *reason_out = "it has no product of matrices";
-    for (int k = 0; k < s->l.n; k++) {
-        const wfi_kernel_launch *launch = &s->l.all[k].launch;
-        product *p = &s->products[k];
-        if (launch->narrow) return wfi_decline(reason_out, "it is BF16");
-        if (launch->entry != WFI_GPU_product) continue;
-        *p = product_of(launch);
-        *reason_out = why_not(kernel, p);
-        if (*reason_out) return WF_UNSUPPORTED;
-        WF_TRY(wfi_opencl_planner(kernel->ctx, &queue));
-        *reason_out = ask(s->library, queue, p);
-        if (*reason_out) return WF_UNSUPPORTED;
-        if (p->copies_bytes > copies_bytes) copies_bytes = p->copies_bytes;
-    }
-    if (copies_bytes) kernel->scratch_bytes += copies_bytes + WFI_OPENCL_PART_ALIGN;
-    return *reason_out ? WF_UNSUPPORTED : WF_OK;
-}
-
-static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
-    const wfi_op *op = kernel->node->op;
-    const wfi_gpu_row *conv = wfi_clblast_convs;
-    while (conv->op && conv->op != op) conv++;
-    const wfi_gpu_row row = conv->op ? *conv : wfi_gpu_find_row(op);
-    library_node *s = wfi_alloc(kernel->ctx, 1, sizeof *s, "a kernel");
-    if (!s) return WF_NO_MEMORY;
-    kernel->state = s;
-    WF_TRY(wfi_clblast_find(kernel->ctx, &s->library));
-    if (*s->library->missing) return wfi_decline(reason_out, s->library->missing);
-    WF_TRY(wfi_gpu_plan(kernel, &row, &s->l, reason_out));
-    if (op == &wfi_op_linear) wfi_clblast_add_bias(&s->l, last_dim(out_shape(&s->l, 0)), 1);
-    return plan_products(kernel, s, reason_out);
-}
-
 /* ---- running ---- */
 
 /* What the library is given: y, a, b, and room for copies. */
@@ -113,6 +39,10 @@ typedef struct call {
     cl_handle part[N_PARTS];
     size_t at[N_PARTS]; /* bytes, then elements */
 } call;
+
+static int turn_of(const wfi_gpu_matrix *m) {
+    return m->is_turned ? CLBlastTransposeYes : CLBlastTransposeNo;
+}
 
 static int multiply_each(const wfi_clblast *library, const call *c, cl_command_queue queue) {
     const product *p = c->p;
@@ -186,15 +116,79 @@ static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,
     return status;
 }
 
-static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                     void *scratch, const wfi_step_args *step) {
-    const library_node *s = kernel->state;
-    return wfi_gpu_run(kernel, &s->l, stream, operands, scratch, step, launch_one);
+/* ---- planning ---- */
+
+static product product_of(const wfi_kernel_launch *launch) {
+    const int64_t *n = launch->arguments.n;
+    return (product){.n_matrices = (size_t)n[9],
+                     .m = (size_t)n[0],
+                     .n = (size_t)n[1],
+                     .k = (size_t)n[2],
+                     .a = wfi_gpu_matrix_of(launch, 0),
+                     .b = wfi_gpu_matrix_of(launch, 1),
+                     .y = wfi_gpu_matrix_of(launch, 2)};
+}
+
+/* The library counts with 32 bits. */
+static const char *why_not(const wfi_kernel *kernel, const product *p) {
+    const wfi_node *node = kernel->node;
+    bool is_sum =
+        node->op == &wfi_op_linear_backward_weight || node->op == &wfi_op_conv2d_backward_weight;
+    const int64_t most = INT32_MAX / 2;
+    if (kernel->adds && (!is_sum || (node->n_out > 1 && node->out[1] >= 0))) return "it has to add";
+    if (!p->n_matrices || !p->m || !p->n || !p->k) return "it is empty";
+    if (p->a.extent > most || p->b.extent > most || p->y.extent > most) return "it is too large";
+    return NULL;
+}
+
+/* Wherever matrices begin. */
+static const char *ask(const wfi_clblast *library, cl_command_queue queue, product *p) {
+    return library->SGemmTempBufferSize(CLBlastLayoutRowMajor, turn_of(&p->a), turn_of(&p->b), p->m,
+                                        p->n, p->k, 1, (size_t)p->a.row, 1, (size_t)p->b.row, 1,
+                                        (size_t)p->y.row, &queue, &p->copies_bytes)
+               ? "CLBlast cannot say how much memory it takes"
+               : NULL;
+}
+
+static wf_status plan_products(wfi_kernel *kernel, library_node *s, const char **reason_out) {
+    cl_command_queue queue;
+    size_t copies_bytes = 0;
+    *reason_out = "it has no product of matrices";
+    for (int k = 0; k < s->l.n; k++) {
+        const wfi_kernel_launch *launch = &s->l.all[k].launch;
+        product *p = &s->products[k];
+        if (launch->narrow) return wfi_decline(reason_out, "it is BF16");
+        if (launch->entry != WFI_GPU_product) continue;
+        *p = product_of(launch);
+        *reason_out = why_not(kernel, p);
+        if (*reason_out) return WF_UNSUPPORTED;
+        WF_TRY(wfi_opencl_planner(kernel->ctx, &queue));
+        *reason_out = ask(s->library, queue, p);
+        if (*reason_out) return WF_UNSUPPORTED;
+        if (p->copies_bytes > copies_bytes) copies_bytes = p->copies_bytes;
+    }
+    if (copies_bytes) kernel->scratch_bytes += copies_bytes + WFI_OPENCL_PART_ALIGN;
+    return *reason_out ? WF_UNSUPPORTED : WF_OK;
+}
+
+static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
+    const wfi_op *op = kernel->node->op;
+    const wfi_gpu_row *conv = wfi_clblast_convs;
+    while (conv->op && conv->op != op) conv++;
+    const wfi_gpu_row row = conv->op ? *conv : wfi_gpu_find_row(op);
+    const wfi_clblast *library;
+    WF_TRY(wfi_clblast_find(kernel->ctx, &library));
+    if (*library->missing) return wfi_decline(reason_out, library->missing);
+    WF_TRY(wfi_gpu_plan(kernel, &row, sizeof(library_node), launch_one, reason_out));
+    library_node *s = kernel->state;
+    s->library = library;
+    if (op == &wfi_op_linear) wfi_clblast_add_bias(&s->l, wfi_last_dim(out_shape(&s->l, 0)), 1);
+    return plan_products(kernel, s, reason_out);
 }
 
 const wfi_kernel_impl wfi_kernel_clblast = {
     .name = "clblast",
     .describe = describe,
-    .run = run,
+    .run = wfi_gpu_run,
     .destroy = wfi_kernel_free_state,
 };
