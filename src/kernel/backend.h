@@ -76,12 +76,16 @@ typedef struct wfi_backend {
 
     /* To be called on a thread of rank `rank` before it prepares or runs kernels: sets the
      * floating-point mode, starts the library's threads and counts those that come. Errors:
-     * UNSUPPORTED, if they are fewer than `n_threads`. */
+     * UNSUPPORTED, if they are fewer than `n_threads`. NULL: there is nothing to start. */
     wf_status (*thread_enter)(wf_context *ctx, int rank, int n_threads, int *n_out);
     /* Of the kernels' libraries: "oneDNN 2.6.3 (avx512_core)" for reports. Lives as long as ctx. */
     const char *(*library)(wf_context *ctx);
-    wfi_bf16_speed (*bf16_speed)(void);
+    wfi_bf16_speed (*bf16_speed)(void); /* NULL: slow */
 } wfi_backend;
+
+wf_status wfi_backend_enter(const wfi_backend *backend, wf_context *ctx, int rank, int n_threads,
+                            int *n_out);
+wfi_bf16_speed wfi_backend_bf16_speed(const wfi_backend *backend);
 
 /* NULL: there are no kernels for that kind. */
 const wfi_backend *wfi_backend_of(const wfi_device_class *device);

@@ -12,6 +12,16 @@ const wfi_backend *wfi_backend_of(const wfi_device_class *device) {
     return NULL;
 }
 
+wf_status wfi_backend_enter(const wfi_backend *backend, wf_context *ctx, int rank, int n_threads,
+                            int *n_out) {
+    *n_out = n_threads;
+    return backend->thread_enter ? backend->thread_enter(ctx, rank, n_threads, n_out) : WF_OK;
+}
+
+wfi_bf16_speed wfi_backend_bf16_speed(const wfi_backend *backend) {
+    return backend->bf16_speed ? backend->bf16_speed() : WFI_BF16_SLOW;
+}
+
 static wfi_kernel *kernel_alloc(wf_context *ctx, const wf_graph *graph, const wfi_node *node) {
     wfi_kernel *kernel = wfi_alloc(ctx, 1, sizeof *kernel, "a kernel");
     if (!kernel) return NULL;

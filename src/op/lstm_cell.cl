@@ -24,6 +24,17 @@ KERNEL(lstm_cell) {
     }
 }
 
+/* What the gates in, f, g and o get, put TO each: of dh, the cell's slope, the c before, and `bent`, the
+ * cell's tanh. */
+#define GATE_SLOPES(TO, before)                                                                    \
+    do {                                                                                           \
+        TO(0, cell * g * in * (1 - in));                                                           \
+        TO(1, cell * (before) * f * (1 - f));                                                      \
+        TO(2, cell * in * (1 - g * g));                                                            \
+        TO(3, dh * bent * o * (1 - o));                                                            \
+    } while (0)
+#define TO_UNIT(k, slope) PUT(OUT(0), UNIT_AT(k), slope)
+
 /* dh, gates, c, next, dnext?; dr, dc. */
 KERNEL(lstm_cell_backward) {
     FOR_COLUMN(j) {
@@ -31,10 +42,7 @@ KERNEL(lstm_cell_backward) {
         float in = GET(IN(1), UNIT_AT(0)), f = GET(IN(1), UNIT_AT(1)), g = GET(IN(1), UNIT_AT(2));
         float o = GET(IN(1), UNIT_AT(3));
         float cell = dh * o * (1 - bent * bent) + (HAS(IN(4)) ? GET(IN(4), ROW + j) : 0);
-        PUT(OUT(0), UNIT_AT(0), cell * g * in * (1 - in));
-        PUT(OUT(0), UNIT_AT(1), cell * GET(IN(2), CELL_AT) * f * (1 - f));
-        PUT(OUT(0), UNIT_AT(2), cell * in * (1 - g * g));
-        PUT(OUT(0), UNIT_AT(3), dh * bent * o * (1 - o));
+        GATE_SLOPES(TO_UNIT, GET(IN(2), CELL_AT));
         PUT(OUT(1), ROW + j, cell * f);
     }
 }

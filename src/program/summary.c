@@ -27,7 +27,7 @@ void wf_program_warn(const wf_program *p) {
                 "--matmul-precision tf32 has no effect here: cuBLASLt and cuDNN multiply TF32, on "
                 "CUDA devices; here %s computes, in f32",
                 is_fast ? backend->library(p->ctx) : "the reference");
-    if (r->dtype == WF_BF16 && is_fast && backend->bf16_speed() == WFI_BF16_ABSENT)
+    if (r->dtype == WF_BF16 && is_fast && wfi_backend_bf16_speed(backend) == WFI_BF16_ABSENT)
         wfi_log(p->ctx, WF_LOG_WARN, "kernels",
                 "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
                 "first, and a step takes up to 1.3 times as long as with --dtype f32",

@@ -21,7 +21,7 @@ static wf_status prepare_rank(void *self, void *argument) {
     int32_t rank = (int32_t)(intptr_t)argument;
     wfi_worker *w = &e->workers[rank];
     if (!w->n_threads)
-        WF_TRY(w->backend->thread_enter(p->ctx, rank, p->recipe.n_threads, &w->n_threads));
+        WF_TRY(wfi_backend_enter(w->backend, p->ctx, rank, p->recipe.n_threads, &w->n_threads));
     for (int32_t v = 0; v < p->n_variants; v++) {
         const wfi_code *code = wfi_executor_code(e, rank, v);
         for (int32_t u = 0; code && u < p->graph->n_units; u++) {

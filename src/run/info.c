@@ -50,7 +50,7 @@ const char *wf_info_library(int i) {
 }
 
 const char *wf_info_bf16(void) {
-    bool is_fast = wfi_backend_of(WFI_DEFAULT_DEVICE)->bf16_speed() == WFI_BF16_FAST;
+    bool is_fast = wfi_backend_bf16_speed(wfi_backend_of(WFI_DEFAULT_DEVICE)) == WFI_BF16_FAST;
     return is_fast ? "bf16" : "f32";
 }
 

@@ -86,7 +86,7 @@ static wf_status enter(void *self, void *argument) {
     const wf_tuning *t = self;
     int ignored;
     (void)argument;
-    return t->options.backend->thread_enter(t->ctx, 0, t->options.n_threads, &ignored);
+    return wfi_backend_enter(t->options.backend, t->ctx, 0, t->options.n_threads, &ignored);
 }
 
 static wf_status open(wf_tuning *t) {

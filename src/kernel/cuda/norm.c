@@ -59,9 +59,7 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
 static wf_status launch(const wfi_kernel *kernel, wfi_stream_queue *stream, wfi_gpu_entry entry,
                         void *const operands[], int beside, int64_t n, const void *from, void *to) {
     const wfi_node *node = kernel->node;
-    wfi_kernel_launch l = {.source = &wfi_gpu_source, .entry = (int)entry};
-    l.operands[0] = from;
-    l.operands[WFI_GPU_OUT] = to;
+    wfi_kernel_launch l = wfi_gpu_launch_of(entry, from, to);
     l.arguments.n[4] = node->attr.norm.relu;
     l.arguments.n[5] = node->n_out > 3;
     l.arguments.f[0] = node->attr.norm.eps;

@@ -5,9 +5,8 @@
 
 static wf_status convert(wfi_stream_queue *stream, wfi_gpu_entry entry, uint32_t narrow,
                          const void *from, int64_t n, void *to) {
-    wfi_kernel_launch launch = {.source = &wfi_gpu_source, .entry = (int)entry, .narrow = narrow};
-    launch.operands[0] = from;
-    launch.operands[WFI_GPU_OUT] = to;
+    wfi_kernel_launch launch = wfi_gpu_launch_of(entry, from, to);
+    launch.narrow = narrow;
     return wfi_gpu_launch_elements(stream, &launch, n);
 }
 

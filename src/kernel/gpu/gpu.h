@@ -30,6 +30,8 @@ static inline int64_t wfi_gpu_groups(int64_t n) {
     return (n + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE;
 }
 
+/* Of a kernel with these operands, IN(0) and OUT(0). */
+wfi_kernel_launch wfi_gpu_launch_of(wfi_gpu_entry entry, const void *in, void *out);
 /* Launches a kernel with a thread for each of n elements, n[0]. */
 wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n);
 
@@ -44,16 +46,11 @@ wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *call);
 wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *call);
 wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
                                   const wfi_reduce_part *part, const wfi_reduce_step *step);
-wf_status wfi_gpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out);
-static inline wfi_bf16_speed wfi_gpu_bf16_speed(void) {
-    return WFI_BF16_SLOW;
-}
 
 /* A backend's members but those that say which device, implementations and library it has. */
 #define WFI_GPU_BACKEND                                                                            \
     .n_plain = 1, .most_summed = WFI_GPU_OUT, .copy = wfi_gpu_copy, .add = wfi_gpu_add,            \
     .squares = wfi_gpu_squares, .update = wfi_gpu_update, .statistics = wfi_gpu_statistics,        \
-    .collective_step = wfi_gpu_collective_step, .thread_enter = wfi_gpu_thread_enter,              \
-    .bf16_speed = wfi_gpu_bf16_speed
+    .collective_step = wfi_gpu_collective_step
 
 #endif

@@ -11,7 +11,7 @@ static const char *const entries[] = {WFI_GPU_KERNELS(ENTRY_NAME)};
 
 const wfi_launch_source wfi_gpu_source = {wfi_gpu_text, entries, WFI_COUNT(entries)};
 
-static wfi_kernel_launch launch_of(wfi_gpu_entry entry, const void *in, void *out) {
+wfi_kernel_launch wfi_gpu_launch_of(wfi_gpu_entry entry, const void *in, void *out) {
     wfi_kernel_launch launch = {.source = &wfi_gpu_source, .entry = (int)entry};
     launch.operands[0] = in;
     launch.operands[WFI_GPU_OUT] = out;
@@ -27,12 +27,12 @@ wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *l
 /* ---- sums ---- */
 
 wf_status wfi_gpu_copy(wfi_stream_queue *stream, float *to, const float *from, size_t n) {
-    wfi_kernel_launch launch = launch_of(WFI_GPU_copy, from, to);
+    wfi_kernel_launch launch = wfi_gpu_launch_of(WFI_GPU_copy, from, to);
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)n);
 }
 
 wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n) {
-    wfi_kernel_launch launch = launch_of(WFI_GPU_accumulate, summand, sum);
+    wfi_kernel_launch launch = wfi_gpu_launch_of(WFI_GPU_accumulate, summand, sum);
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)n);
 }
 
@@ -61,7 +61,7 @@ wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memor
 
 wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
                           double *squares_out) {
-    wfi_kernel_launch launch = launch_of(WFI_GPU_squares, gradient, squares_out);
+    wfi_kernel_launch launch = wfi_gpu_launch_of(WFI_GPU_squares, gradient, squares_out);
     launch.arguments.n[0] = (int64_t)n;
     launch.n_groups =
         wfi_gpu_groups((int64_t)((n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS));
@@ -97,14 +97,14 @@ static wf_status update_stretch(void *self, const wfi_update *u) {
                                           [WFI_RULE_NESTEROV] = WFI_GPU_nesterov,
                                           [WFI_RULE_ADAM] = WFI_GPU_adam};
     wfi_update_rule rule = wfi_optimizer_of(u->recipe)->rule(u);
-    wfi_kernel_launch launch = launch_of(rules[rule.kind], u->gradient, u->param);
+    wfi_kernel_launch launch = wfi_gpu_launch_of(rules[rule.kind], u->gradient, u->param);
     int average = wfi_recipe_average(u->recipe);
     for (int k = 0; k < WFI_MAX_STATES; k++)
         if (k != average) launch.operands[WFI_GPU_OUT + 1 + k] = u->state[k];
     for (size_t k = 0; k < WFI_COUNT(rule.numbers); k++) launch.arguments.f[k] = rule.numbers[k];
     WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n));
     if (average < 0) return WF_OK;
-    launch = launch_of(WFI_GPU_average, u->param, u->state[average]);
+    launch = wfi_gpu_launch_of(WFI_GPU_average, u->param, u->state[average]);
     launch.arguments.f[0] = wfi_average_weight(u->recipe, u->step);
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n);
 }
@@ -125,7 +125,7 @@ wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
 }
 
 wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
-    wfi_kernel_launch launch = launch_of(WFI_GPU_statistics, c->mean, c->running_mean);
+    wfi_kernel_launch launch = wfi_gpu_launch_of(WFI_GPU_statistics, c->mean, c->running_mean);
     int32_t seen[WFI_LAUNCH_WORDS];
     launch.operands[1] = c->var;
     launch.operands[WFI_GPU_OUT + 1] = c->running_var;
@@ -136,12 +136,5 @@ wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call
     WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)c->n));
     WF_TRY(stream->device->kind->read_words(stream, seen));
     if (seen[0]) wfi_not_finite_record(c->not_finite, WFI_FINITE_NO_STATISTICS, c->unit);
-    return WF_OK;
-}
-
-/* The host's threads compute nothing. */
-wf_status wfi_gpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out) {
-    (void)ctx, (void)rank;
-    *n_out = n_threads;
     return WF_OK;
 }

@@ -39,31 +39,25 @@ KERNEL(lstm) {
 
 /* dy, x, w_ih, w_hh, hidden, y, next, what was saved. Into the scratch memory: what the gates get,
  * [n[4] samples, tokens, 4 h], and behind it what c gets of the token behind, [samples, h]. */
+#define TO_SCRATCH(k, slope) F32(SCRATCH)[(token * 4 + (k)) * h + j] = slope
 KERNEL(lstm_gates_backward) {
     long h = a.n[1], own_c = a.n[4] * a.n[3] * 4 * h + GROUP_INDEX * h;
     for (long t = a.n[3] - 1; t >= 0; t--) {
         long token = GROUP_INDEX * a.n[3] + t;
         for (long j = THREAD; j < h; j += GROUP) {
-            float all = GET(IN(0), token * h + j), dc = 0;
-            if (t + 1 < a.n[3]) {
-                float dh = 0;
-                for (long row = 0; row < 4 * h; row++)
-                    dh = MULTIPLY_ADD(F32(SCRATCH)[(token + 1) * 4 * h + row],
-                                      GET(IN(3), row * h + j), dh);
-                all += dh;
-                dc = F32(SCRATCH)[own_c + j];
-            }
-            float i = F32(IN(7))[SAVED_AT(t, 0) + j], f = F32(IN(7))[SAVED_AT(t, 1) + j];
+            float dh = 0, dc = 0;
+            for (long row = 0; row < 4 * h && t + 1 < a.n[3]; row++)
+                dh = MULTIPLY_ADD(F32(SCRATCH)[(token + 1) * 4 * h + row], GET(IN(3), row * h + j),
+                                  dh);
+            dh += GET(IN(0), token * h + j);
+            if (t + 1 < a.n[3]) dc = F32(SCRATCH)[own_c + j];
+            float in = F32(IN(7))[SAVED_AT(t, 0) + j], f = F32(IN(7))[SAVED_AT(t, 1) + j];
             float g = F32(IN(7))[SAVED_AT(t, 2) + j], o = F32(IN(7))[SAVED_AT(t, 3) + j];
             float before = t ? F32(IN(7))[SAVED_AT(t - 1, 4) + j]
                              : GET(IN(4), (2 * GROUP_INDEX + 1) * h + j);
             float bent = tanh(F32(IN(7))[SAVED_AT(t, 4) + j]);
-            float cell = dc + all * o * (1 - bent * bent);
-            GLOBAL float *gates = F32(SCRATCH) + token * 4 * h + j;
-            gates[0] = cell * g * i * (1 - i);
-            gates[h] = cell * before * f * (1 - f);
-            gates[2 * h] = cell * i * (1 - g * g);
-            gates[3 * h] = all * bent * o * (1 - o);
+            float cell = dc + dh * o * (1 - bent * bent);
+            GATE_SLOPES(TO_SCRATCH, before);
             F32(SCRATCH)[own_c + j] = cell * f;
         }
         GLOBAL_BARRIER;
