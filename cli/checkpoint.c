@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 #include "report.h"
 #include "text.h"
+#include "tuned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,23 +27,45 @@ exit_status checkpoint_refuse_old(const cli *c) {
     return EXIT_USAGE;
 }
 
-const char *checkpoint_library(const options *o, char text[100]) {
-    int n = snprintf(text, 100, "%.60s", wf_info_library(0));
-    if (o->recipe.dtype == WF_BF16)
-        snprintf(text + n, 100 - (size_t)n, ", bf16 multiplied as %s", wf_info_bf16());
+static void add_library(const cli *c, const char *kind, char text[LIBRARY_BYTES]) {
+    size_t n = strlen(text);
+    const char *and = n ? " and " : "";
+    tuned_place place;
+    if (strcmp(kind, "cpu")) {
+        if (tuned_on(c, kind, &place) != WF_OK) place = (tuned_place){.processor = "?"};
+        snprintf(text + n, LIBRARY_BYTES - n, "%s%s (%s: %s)", and, place.library, kind,
+                 place.processor);
+        return;
+    }
+    bool is_bf16 = c->o.recipe.dtype == WF_BF16;
+    snprintf(text + n, LIBRARY_BYTES - n, "%s%.60s%s%s", and, wf_info_library(0),
+             is_bf16 ? ", bf16 multiplied as " : "", is_bf16 ? wf_info_bf16() : "");
+}
+
+const char *checkpoint_library(const cli *c, char text[LIBRARY_BYTES]) {
+    char kind[WF_DEVICE_NAME_BYTES], last[WF_DEVICE_NAME_BYTES] = "";
+    int n_ranks = 0;
+    *text = 0;
+    if (c->o.devices && wf_devices_count(c->ctx, c->o.devices, &n_ranks) != WF_OK) n_ranks = 0;
+    for (int rank = 0; rank < n_ranks; rank++, strcpy(last, kind)) {
+        if (wf_devices_name(c->ctx, c->o.devices, rank, kind) != WF_OK) break;
+        kind[strcspn(kind, ":")] = 0;
+        if (strcmp(kind, last)) add_library(c, kind, text);
+    }
+    if (!n_ranks) add_library(c, "cpu", text);
     return text;
 }
 
-const char *checkpoint_made_by(const char *version, const char *library, char text[200]) {
-    snprintf(text, 200, "weft %.60s on %.100s", version, library);
+const char *checkpoint_made_by(const char *version, const char *library, char text[MADE_BY_BYTES]) {
+    snprintf(text, MADE_BY_BYTES, "weft %.60s on %.*s", version, LIBRARY_BYTES, library);
     return text;
 }
 
 exit_status checkpoint_describe(const job *j) {
-    char path[4096], library[100];
+    char path[4096], library[LIBRARY_BYTES];
     path_in(j->c, "run.json", path, sizeof path);
     json_t *about = json_pack("{s:s, s:s, s:s, s:o, s:o}", "weft", WEFT_VERSION, "library",
-                              checkpoint_library(&j->c->o, library), "plan", wf_plan_text(j->plan),
+                              checkpoint_library(j->c, library), "plan", wf_plan_text(j->plan),
                               "recipe", options_recipe(&j->c->o), "data", report_data(j));
     char *text = json_dumps(about, JSON_INDENT(1)), *line = NULL;
     json_decref(about);
@@ -83,7 +106,7 @@ wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer) {
 }
 
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests) {
-    char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES], library[100];
+    char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES], library[LIBRARY_BYTES];
     char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests);
     if (!recipe || !tested) {
         free(recipe);
@@ -93,7 +116,7 @@ wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, cons
     snprintf(epoch, sizeof epoch, "%lld", (long long)next.epoch);
     snprintf(sample, sizeof sample, "%lld", (long long)next.sample);
     wf_metadata about[] = {
-        {"weft", WEFT_VERSION},      {"library", checkpoint_library(&j->c->o, library)},
+        {"weft", WEFT_VERSION},      {"library", checkpoint_library(j->c, library)},
         {"recipe", recipe},          {"plan", wf_plan_text(j->plan)},
         {"data_hash", j->data_hash}, {"epoch", epoch},
         {"sample", sample},          {"tests", tested}};

@@ -11,13 +11,15 @@ typedef struct position {
     int64_t epoch, sample;
 } position;
 
+enum { LIBRARY_BYTES = 1200, MADE_BY_BYTES = LIBRARY_BYTES + 80 };
+
 /* What a checkpoint says of the run, beside tensors and recipe. */
 typedef struct resumed {
     position next;
     scores tests;
     int64_t n_steps;
     char data_hash[WF_DATA_HASH_BYTES];
-    char made_by[200]; /* weft and the library under it, with their versions */
+    char made_by[MADE_BY_BYTES]; /* weft and the library under it, with their versions */
 } resumed;
 
 /* ---- folder.c ---- */
@@ -38,10 +40,11 @@ exit_status checkpoint_describe(const job *j);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
 /* model.safetensors, and with --ema model_ema.safetensors: their average. */
 wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer);
-/* The library that numbers are computed with, and what else their bits depend on. */
-const char *checkpoint_library(const options *o, char text[100]);
+/* The libraries that numbers are computed with, of each kind of device in the order of ranks, and
+ * what else their bits depend on. */
+const char *checkpoint_library(const cli *c, char text[LIBRARY_BYTES]);
 /* The text that resumed.made_by is. */
-const char *checkpoint_made_by(const char *version, const char *library, char text[200]);
+const char *checkpoint_made_by(const char *version, const char *library, char text[MADE_BY_BYTES]);
 
 /* ---- keep.c ---- */
 

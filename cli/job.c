@@ -287,7 +287,7 @@ static exit_status cap_of_devices(cli *c, bool *is_known_out) {
     wf_status status = wf_devices_memory(c->ctx, c->o.devices, &c->o.device_memory);
     if (status != WF_OK) return complain_of(c, status);
     *is_known_out = c->o.device_memory;
-    if (*is_known_out)
+    if (*is_known_out && c->command != FOR_GENERATE) /* which prints its text alone */
         say(c, "memory  %s a rank at most: what its device has free, or its part of that\n",
             text_of_bytes(text, (double)c->o.device_memory));
     return EXIT_DONE;

@@ -81,13 +81,13 @@ json_t *report_data(const job *j) {
 
 wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
                         json_t **report_out) {
-    char sha[65], library[100];
+    char sha[65], library[LIBRARY_BYTES];
     int n_ranks = wf_plan_n_ranks(j->plan);
     wf_status status = wf_trainer_weights_sha256(trainer, sha);
     if (status != WF_OK) return status;
     json_t *report =
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:i, s:i, s:I, s:o}", "weft", WEFT_VERSION,
-                  "library", checkpoint_library(&j->c->o, library), "plan",
+                  "library", checkpoint_library(j->c, library), "plan",
                   wf_program_plan(wf_trainer_program(trainer)), "recipe", options_recipe(&j->c->o),
                   "data", report_data(j), "costs", costs_text(wf_trainer_program(trainer)), "ranks",
                   n_ranks, "threads_counted", wf_trainer_n_threads(trainer), "steps",

@@ -189,8 +189,8 @@ static exit_status check_data(job *j, const resumed *from) {
 
 /* Another processor or another library sums in another order. */
 static exit_status check_builds(const cli *c, const resumed *from) {
-    char made_by[200], library[100];
-    checkpoint_made_by(WEFT_VERSION, checkpoint_library(&c->o, library), made_by);
+    char made_by[MADE_BY_BYTES], library[LIBRARY_BYTES];
+    checkpoint_made_by(WEFT_VERSION, checkpoint_library(c, library), made_by);
     if (!strcmp(made_by, from->made_by)) return EXIT_DONE;
     if (c->o.strict)
         return complain(EXIT_FAILED,

@@ -46,20 +46,23 @@ static void read_place(const char *text, tuned_place *out) {
     snprintf(out->library, sizeof out->library, "%s", library);
 }
 
+wf_status tuned_on(const cli *c, const char *kind, tuned_place *out) {
+    char text[600];
+    *out = (tuned_place){.n_threads = 1};
+    wf_status status = wf_info_devices(c->ctx, kind, text, sizeof text);
+    if (status == WF_OK) read_place(text, out);
+    return status;
+}
+
 wf_status tuned_here(const cli *c, int n_threads, tuned_place *out) {
-    char kind[WF_DEVICE_NAME_BYTES] = "cpu", text[600];
+    char kind[WF_DEVICE_NAME_BYTES] = "cpu";
     if (c->o.devices) {
         wf_status status = wf_devices_name(c->ctx, c->o.devices, 0, kind);
         if (status != WF_OK) return status;
         kind[strcspn(kind, ":")] = 0;
     }
-    *out = (tuned_place){.n_threads = 1};
-    if (strcmp(kind, "cpu")) {
-        wf_status status = wf_info_devices(c->ctx, kind, text, sizeof text);
-        if (status == WF_OK) read_place(text, out);
-        return status;
-    }
-    out->n_threads = n_threads;
+    if (strcmp(kind, "cpu")) return tuned_on(c, kind, out);
+    *out = (tuned_place){.n_threads = n_threads};
     processor_name(out->processor);
     snprintf(out->library, sizeof out->library, "%s", wf_info_library(0));
     return WF_OK;

@@ -17,7 +17,9 @@ typedef struct tuned_place {
     int n_threads; /* of other devices 1 */
 } tuned_place;
 
-/* Errors: UNSUPPORTED: there is no such device here. */
+/* The first device of that kind, which is not the CPU. Errors: UNSUPPORTED: there is none here. */
+wf_status tuned_on(const struct cli *c, const char *kind, tuned_place *out);
+/* Errors: those. */
 wf_status tuned_here(const struct cli *c, int n_threads, tuned_place *out);
 /* Says so, if the table was measured in another place than the program is for, or none of its
  * kernels is computed in another way by it. */
