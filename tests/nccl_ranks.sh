@@ -133,9 +133,16 @@ stopped() {
     until_true_of $launcher has_steps 2 || fail "no steps are made: $(cat "$folder/said")"
     kill -STOP "$victim"
     ends 4 "rank 1 (process $victim)" "stopped"
-    ! grep "nccl: in" "$folder/said" || fail "stopped: NCCL waits for it"
 }
 with_deadlines stopped 4000
+# Of who is stopped where NCCL waits for it, its process tells.
+stopped_within() {
+    plan=dp=2,allreduce=engine WEFT_TIMEOUT_MS=$1 STAND_IN_NCCL_STUCK=0 begins
+    sleep 1
+    kill -STOP "$victim"
+    ends 4 "has not summed what its replicas have with that of rank 0; rank 1 (process $victim) does not move; the process is stopped" "stopped within"
+}
+with_deadlines stopped_within 8000
 # Nor for one whom another waits for, as in a ring.
 ranks=4 plan=dp=4,allreduce=ring,order=free
 with_deadlines stopped 8000

@@ -9,6 +9,8 @@
 #include "comm/wire/device_wire.h"
 #include "device/cuda.h"
 
+#include <stdio.h>
+
 /* For others to leave, too: who goes on without this one may come later or never. */
 #define LEAVE_MS 5000
 
@@ -81,6 +83,21 @@ static wf_status find_gone(const wfi_device_wire *w) {
     return WF_OK;
 }
 
+/* Who is stopped within NCCL keeps others there. */
+static wf_status too_late(const wfi_device_wire *w, int64_t ms) {
+    const wfi_owner *owner = &w->device->owner;
+    char who[160] = "";
+    for (int r = 0; r < wf_job_n_ranks(w->job) && !*who; r++) {
+        const char *state = r == owner->rank ? "" : wfi_control_process_state(w->job, r);
+        if (*state)
+            snprintf(who, sizeof who, "; rank %d (process %lld) does not move%s", r,
+                     (long long)wfi_control_pid_of(w->job, r), state);
+    }
+    return wfi_fail(owner->ctx, WF_TIMEOUT, "nccl: in %lld ms it has not %s rank %d%s%s",
+                    (long long)ms, verbs[w->does], owner->rank,
+                    *who ? "" : "; NCCL_DEBUG=WARN says more", who);
+}
+
 /* Until NCCL has done what it was asked for, and the stream what NCCL has queued on it. */
 static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
     const wfi_cuda *driver = wfi_cuda_driver(w->device);
@@ -101,11 +118,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
         status = find_gone(w);
         if (status != WF_OK) break;
     }
-    if (status == WF_OK)
-        status =
-            wfi_fail(w->device->owner.ctx, WF_TIMEOUT,
-                     "nccl: in %lld ms it has not %s rank %d; NCCL_DEBUG=WARN says more",
-                     (long long)wait.deadline.timeout_ms, verbs[w->does], w->device->owner.rank);
+    if (status == WF_OK) status = too_late(w, wait.deadline.timeout_ms);
     end_comms(w);
     return status;
 }
