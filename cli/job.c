@@ -233,29 +233,33 @@ static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
 }
 
 /* What other plans are compared with: replicas, summed as trees where devices do not sum so many at
- * once. */
-static wf_status create_replicas(job *j, wf_program **program_out) {
-    char text[TEXT_BYTES];
+ * once; stages where devices are of several kinds. */
+static wf_status create_compared(job *j, wf_program **program_out) {
+    wf_context *ctx = j->c->ctx;
+    char texts[2][TEXT_BYTES];
     wf_plan *plan;
-    wf_status status = wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan,
-                                         WF_PROGRAM_TRAIN, program_out);
-    if (status != WF_UNSUPPORTED) return status;
-    snprintf(text, sizeof text, "%s,allreduce=tree", wf_plan_text(j->plan));
-    status = wf_plan_parse(j->c->ctx, text, &plan);
-    if (status != WF_OK) return status;
-    wf_plan_destroy(j->plan);
-    j->plan = plan;
-    status = job_use_devices(j->c, plan);
-    return status != WF_OK ? status
-                           : wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, plan,
-                                               WF_PROGRAM_TRAIN, program_out);
+    wf_status status =
+        wf_program_create(ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, program_out);
+    snprintf(texts[0], TEXT_BYTES, "%s,allreduce=tree", wf_plan_text(j->plan));
+    snprintf(texts[1], TEXT_BYTES, "pp=%d", wf_plan_n_ranks(j->plan));
+    for (int k = 0; k < 2 && status == WF_UNSUPPORTED; k++) {
+        status = wf_plan_parse(ctx, texts[k], &plan);
+        if (status != WF_OK) break;
+        wf_plan_destroy(j->plan);
+        j->plan = plan;
+        status = job_use_devices(j->c, plan);
+        if (status == WF_OK)
+            status = wf_program_create(ctx, j->model, &j->c->o.recipe, plan, WF_PROGRAM_TRAIN,
+                                       program_out);
+    }
+    return status;
 }
 
 /* The plan that fits and is predicted to be the fastest, with its microbatches. */
 static wf_status choose_plan(job *j) {
     wf_program *p;
     wf_plan *plan;
-    wf_status status = create_replicas(j, &p);
+    wf_status status = create_compared(j, &p);
     if (status != WF_OK) return status;
     status = job_plan_tests(j, p);
     if (status == WF_OK) status = find_plan(j, p, &plan);

@@ -37,6 +37,8 @@ same 2 tp=2 "${gpt[@]}" --slices 2
 
 # ---- two kinds: each stage has the bits of its own ----
 two_kinds "${gpt[@]}"
+on cpu:0,opencl:0 --plan auto "${gpt[@]}"
+has "^plan    auto: dp=1,pp=2" <"$folder/out" || fail "--plan auto: $(grep plan "$folder/out")"
 expect 2 "share unit embed, but are on cpu and on opencl devices" \
     "${train[@]}" --steps 1 --batch 4 "${gpt[@]}" --plan dp=2 --devices cpu:0,opencl:0
 finish
