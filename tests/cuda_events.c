@@ -23,6 +23,7 @@ typedef struct bench {
     char *memory[2], *list; /* the second has room for what the first held in each round */
     int64_t begin_ns[N_ROUNDS], end_ns[N_ROUNDS];
     uint64_t n_seen;
+    int32_t n_told;
     int n_ahead; /* tasks queued before what they follow was done */
 } bench;
 
@@ -173,6 +174,49 @@ static void what_is_captured_is_replayed(void **state) {
     end(&b);
 }
 
+#define N_TOLD 3 /* in each round */
+
+static void listen(void *self, int32_t number, const int32_t words[WFI_LAUNCH_WORDS]) {
+    bench *b = self;
+    assert_int_equal(number, b->n_seen++);
+    assert_int_equal(words[0], 0);
+}
+
+static wf_status tell(void *self, void *argument) {
+    bench *b = self;
+    int32_t round = (int32_t)(intptr_t)argument;
+    b->n_ahead += b->n_seen < (uint64_t)round * N_TOLD;
+    for (int32_t k = 0; k < N_TOLD; k++)
+        WF_TRY(wfi_device_cuda.tell_words(b->streams[0], listen, b, round * N_TOLD + k));
+    return WF_OK;
+}
+
+static wf_status tell_many(void *self, void *argument) {
+    bench *b = self;
+    (void)argument;
+    for (int32_t k = 0; k < N_ROUNDS; k++)
+        WF_TRY(wfi_device_cuda.tell_words(b->streams[0], listen, b, b->n_told++));
+    return WF_OK;
+}
+
+/* More than there is room for, in their order; nobody waits for what can be told later. */
+static void all_words_are_told(void **state) {
+    (void)state;
+    bench b;
+    begin(&b);
+    for (intptr_t round = 0; round < N_ROUNDS; round++)
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], tell, &b, (void *)round));
+    wait_for(&b, 0);
+    assert_int_equal(b.n_seen, N_ROUNDS * N_TOLD);
+    assert_true(b.n_ahead > N_ROUNDS / 10);
+    b.n_seen = b.n_ahead = 0;
+    for (int32_t k = 0; k < 2; k++) /* in one task */
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], tell_many, &b, NULL));
+    wait_for(&b, 0);
+    assert_int_equal(b.n_seen, 2 * N_ROUNDS);
+    end(&b);
+}
+
 static wf_status nothing(void *self, void *argument) {
     (void)self, (void)argument;
     return WF_OK;
@@ -273,6 +317,7 @@ int main(void) {
         cmocka_unit_test(devices_wait),
         cmocka_unit_test(earlier_tasks_count_before_a_task_waits),
         cmocka_unit_test(what_is_captured_is_replayed),
+        cmocka_unit_test(all_words_are_told),
         cmocka_unit_test(kinds_wait_for_each_other),
         cmocka_unit_test(nothing_runs_on_behind_a_failure),
         cmocka_unit_test(nothing_is_done_by_a_gpu_that_hangs),

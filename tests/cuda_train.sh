@@ -49,6 +49,14 @@ done
 STAND_IN_CAPTURE=0 launched "${run[@]}"
 ((n == 0)) && [[ $one == "$want" ]] || fail "$n graphs, or other bits, where the driver captures nothing"
 
+# What is not finite is said as the CPU says it, though no thread waits for each update's words.
+for model in mlp resnet18; do
+    spoiled=("${train[@]}" --batch 4 --micro 2 --lanes 2 --model $model --image 32 --lr 1e6 --steps 9)
+    expect 1 "not finite" "${spoiled[@]}" --devices cpu:1
+    want=$(tail -n 1 "$folder/said")
+    expect 1 "$want" "${spoiled[@]}" --devices cuda:1
+done
+
 # Stages on devices of two kinds: each has the bits of its own.
 two_kinds "${short[@]}"
 

@@ -315,6 +315,7 @@ const wfi_device_class wfi_device_cuda = {
     .follow = wfi_cuda_follow,
     .mark = wfi_cuda_mark_time,
     .launch = cuda_launch,
+    .tell_words = wfi_cuda_tell_words,
     .capture = wfi_cuda_capture,
     .replay = wfi_cuda_replay,
     .forget = wfi_cuda_forget,

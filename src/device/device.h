@@ -129,6 +129,9 @@ typedef struct wfi_device_wait {
 /* So many of a stream's tasks may be queued on its device, and not done. */
 #define WFI_MOST_IN_FLIGHT 64
 
+typedef void (*wfi_words_listener)(void *self, int32_t number,
+                                   const int32_t words[WFI_LAUNCH_WORDS]);
+
 typedef struct wfi_device_class {
     const char *name;
     bool has_memory;
@@ -176,8 +179,10 @@ typedef struct wfi_device_class {
     void *(*capture)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
     wf_status (*replay)(wfi_stream_queue *stream, const void *captured);
     void (*forget)(const wfi_device *device, void *captured);
-    /* From a task: what its kernels have written so far; they are 0 again. */
-    wf_status (*read_words)(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]);
+    /* From a task: what its kernels have written so far is told when the task is done, if not at
+     * once, on this thread; they are 0 again. */
+    wf_status (*tell_words)(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
+                            int32_t number);
     /* Of kinds whose memory is not the host's: which of the machine's devices that place is on, and
      * what of its memory is free. NULL: nobody knows. */
     wf_status (*find_free)(wf_context *ctx, int place, int *unit_out, size_t *free_bytes_out);

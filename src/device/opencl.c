@@ -266,4 +266,5 @@ const wfi_device_class wfi_device_opencl = {
     .reaches = opencl_reaches,
     .finish_task = opencl_finish_task,
     .launch = opencl_launch,
+    .tell_words = wfi_separate_tell_words,
 };

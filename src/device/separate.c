@@ -179,14 +179,17 @@ wf_status wfi_separate_stream_create(wfi_device *device, wfi_stream_queue *strea
     return status;
 }
 
-wf_status wfi_separate_read_words(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]) {
+wf_status wfi_separate_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
+                                  int32_t number) {
+    int32_t seen[WFI_LAUNCH_WORDS];
     wfi_device *device = stream->device;
     void *words = ((const wfi_device_queue *)stream->queue)->words;
-    size_t bytes = WFI_LAUNCH_WORDS * sizeof *words_out;
-    WF_TRY(wfi_separate_copy(device, stream, words_out, WFI_SPACE_HOST, words, WFI_SPACE_DEVICE,
-                             bytes));
-    WF_TRY(wfi_separate_fill(device, stream, words, WFI_SPACE_DEVICE, 0, bytes));
-    return device->kind->finish_task(stream);
+    WF_TRY(wfi_separate_copy(device, stream, seen, WFI_SPACE_HOST, words, WFI_SPACE_DEVICE,
+                             sizeof seen));
+    WF_TRY(wfi_separate_fill(device, stream, words, WFI_SPACE_DEVICE, 0, sizeof seen));
+    WF_TRY(device->kind->finish_task(stream));
+    listener(self, number, seen);
+    return WF_OK;
 }
 
 /* ---- memory ---- */

@@ -139,7 +139,8 @@ void wfi_separate_stream_destroy(wfi_stream_queue *stream);
 wf_status wfi_separate_enter_thread(wfi_device *device);
 wf_status wfi_separate_finish_task(wfi_stream_queue *stream);
 wf_status wfi_separate_give_up(wfi_stream_queue *stream, const wfi_device_wait *wait);
-wf_status wfi_separate_read_words(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]);
+wf_status wfi_separate_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
+                                  int32_t number);
 
 /* A kind's members but those that say which kind, what it reaches, what is done behind each task,
  * and how kernels are launched. */
@@ -149,6 +150,6 @@ wf_status wfi_separate_read_words(wfi_stream_queue *stream, int32_t words_out[WF
     .copy = wfi_separate_copy, .fill = wfi_separate_fill, .streams = &wfi_thread_streams,          \
     .stream_create = wfi_separate_stream_create, .stream_destroy = wfi_separate_stream_destroy,    \
     .enter_thread = wfi_separate_enter_thread, .give_up = wfi_separate_give_up,                    \
-    .read_words = wfi_separate_read_words, .describe = wfi_separate_describe
+    .describe = wfi_separate_describe
 
 #endif

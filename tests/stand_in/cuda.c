@@ -386,17 +386,53 @@ EXPORT(cuMemFree_v2, (CUdeviceptr address)) {
     return error;
 }
 
+typedef struct pinned {
+    struct pinned *next;
+    const char *at;
+    size_t bytes;
+} pinned;
+static pinned *all_pinned;
+
+static bool is_pinned(const void *address) {
+    pthread_mutex_lock(&lock);
+    const pinned *p = all_pinned;
+    while (p && ((const char *)address < p->at || (const char *)address >= p->at + p->bytes))
+        p = p->next;
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+static void pin(const char *at, size_t bytes) {
+    pinned *new = malloc(sizeof *new);
+    pthread_mutex_lock(&lock);
+    *new = (pinned){all_pinned, at, bytes};
+    all_pinned = new;
+    pthread_mutex_unlock(&lock);
+}
+
+static void unpin(const char *at) {
+    pthread_mutex_lock(&lock);
+    pinned **p = &all_pinned;
+    while (*p && (*p)->at != at) p = &(*p)->next;
+    pinned *old = *p;
+    if (old) *p = old->next;
+    pthread_mutex_unlock(&lock);
+    free(old);
+}
+
 EXPORT(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags)) {
     wfi_cuda_enum error = check_idle();
     if (error || flags != WFI_CUDA_PORTABLE) return error ? error : INVALID_VALUE;
     if (posix_memalign(address, PAGE, bytes)) return WFI_CUDA_OUT_OF_MEMORY;
     memset(*address, 0xa5, bytes);
+    pin(*address, bytes);
     __atomic_fetch_add(&n_pinned, 1, __ATOMIC_RELAXED);
     return FINE;
 }
 
 EXPORT(cuMemFreeHost, (void *address)) {
     if (current()) wait_for_gpu(current()->device);
+    unpin(address);
     free(address);
     __atomic_fetch_sub(&n_pinned, 1, __ATOMIC_RELAXED);
     return check();
@@ -723,13 +759,13 @@ EXPORT(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 
 EXPORT(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) {
     if (refuse_captured()) return CAPTURE_UNSUPPORTED;
-    wait_for_stream(stream);
+    if (!is_pinned(from)) wait_for_stream(stream);
     return queue_copy(stream, memory_of(to, bytes), from, bytes);
 }
 
 EXPORT(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream)) {
     if (refuse_captured()) return CAPTURE_UNSUPPORTED;
-    wait_for_stream(stream);
+    if (!is_pinned(to)) wait_for_stream(stream);
     return queue_copy(stream, to, memory_of(from, bytes), bytes);
 }
 

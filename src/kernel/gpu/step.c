@@ -109,24 +109,29 @@ static wf_status update_stretch(void *self, const wfi_update *u) {
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n);
 }
 
-wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
-    float scale = 1;
-    int32_t seen[WFI_LAUNCH_WORDS];
-    if (c->n_units) WF_TRY(clip_scale(stream, c, &scale));
-    WF_TRY(wfi_update_groups(c, scale, update_stretch, stream));
-    WF_TRY(stream->device->kind->read_words(stream, seen));
+/* Of listeners: by number which unit. */
+static void note_update(void *cell, int32_t unit, const int32_t seen[WFI_LAUNCH_WORDS]) {
     if (seen[0] || seen[1])
-        wfi_not_finite_record(c->not_finite,
+        wfi_not_finite_record(cell,
                               seen[2]   ? WFI_FINITE_NO_GRADIENT
                               : seen[0] ? WFI_FINITE_NO_WEIGHTS
                                         : WFI_FINITE_NO_STATE,
-                              c->unit);
-    return WF_OK;
+                              unit);
+}
+
+static void note_statistics(void *cell, int32_t unit, const int32_t seen[WFI_LAUNCH_WORDS]) {
+    if (seen[0]) wfi_not_finite_record(cell, WFI_FINITE_NO_STATISTICS, unit);
+}
+
+wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
+    float scale = 1;
+    if (c->n_units) WF_TRY(clip_scale(stream, c, &scale));
+    WF_TRY(wfi_update_groups(c, scale, update_stretch, stream));
+    return stream->device->kind->tell_words(stream, note_update, c->not_finite, c->unit);
 }
 
 wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
     wfi_kernel_launch launch = wfi_gpu_launch_of(WFI_GPU_statistics, c->mean, c->running_mean);
-    int32_t seen[WFI_LAUNCH_WORDS];
     launch.operands[1] = c->var;
     launch.operands[WFI_GPU_OUT + 1] = c->running_var;
     launch.operands[WFI_GPU_OUT + 2] = c->n_batches;
@@ -134,7 +139,5 @@ wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call
     launch.arguments.f[1] =
         c->n_reduced > 1 ? (double)c->n_reduced / (double)(c->n_reduced - 1) : 1;
     WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)c->n));
-    WF_TRY(stream->device->kind->read_words(stream, seen));
-    if (seen[0]) wfi_not_finite_record(c->not_finite, WFI_FINITE_NO_STATISTICS, c->unit);
-    return WF_OK;
+    return stream->device->kind->tell_words(stream, note_statistics, c->not_finite, c->unit);
 }
