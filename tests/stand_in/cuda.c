@@ -95,6 +95,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+    struct CUevent_st *next; /* of those that are destroyed */
     int device;
     unsigned flags;
     pthread_mutex_t lock;
@@ -494,10 +495,14 @@ EXPORT(cuEventCreate, (CUevent * out, unsigned flags)) {
     return FINE;
 }
 
+/* It may still be queued somewhere, as where a GPU is lost: none is given back before the end. */
+static CUevent destroyed;
+
 EXPORT(cuEventDestroy_v2, (CUevent event)) {
-    pthread_cond_destroy(&event->changed);
-    pthread_mutex_destroy(&event->lock);
-    free(event);
+    pthread_mutex_lock(&lock);
+    event->next = destroyed;
+    destroyed = event;
+    pthread_mutex_unlock(&lock);
     __atomic_fetch_sub(&n_events, 1, __ATOMIC_RELAXED);
     return check();
 }
