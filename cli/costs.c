@@ -5,12 +5,11 @@
 
 #include <math.h>
 
-/* How the learning rate falls, and how many steps there are, does not matter here, and is
- * not known yet. */
-static wf_recipe recipe_to_measure(const job *j) {
+wf_recipe job_recipe_of_a_step(const job *j) {
     wf_recipe recipe = j->c->o.recipe;
     recipe.lr_schedule = WF_LR_CONSTANT;
     recipe.schedule_steps = 0;
+    if (recipe.n_micro == MICRO_AUTO) recipe.n_micro = 0;
     return recipe;
 }
 
@@ -52,8 +51,8 @@ static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *
 
 static wf_status use_measured(job *j) {
     wf_costs *costs;
-    wf_recipe recipe = recipe_to_measure(j);
-    wf_status status = wf_recipe_resolve(j->c->ctx, &recipe, j->plan, &recipe);
+    wf_recipe recipe = job_recipe_of_a_step(j);
+    wf_status status = job_resolve(j, &recipe);
     if (status == WF_OK) status = measure(j, &recipe, &costs);
     if (status != WF_OK) return status;
     status = wf_plan_use_costs(j->plan, costs);
@@ -71,13 +70,15 @@ static wf_status use_measured(job *j) {
 
 /* Tries one count. One that the model or the memory refuses is passed over: *ms_out NAN.
  * Otherwise *costs_out is the caller's. */
-static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out, wf_costs **costs_out) {
-    wf_recipe recipe = recipe_to_measure(j);
+static wf_status try_micro(const job *j, int64_t n_micro, int64_t n_lanes, double *ms_out,
+                           wf_costs **costs_out) {
+    wf_recipe recipe = job_recipe_of_a_step(j);
     wf_costs *costs;
     *ms_out = NAN;
     *costs_out = NULL;
     recipe.n_micro = n_micro;
-    wf_status status = wf_recipe_resolve(j->c->ctx, &recipe, j->plan, &recipe);
+    recipe.n_lanes = n_lanes;
+    wf_status status = job_resolve(j, &recipe);
     if (status == WF_OK) status = measure(j, &recipe, &costs);
     if (status == WF_OK) {
         status = predict(j, &recipe, costs, ms_out);
@@ -101,9 +102,12 @@ static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out, wf_cos
  * that is chosen: what was predicted is what will run. */
 static exit_status choose_micro(job *j) {
     wf_recipe *r = &j->c->o.recipe;
-    int64_t dp = wf_plan_dp(j->plan), pp = wf_plan_pp(j->plan), best = 0;
-    int64_t n_lanes = r->n_lanes > 0 ? r->n_lanes : dp;
+    int64_t dp = wf_plan_dp(j->plan), pp = wf_plan_pp(j->plan), best = 0, n_lanes;
     double ms, best_ms = NAN;
+    wf_recipe open = job_recipe_of_a_step(j);
+    wf_status known = job_resolve(j, &open);
+    if (known != WF_OK) return complain_of(j->c, known);
+    n_lanes = open.n_lanes; /* as without --micro: another number of microbatches keeps them */
     for (int uneven = 0; uneven < 2 && !best; uneven++)
         for (int64_t m = n_lanes; m <= r->batch && m <= MOST_PER_STAGE * pp * dp; m += n_lanes) {
             if ((r->batch % m != 0) != uneven || m < LEAST_PER_STAGE * pp * dp) continue;
@@ -111,7 +115,7 @@ static exit_status choose_micro(job *j) {
             if (interrupt_status())
                 return complain(interrupt_status(), "interrupted while measuring");
             wf_costs *costs;
-            wf_status status = try_micro(j, m, &ms, &costs);
+            wf_status status = try_micro(j, m, n_lanes, &ms, &costs);
             bool is_better = status == WF_OK && !isnan(ms) && !(ms >= best_ms);
             if (is_better) status = wf_plan_use_costs(j->plan, costs);
             wf_costs_destroy(costs);
@@ -127,6 +131,7 @@ static exit_status choose_micro(job *j) {
                         "plan %s; give --micro N to hear why",
                         (long long)r->batch, wf_plan_text(j->plan));
     r->n_micro = best;
+    r->n_lanes = n_lanes;
     say(j->c, "micro   auto: %lld\n", (long long)best);
     return EXIT_DONE;
 }

@@ -179,7 +179,7 @@ static wf_status find_model(generation *g) {
 static exit_status check_slices(const generation *g) {
     const wf_recipe *given = &g->c->o.recipe;
     wf_recipe recipe;
-    wf_status status = wf_recipe_resolve(g->c->ctx, given, g->plan, &recipe);
+    wf_status status = wf_recipe_resolve(g->c->ctx, given, g->model, NULL, &recipe);
     if (status != WF_OK) return complain_of(g->c, status);
     int64_t n_heads = wf_model_config_of(g->model)->n_heads, below = recipe.n_slices;
     if (g->is_recurrent || n_heads % recipe.n_slices == 0) return EXIT_DONE;

@@ -149,6 +149,30 @@ static wf_status find_model(job *j) {
     return wf_model_find(j->c->ctx, o->model, &config, &j->model);
 }
 
+wf_status job_resolve(const job *j, wf_recipe *recipe) {
+    wf_context *ctx = j->c->ctx;
+    if (j->c->command & (FOR_EVAL | FOR_PREDICT))
+        return wf_recipe_resolve(ctx, recipe, j->model, NULL, recipe);
+    return j->c->command == FOR_PLAN
+               ? wf_recipe_resolve_for(ctx, recipe, j->model, j->plan, recipe)
+               : wf_recipe_resolve(ctx, recipe, j->model, j->plan, recipe);
+}
+
+/* Which of the lanes and slices follow the plan that is only looked at. */
+static wf_status note_needed(job *j) {
+    const options *o = &j->c->o;
+    const wf_recipe *r = &o->recipe;
+    wf_recipe own = *r;
+    if (j->c->command != FOR_PLAN) return WF_OK;
+    if (!option_is_given(o, OPT_n_micro)) own.n_micro = 0;
+    if (!option_is_given(o, OPT_n_lanes)) own.n_lanes = 0;
+    if (!option_is_given(o, OPT_n_slices)) own.n_slices = 0;
+    wf_status status = wf_recipe_resolve(j->c->ctx, &own, j->model, NULL, &own);
+    if (r->n_lanes != own.n_lanes) j->needed.n_lanes = r->n_lanes;
+    if (r->n_slices != own.n_slices) j->needed.n_slices = r->n_slices;
+    return status;
+}
+
 /* How many steps there are, what a schedule's end is, and the rest of the recipe. */
 static wf_status resolve_recipe(job *j, int64_t n_steps) {
     options *o = &j->c->o;
@@ -160,14 +184,13 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     j->n_steps = n_steps >= 0 ? n_steps
                  : is_steps   ? o->steps
                               : (o->epochs ? o->epochs : 1) * j->n_epoch;
-    /* Few pictures are no reason to compute with many; ranks have to divide them. */
-    if (j->c->command == FOR_PREDICT && !option_is_given(o, OPT_batch)) {
-        int64_t n_dp = wf_plan_dp(j->plan), n = j->about.n_test < 32 ? j->about.n_test : 32;
-        r->batch = n < n_dp ? n_dp : (n + n_dp - 1) / n_dp * n_dp;
-    }
+    /* Few pictures are no reason to compute with many. */
+    if (j->c->command == FOR_PREDICT && !option_is_given(o, OPT_batch))
+        r->batch = j->about.n_test < 1 ? 1 : j->about.n_test < 32 ? j->about.n_test : 32;
     bool is_open = r->lr_schedule == WF_LR_COSINE && !r->schedule_steps;
     if (is_open) r->schedule_steps = 1; /* for now: how many steps there are is not known yet */
-    wf_status status = wf_recipe_resolve(j->c->ctx, r, j->plan, r);
+    wf_status status = job_resolve(j, r);
+    if (status == WF_OK) status = note_needed(j);
     if (status != WF_OK) return status;
     int64_t n_rest = j->about.n_train % r->batch;
     if (n_full && n_rest && n_rest < r->n_micro) {
@@ -205,72 +228,87 @@ wf_status job_use_devices(const cli *c, wf_plan *plan) {
     return wf_plan_use_devices(plan, c->o.devices);
 }
 
-/* Of those for as many ranks the first, which is the fastest, with its microbatches; NULL: none. */
-static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
+/* ---- --plan auto ---- */
+
+static wf_status use_plan(job *j, const char *text) {
+    wf_plan *plan;
+    wf_status status = wf_plan_parse(j->c->ctx, text, &plan);
+    if (status != WF_OK) return status;
+    wf_plan_destroy(j->plan);
+    j->plan = plan;
+    return job_use_devices(j->c, plan);
+}
+
+/* A program of the recipe on the plan, which --plan auto begins with. */
+static wf_status create_first(job *j, const char *text, wf_program **program_out) {
+    wf_recipe recipe = job_recipe_of_a_step(j);
+    wf_status status = use_plan(j, text);
+    if (status == WF_OK) status = job_resolve(j, &recipe);
+    return status == WF_OK ? wf_program_create(j->c->ctx, j->model, &recipe, j->plan,
+                                               WF_PROGRAM_TRAIN, program_out)
+                           : status;
+}
+
+/* The first mesh of all ranks that the recipe allows: as many replicas as can be, then as few ranks
+ * that divide slices. Sums over devices that do not sum so many at once are trees. The sentence
+ * is that of replicas alone if none is allowed. */
+static wf_status find_mesh(job *j, wf_program **program_out) {
+    static const char *const sums[] = {"", ",allreduce=tree"};
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    char text[96];
+    for (int dp = n_ranks; dp > 0; dp--)
+        for (int tp = 1; tp <= n_ranks / dp; tp++)
+            for (size_t k = 0; k < sizeof sums / sizeof *sums && n_ranks % (dp * tp) == 0; k++) {
+                if (k && dp == 1) continue;
+                snprintf(text, sizeof text, "dp=%d,tp=%d,pp=%d%s", dp, tp, n_ranks / (dp * tp),
+                         sums[k]);
+                wf_status status = create_first(j, text, program_out);
+                if (status != WF_INVALID_ARG && status != WF_UNSUPPORTED) return status;
+            }
+    snprintf(text, sizeof text, "dp=%d", n_ranks);
+    return create_first(j, text, program_out);
+}
+
+/* Of those for as many ranks the first, which is the fastest. */
+static wf_status take_fastest(job *j, const wf_program *p) {
     const options *o = &j->c->o;
-    wf_recipe *r = &j->c->o.recipe;
     wf_proposal *found;
+    bool is_taken = false;
     int n;
-    *plan_out = NULL;
-    wf_status fits = wf_program_fits(p, o->device_memory, o->host_memory, &found, &n),
-              status = WF_OK;
-    if (fits == WF_OK) fits = wf_program_propose(p, o->device_memory, o->host_memory, &found, &n);
-    for (int k = 0; k < n && !*plan_out; k++) {
+    wf_status status = wf_program_propose(p, o->device_memory, o->host_memory, 1, &found, &n);
+    for (int k = 0; k < n && status == WF_OK && !is_taken; k++) {
         wf_plan *plan;
         status = wf_plan_parse(j->c->ctx, found[k].plan, &plan);
         if (status != WF_OK) break;
-        if (wf_plan_n_ranks(plan) == wf_program_n_ranks(p)) {
-            *plan_out = plan;
-            r->n_micro = found[k].n_micro;
-            r->n_lanes = wf_program_recipe(p)->n_lanes;
-            r->n_slices = wf_program_recipe(p)->n_slices;
-        } else {
-            wf_plan_destroy(plan);
-        }
+        is_taken = wf_plan_n_ranks(plan) == wf_program_n_ranks(p);
+        wf_plan_destroy(plan);
+        if (is_taken) status = use_plan(j, found[k].plan);
     }
     wf_proposals_destroy(j->c->ctx, found, n);
-    return status != WF_OK || *plan_out ? status : fits;
+    if (status != WF_OK || is_taken) return status;
+    return wf_program_fits(p, o->device_memory, o->host_memory, NULL, NULL);
 }
 
-/* What other plans are compared with: replicas, summed as trees where devices do not sum so many at
- * once; stages where devices are of several kinds. */
-static wf_status create_compared(job *j, wf_program **program_out) {
-    wf_context *ctx = j->c->ctx;
-    char texts[2][TEXT_BYTES];
-    wf_plan *plan;
-    wf_status status =
-        wf_program_create(ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, program_out);
-    snprintf(texts[0], TEXT_BYTES, "%s,allreduce=tree", wf_plan_text(j->plan));
-    snprintf(texts[1], TEXT_BYTES, "pp=%d", wf_plan_n_ranks(j->plan));
-    for (int k = 0; k < 2 && status == WF_UNSUPPORTED; k++) {
-        status = wf_plan_parse(ctx, texts[k], &plan);
-        if (status != WF_OK) break;
-        wf_plan_destroy(j->plan);
-        j->plan = plan;
-        status = job_use_devices(j->c, plan);
-        if (status == WF_OK)
-            status = wf_program_create(ctx, j->model, &j->c->o.recipe, plan, WF_PROGRAM_TRAIN,
-                                       program_out);
-    }
-    return status;
+/* A plan that is only looked at may need lanes and slices: those with which it was compared. */
+static void keep_lowered(job *j, const wf_program *p) {
+    const wf_recipe *lowered = wf_program_recipe(p);
+    wf_recipe *r = &j->c->o.recipe;
+    if (r->n_micro != MICRO_AUTO) r->n_micro = lowered->n_micro;
+    r->n_lanes = lowered->n_lanes;
+    r->n_slices = lowered->n_slices;
 }
 
-/* The plan that fits and is predicted to be the fastest, with its microbatches. */
+/* The plan that fits and is predicted to be the fastest. It keeps the recipe. */
 static wf_status choose_plan(job *j) {
     wf_program *p;
-    wf_plan *plan;
-    wf_status status = create_compared(j, &p);
+    wf_status status = find_mesh(j, &p);
     if (status != WF_OK) return status;
     status = job_plan_tests(j, p);
-    if (status == WF_OK) status = find_plan(j, p, &plan);
+    if (status == WF_OK) status = take_fastest(j, p);
+    if (j->c->command == FOR_PLAN) keep_lowered(j, p);
     wf_program_destroy(p);
-    if (status != WF_OK || !plan) return status;
-    wf_plan_destroy(j->plan);
-    j->plan = plan;
-    status = job_use_devices(j->c, plan);
-    if (status != WF_OK) return status;
-    say(j->c, "plan    auto: %s\n", wf_plan_text(plan));
-    return WF_OK;
+    if (status == WF_OK) say(j->c, "plan    auto: %s\n", wf_plan_text(j->plan));
+    return status;
 }
 
 /* What is predicted are pictures of any folder, unless it is a set of another format. */

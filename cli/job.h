@@ -18,6 +18,7 @@ typedef struct job {
     bool drop_last;  /* the smaller batch at an epoch's end cannot be divided into microbatches */
     int64_t n_epoch; /* steps in an epoch */
     int64_t n_steps; /* in the whole run */
+    wf_recipe needed; /* weft plan: lanes and slices that are not the recipe's own; 0: they are */
 } job;
 
 /* Fills *j and resolves c->o: what is 0 or not given gets its value. `n_steps` < 0: from
@@ -31,6 +32,13 @@ exit_status job_check_model(const cli *c);
 exit_status job_cap_memory(cli *c, const wf_plan *plan);
 /* Tells the plan what the options say of its devices: their kind, and their memory. */
 wf_status job_use_devices(const cli *c, wf_plan *plan);
+
+/* The recipe of a single step: how the learning rate falls, and how many steps there are, is not
+ * known while a plan or --micro is chosen. */
+wf_recipe job_recipe_of_a_step(const job *j);
+/* Gives what is open in the recipe its value. Training needs lanes and slices that suit the plan;
+ * weft plan, which runs nothing, takes those that the plan needs; forward runs need none. */
+wf_status job_resolve(const job *j, wf_recipe *recipe);
 
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
  * plan the latter. Complains and returns the exit status if that is impossible. */

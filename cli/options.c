@@ -61,7 +61,7 @@ static const struct {
     {OPT_n_lanes, TPBEP | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_n_slices, TPBEP | FOR_GENERATE | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
-    {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, "bench ddp, memory: 1", false},
+    {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, NULL, false},
     {OPT_dtype, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
     {OPT_matmul_precision, TPBEP | FOR_GENERATE, NULL, NULL, false},
@@ -74,13 +74,6 @@ static const struct {
     {OPT_schedule_steps, TPB | FOR_BENCH_MEMORY, NULL, "cosine: the last step", true},
     {OPT_lr_patience, TPB, NULL, NULL, false},
 };
-
-/* The program takes all cores unless it is told otherwise. */
-static wf_recipe initial_recipe(void) {
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.n_threads = 0;
-    return recipe;
-}
 
 option option_about(option_id id) {
     option about = table[id];
@@ -98,7 +91,7 @@ option option_about(option_id id) {
 const char *option_default(option_id id, char *text) {
     option about = option_about(id);
     if (about.offset < offsetof(options, recipe)) return about.fallback;
-    const options initial = {.recipe = initial_recipe()};
+    const options initial = {.recipe = WF_RECIPE_INIT};
     bool has_none = about.is_open || about.kind == OPTION_NAMES;
     return has_none ? NULL : option_text(&initial, id, text);
 }
@@ -125,7 +118,7 @@ bool options_fail(options *o, const char *format, ...) {
 
 void options_init(options *o) {
     memset(o, 0, sizeof *o);
-    o->recipe = initial_recipe();
+    o->recipe = (wf_recipe)WF_RECIPE_INIT;
     for (option_id id = 0; id < N_OPTIONS; id++)
         if (table[id].fallback) (void)option_set(o, id, table[id].fallback);
     memset(o->given, 0, sizeof o->given);

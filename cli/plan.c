@@ -163,6 +163,15 @@ static void say_missing(const cli *c, const char *missing) {
                                : "; what a device has is not known, --device-memory SIZE says it");
 }
 
+/* Lanes and slices that the plan needs beyond the recipe's own; null: none. */
+static json_t *needed_json(const job *j) {
+    const wf_recipe *r = &j->needed;
+    json_t *needed = r->n_lanes || r->n_slices ? json_object() : json_null();
+    if (r->n_lanes) json_object_set_new(needed, "lanes", json_integer((json_int_t)r->n_lanes));
+    if (r->n_slices) json_object_set_new(needed, "slices", json_integer((json_int_t)r->n_slices));
+    return needed;
+}
+
 static exit_status show(cli *c, const job *j, const wf_program *p) {
     json_t *ranks = json_array(), *would_fit = json_array(), *proposals = json_array();
     char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES], why[MISSING_BYTES];
@@ -199,6 +208,7 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
     size_t memory = c->o.device_memory;
     json_object_set_new(report, "device_memory",
                         memory ? json_integer((json_int_t)memory) : json_null());
+    json_object_set_new(report, "recipe_needed", needed_json(j));
     if (*missing) json_object_set_new(report, "missing_devices", json_string(missing));
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);

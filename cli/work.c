@@ -212,7 +212,17 @@ static void say_wrapped(const job *j, const char *label, const char *const *word
     say(j->c, "\n");
 }
 
-/* The recipe as the options that would give it again. */
+/* Whether the line of the recipe names it: always if weft chose its value for this model. */
+static bool is_shown(const options *o, option_id id, const char *value) {
+    char text[TEXT_BYTES];
+    const char *usual = option_default(id, text);
+    bool is_chosen = id == OPT_n_micro || id == OPT_n_lanes || id == OPT_n_slices;
+    bool is_given = option_is_given(o, id) && (!usual || strcmp(value, usual) != 0);
+    return o->verbose || is_chosen || is_given || id == OPT_model || id == OPT_data;
+}
+
+/* The recipe as options: those that are not defaults, and with --verbose all that would give it
+ * again anywhere. */
 static void say_recipe(const job *j) {
     const options *o = &j->c->o;
     char *words[2 * N_OPTIONS];
@@ -224,8 +234,8 @@ static void say_recipe(const job *j) {
         bool is_flag = about.kind == OPTION_FLAG;
         if (about.scope != OF_RECIPE || option_no_use(o, id) || !(about.commands & j->c->command))
             continue;
-        if (id == OPT_tuned && *value) value = "..."; /* which --kernels gives as well */
-        if (!*value || (is_flag && !strcmp(value, "false"))) continue;
+        if (!*value || (is_flag && !strcmp(value, "false")) || !is_shown(o, id, value)) continue;
+        if (id == OPT_tuned) value = "..."; /* which --kernels gives as well */
         size_t bytes = TEXT_BYTES + strlen(value) + 2;
         if (!(words[n] = malloc(bytes))) break;
         snprintf(words[n++], bytes, "%s%s%s", option_name(name, id), is_flag ? "" : " ",
@@ -233,6 +243,17 @@ static void say_recipe(const job *j) {
     }
     say_wrapped(j, "recipe", (const char *const *)words, n);
     while (n > 0) free(words[--n]);
+}
+
+/* Lanes and slices that a plan needs and this recipe does not have. */
+static void say_needed(const job *j) {
+    char lanes[32] = "", slices[32] = "";
+    const wf_recipe *r = &j->needed;
+    if (!r->n_lanes && !r->n_slices) return;
+    if (r->n_lanes) snprintf(lanes, sizeof lanes, " --lanes %lld", (long long)r->n_lanes);
+    if (r->n_slices) snprintf(slices, sizeof slices, " --slices %lld", (long long)r->n_slices);
+    say(j->c, "%-8sneeds%s%s: another recipe than the default, with other numbers\n", "", lanes,
+        slices);
 }
 
 const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]) {
@@ -274,6 +295,15 @@ static void say_normalization(const job *j) {
     say(j->c, "\n");
 }
 
+/* A run that could be faster. */
+static void say_idle_cores(const job *j) {
+    int n_cores = wf_info_limits().n_cores, n_threads = j->c->o.recipe.n_threads;
+    int n_used = n_threads * wf_plan_n_ranks(j->plan);
+    if (j->c->o.devices || j->c->job || j->c->command == FOR_PLAN || n_used >= n_cores) return;
+    say(j->c, "%-8s%d of %d in use; --threads %d, or a plan of more ranks, uses more\n", "cores",
+        n_used, n_cores, n_cores / wf_plan_n_ranks(j->plan));
+}
+
 void job_describe(const job *j) {
     const wf_data_description *about = &j->about;
     char train[TEXT_BYTES], test[TEXT_BYTES], classes[TEXT_BYTES];
@@ -291,7 +321,9 @@ void job_describe(const job *j) {
     int n_ranks = wf_plan_n_ranks(j->plan);
     say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
         n_ranks == 1 ? "" : "s");
+    say_needed(j);
     say_shared(j);
+    say_idle_cores(j);
 }
 
 void job_describe_chosen(const job *j, const wf_program *program) {

@@ -85,27 +85,27 @@ static void resolves(void **state) {
     wf_recipe recipe = WF_RECIPE_INIT, got;
     TEST_OK(ctx, wf_plan_parse(ctx, "dp=4", &plan));
     recipe.batch = 8;
-    TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got));
+    TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got));
     assert_int_equal(got.n_lanes, 4);
     assert_int_equal(got.n_micro, 4);
     recipe.n_micro = 9;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "8 at most");
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG, "8 at most");
     recipe.n_micro = 5;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "lanes do not divide");
     recipe.n_micro = 8;
     recipe.n_lanes = 3;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "lanes do not divide");
     recipe.n_lanes = 2;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "whole subtrees");
     recipe.n_lanes = 4;
     recipe.lr = -1;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "lr is -1");
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG, "lr is -1");
     recipe.lr = 0.1;
     recipe.beta1 = 0.99999999;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "beta1 is 0.99999999; it must lie between 0 and 0.9999999");
     wf_plan_destroy(plan);
     test_context_end(ctx);
@@ -205,7 +205,7 @@ static void bad_texts(void **state) {
     TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         TEST_OK(ctx, wf_recipe_parse(ctx, tables[i].text, &r));
-        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &r), WF_INVALID_ARG, tables[i].words);
+        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &r), WF_INVALID_ARG, tables[i].words);
     }
     wf_plan_destroy(plan);
     char long_text[33000];
@@ -349,7 +349,7 @@ static void ranges(void **state) {
         if (field->kind == WFI_RECIPE_NAMES) {
             memset(value, 'x', (size_t)field->most + 1);
             snprintf(words, sizeof words, "recipe: %s has no end", field->name);
-            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG, words);
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG, words);
             continue;
         }
         if (field->kind == WFI_RECIPE_REAL)
@@ -359,7 +359,7 @@ static void ranges(void **state) {
         else
             *(int *)value = (int)field->most + 1;
         snprintf(words, sizeof words, "recipe: %s is ", field->name);
-        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG, words);
+        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG, words);
     }
     wf_plan_destroy(plan);
     test_context_end(ctx);

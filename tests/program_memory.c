@@ -288,7 +288,7 @@ static void proposals_fit(void **state) {
     int n;
     for (int share = 90; share >= 50; share -= 10) {
         size_t memory = peak / 100 * (size_t)share;
-        TEST_OK(ctx, wf_program_propose(p, memory, 0, &found, &n));
+        TEST_OK(ctx, wf_program_propose(p, memory, 0, 0, &found, &n));
         if (share == 90) assert_int_equal(n, WF_MAX_PROPOSALS);
         for (int k = 0; k < n; k++) {
             wf_program *other = make(ctx, "gpt2-tiny", found[k].plan, found[k].n_micro, "adamw");
@@ -308,16 +308,16 @@ static void proposals_fit(void **state) {
     for (size_t host = 0; host < 2; host++) {
         bool offloads = false;
         for (size_t share = 90; share >= 30; share -= 20) {
-            TEST_OK(ctx, wf_program_propose(p, peak / 100 * share, host, &found, &n));
+            TEST_OK(ctx, wf_program_propose(p, peak / 100 * share, host, 0, &found, &n));
             for (int k = 0; k < n; k++)
                 offloads |= strstr(found[k].plan, "offload") && !strstr(found[k].plan, ":disk");
             wf_proposals_destroy(ctx, found, n);
         }
         assert_int_equal(offloads, host == 0);
     }
-    TEST_OK(ctx, wf_program_propose(p, 1000, 0, &found, &n));
+    TEST_OK(ctx, wf_program_propose(p, 1000, 0, 0, &found, &n));
     assert_int_equal(n, 0);
-    TEST_OK(ctx, wf_program_propose(p, 0, 0, &found, &n));
+    TEST_OK(ctx, wf_program_propose(p, 0, 0, 0, &found, &n));
     assert_int_equal(n, WF_MAX_PROPOSALS);
     wf_proposals_destroy(ctx, found, n);
     wf_program_destroy(p);
@@ -371,7 +371,7 @@ static void proposals_have_room_for_tests(void **state) {
             size_t memory = peak / 100 * share;
             wf_proposal *found;
             int n;
-            TEST_OK(ctx, wf_program_propose(p, memory, 0, &found, &n));
+            TEST_OK(ctx, wf_program_propose(p, memory, 0, 0, &found, &n));
             for (int k = 0; k < n; k++, n_all++) {
                 wf_program *other = make_tested(ctx, cases[c].model, found[k].plan,
                                                 found[k].n_micro, cases[c].n_at_once);
@@ -399,7 +399,7 @@ static void schedules_are_proposed(void **state) {
     for (size_t share = 100; share >= 60; share -= 20) {
         wf_proposal *found;
         int n;
-        TEST_OK(ctx, wf_program_propose(p, highest_peak(p) / 100 * share, 0, &found, &n));
+        TEST_OK(ctx, wf_program_propose(p, highest_peak(p) / 100 * share, 0, 0, &found, &n));
         for (int k = 0; k < n; k++)
             for (size_t s = 0; s < WFI_COUNT(schedules); s++)
                 seen[s] |= strstr(found[k].plan, schedules[s]) != NULL;

@@ -434,7 +434,7 @@ static int proposed(wf_context *ctx, const char *plan, int64_t n_slices, const c
     *n_divided_out = 0;
     TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
     size_t bytes = wf_program_rank(p, 0).peak_bytes / 8 * 5;
-    TEST_OK(ctx, wf_program_propose(p, bytes, 0, &found, &n));
+    TEST_OK(ctx, wf_program_propose(p, bytes, 0, 0, &found, &n));
     for (int k = 0; k < n; k++) {
         n_with += strstr(found[k].plan, text) != NULL;
         *n_divided_out += strstr(found[k].plan, "tp=") != NULL;

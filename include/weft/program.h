@@ -92,13 +92,13 @@ WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t device_bytes,
                                               size_t host_bytes, wf_proposal **proposals_out,
                                               int *n_out);
-/* Plans and numbers of microbatches of the same training step that fit (as above), at most
- * WF_MAX_PROPOSALS, the shortest predicted step first: other replicas and stages, what is divided
- * among replicas, other schedules; of more ranks if nothing fits on as many, or there is only one.
- * Each was lowered and simulated. None: NULL and 0. */
+/* Plans of the same training step that fit (as above), at most WF_MAX_PROPOSALS, the shortest
+ * predicted step first: other replicas and stages, what is divided among replicas, other schedules;
+ * of more ranks if nothing fits on as many, or there is only one. Unless `keeps_micro`, also with
+ * more microbatches, which is another recipe. Each was lowered and simulated. None: NULL and 0. */
 WF_API WF_NODISCARD wf_status wf_program_propose(const wf_program *program, size_t device_bytes,
-                                                 size_t host_bytes, wf_proposal **proposals_out,
-                                                 int *n_out);
+                                                 size_t host_bytes, int keeps_micro,
+                                                 wf_proposal **proposals_out, int *n_out);
 WF_API void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n);
 
 WF_API int wf_program_n_ranks(const wf_program *program);

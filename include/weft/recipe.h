@@ -4,6 +4,7 @@
 #define WEFT_RECIPE_H
 
 #include <weft/context.h>
+#include <weft/model.h>
 #include <weft/plan.h>
 #include <weft/types.h>
 
@@ -50,15 +51,18 @@ typedef struct wf_tuned {
       "the "                                                                                       \
       "last ones are a sample smaller")                                                            \
     X(int64_t, n_lanes, "lanes", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
-      "independent gradient sums, added in a fixed tree; 0: the plan's dp")                        \
+      "independent gradient sums, added in a fixed tree; 0: the largest power of two up to 8 that "  \
+      "divides the microbatches, or the batch (with batch norm: leaving 16 samples each)")                        \
     X(int64_t, n_slices, "slices", COUNT, "", 0, 0, 4096, FORWARD,                                 \
-      "parts into which pairs of layers are cut, added in a fixed tree; 0: the plan's tp")         \
+      "parts into which pairs of layers are cut, added in a fixed tree; 0: the largest power of "    \
+      "two up to 4 that divides the heads of attention, 1 without attention")         \
     X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
       "of weights, order and augmentation")                                                        \
     X(wf_dtype, dtype, "dtype", CHOICE, "f32|bf16", WF_F32, 0, 1, FORWARD,                         \
       "of weights, activations and their gradients; sums, losses and the update are f32")          \
     X(int, n_threads, "threads", INT, "", 1, 0, 1024, FORWARD,                                     \
-      "of each rank's kernels; 0: this process's cores / the plan's ranks")                        \
+      "compute threads of each rank; 0: the machine's cores divided by the plan's ranks, so that "   \
+      "the bits depend on both")                        \
     X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \
       "how 3x3 convolutions are computed; auto decides by shape")                                  \
     X(wf_matmul_precision, matmul_precision, "matmul_precision", CHOICE, "f32|tf32",               \
@@ -133,11 +137,20 @@ WF_API WF_NODISCARD wf_status wf_recipe_text(wf_context *ctx, const wf_recipe *r
 /* Learning rate of step `step`, counted from 0; before any cut by a plateau. */
 WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 
-/* Checks every field and resolves what is 0 for `plan`, giving *resolved_out. Errors: INVALID_ARG;
- * the sentence names the field, its value and the nearest legal ones (e.g. which microbatch counts
- * divide the batch). */
+/* Checks every field and gives those that are 0 their values, which depend on the recipe and on
+ * the model, never on the plan (but for threads). `model` NULL: one without batch norm and
+ * attention. `plan` NULL: no plan has to suit the recipe. Errors: INVALID_ARG; the sentence names
+ * the field, its value and the nearest legal ones, or the lanes and slices that the plan needs;
+ * those of the model's function. */
 WF_API WF_NODISCARD wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe,
-                                                const wf_plan *plan, wf_recipe *resolved_out);
+                                                const wf_model *model, const wf_plan *plan,
+                                                wf_recipe *resolved_out);
+/* The same, but lanes and slices that are 0 become as many as the plan needs where the former
+ * would be refused: another recipe, whose numbers differ on one rank, too. For plans that are only
+ * looked at. */
+WF_API WF_NODISCARD wf_status wf_recipe_resolve_for(wf_context *ctx, const wf_recipe *recipe,
+                                                    const wf_model *model, const wf_plan *plan,
+                                                    wf_recipe *resolved_out);
 
 /* Which samples of a step of `n_samples` are part `part` of `n_parts`, such as a replica of
  * dp=n_parts: those of its microbatches. `recipe` is resolved, and n_parts divides n_micro. */

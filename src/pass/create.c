@@ -1,23 +1,36 @@
 /* From a model function to a finished graph: build, fuse, differentiate. */
 #include "pass/pass.h"
 
-wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32_t n_slices,
-                           bool splits_loss, wf_model_function model, const void *model_config,
-                           wf_graph **graph_out) {
-    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_graph_config"));
-    if (config->batch < 1)
+wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training,
+                            wf_model_function model, const void *model_config,
+                            wf_graph **graph_out) {
+    if (batch < 1)
         return wfi_fail(ctx, WF_INVALID_ARG, "a microbatch of %lld samples; it takes at least one",
-                        (long long)config->batch);
+                        (long long)batch);
     wf_graph *g = wfi_alloc(ctx, 1, sizeof *g, "a graph");
     if (!g) return WF_NO_MEMORY;
     g->ctx = ctx;
-    g->batch = config->batch;
-    g->training = config->training;
+    g->batch = batch;
+    g->training = training;
     g->loss = g->labels = g->record = g->loss_unit = -1;
     g->scope = "";
     wfi_pool_init(&g->pool, ctx);
     wfi_graph_add_unit(g, "first");
     if (g->status == WF_OK) model(g, model_config);
+    wf_status status = g->status;
+    if (status == WF_OK)
+        *graph_out = g;
+    else
+        wf_graph_destroy(g);
+    return status;
+}
+
+wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32_t n_slices,
+                           bool splits_loss, wf_model_function model, const void *model_config,
+                           wf_graph **graph_out) {
+    wf_graph *g;
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_graph_config"));
+    WF_TRY(wfi_graph_declare(ctx, config->batch, config->training, model, model_config, &g));
     if (g->training && g->loss < 0)
         wfi_graph_fail(g, WF_INVALID_ARG,
                        "the model never calls wf_loss, so nothing can be trained");

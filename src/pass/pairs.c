@@ -367,17 +367,32 @@ static wf_status allocate(search *s) {
     return ok ? WF_OK : WF_NO_MEMORY;
 }
 
+static wf_status find_all(search *s) {
+    WF_TRY(allocate(s));
+    for (int32_t n = 0; n < s->g->n_nodes; n++) find_pair(s, n, true);
+    for (int32_t n = 0; n < s->g->n_nodes; n++) find_pair(s, n, false);
+    keep_shared(s);
+    return WF_OK;
+}
+
 wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_out) {
     search s = {.g = g, .pairs.n_slices = n_slices};
-    wf_status status = allocate(&s);
-    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n, true);
-    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n, false);
-    if (status == WF_OK) keep_shared(&s);
+    wf_status status = find_all(&s);
     if (status == WF_OK) status = check_number(&s);
     if (status == WF_OK) wfi_pairs_find_rows(g, &s.pairs);
     wfi_free(g->ctx, s.found);
     *pairs_out = s.pairs;
     if (status != WF_OK) wfi_pairs_release(g->ctx, pairs_out);
+    return status;
+}
+
+wf_status wfi_pairs_most(const wf_graph *g, int32_t most, int32_t *n_slices_out) {
+    search s = {.g = g, .pairs.n_slices = most};
+    wf_status status = find_all(&s);
+    while (status == WF_OK && most > 1 && find_refusing(&s, most)) most /= 2;
+    *n_slices_out = s.pairs.n_pairs ? most : 1;
+    wfi_free(g->ctx, s.found);
+    wfi_pairs_release(g->ctx, &s.pairs);
     return status;
 }
 

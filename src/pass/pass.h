@@ -7,6 +7,25 @@
 
 #include "graph/graph.h"
 
+/* The nodes that a model function adds, in one microbatch of `batch` samples; no pass has run. */
+wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training,
+                            wf_model_function model, const void *model_config,
+                            wf_graph **graph_out);
+
+/* facts.c: facts about a model that the recipe's defaults depend on. */
+typedef struct wfi_model_facts {
+    bool has_batch_norm;
+    int64_t n_heads;  /* the greatest common divisor of all attentions' heads; 0: no attention */
+    int32_t n_slices; /* the default */
+} wfi_model_facts;
+/* The default of slices is the largest power of two, up to `most_slices`, that divides the heads of
+ * all attentions and into which every pair of layers can be cut; 1 without attention. */
+wf_status wfi_model_look(wf_context *ctx, wf_model_function model, const void *config,
+                         int32_t most_slices, wfi_model_facts *facts_out);
+/* Errors: those of wfi_graph_shard. */
+wf_status wfi_model_check_slices(wf_context *ctx, wf_model_function model, const void *config,
+                                 int32_t n_slices);
+
 /* wf_graph_create, with the loss as a unit of its own if `splits_loss`: it may live elsewhere
  * than the model. */
 wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32_t n_slices,

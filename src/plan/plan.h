@@ -13,6 +13,7 @@
 #include "plan/strategy/strategy.h"
 
 #include <string.h>
+#include <weft/model.h>
 #include <weft/plan.h>
 #include <weft/recipe.h>
 
@@ -167,6 +168,12 @@ wf_status wfi_plan_place(const wf_plan *plan, const wf_graph *g, const int32_t *
                          int64_t n_micro, wfi_unit_placement *placement_out);
 /* How many replicas a rule has in a step of n_micro microbatches. */
 int wfi_plan_rule_width(const wfi_plan_rule *rule, int64_t n_micro);
+
+/* recipe.c: wf_recipe_resolve for forward runs, which sum no gradients: the plan's replicas need no
+ * lanes. */
+wf_status wfi_recipe_resolve_forward(wf_context *ctx, const wf_recipe *recipe,
+                                     const wf_model *model, const wf_plan *plan,
+                                     wf_recipe *resolved_out);
 
 /* Which unit begins each stage: first_unit_out[n_stages + 1], the last one n_units.
  * `costs` are those of the graph's units; a replica takes n_micro microbatches. Errors:

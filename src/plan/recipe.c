@@ -1,11 +1,13 @@
 /* The recipe: checked and resolved. */
 #include "kernel/tuned.h"
+#include "nn/model.h"
 #include "plan/lanes.h"
 #include "plan/part.h"
 #include "plan/plan.h"
 #include "plan/recipe_fields.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <weft/info.h>
 #include <weft/recipe.h>
@@ -58,65 +60,193 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
     return WF_OK;
 }
 
+/* ---- defaults: functions of the model and the recipe, never of the plan ---- */
+
+#define MOST_LANES  8
+#define MOST_SLICES 4
+/* Samples of a microbatch from which batch norm takes its statistics. */
+#define LEAST_OF_BATCH_NORM 16
+
+static wf_status look(const wf_model *model, int32_t most_slices, wfi_model_facts *facts_out) {
+    *facts_out = (wfi_model_facts){.n_slices = 1};
+    return model ? wfi_model_look(model->ctx, model->function, model->config, most_slices,
+                                  facts_out)
+                 : WF_OK;
+}
+
+/* The largest power of two that divides the microbatches, or, if these are open, the batch. */
+static int64_t default_lanes(const wf_recipe *r, const wfi_model_facts *facts) {
+    int64_t divided = r->n_micro ? r->n_micro : r->batch, n = MOST_LANES;
+    int64_t least = facts->has_batch_norm && !r->n_micro ? LEAST_OF_BATCH_NORM : 1;
+    while (n > 1 && (divided % n || r->batch / n < least)) n /= 2;
+    return n;
+}
+
 static int cores_per_rank(const wf_plan *plan) {
-    int n = wf_info_limits().n_cores;
-    return n / wf_plan_n_ranks(plan) > 1 ? n / wf_plan_n_ranks(plan) : 1;
+    int n = wf_info_limits().n_cores, n_ranks = plan ? wf_plan_n_ranks(plan) : 1;
+    return n / n_ranks > 1 ? n / n_ranks : 1;
 }
 
-static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *r, const char *unit,
-                              const char *key, int n, int width) {
-    return wfi_fail(ctx, WF_INVALID_ARG,
-                    "recipe: the summation tree over %lld lanes has no %d whole subtrees for "
-                    "%s%s%s=%d; %d lanes would do",
-                    (long long)r->n_lanes, width, unit ? unit : "", unit ? ":" : "", key, n, width);
+/* ---- what a plan needs ---- */
+
+/* Replicas that each sum whole subtrees of lanes. A rule has no more of them than microbatches, of
+ * which there can be as many as samples if none are given. */
+static int n_summing(const wf_recipe *r, const wf_plan *plan, int k) {
+    if (!plan->n_rules) return plan->dp;
+    return wfi_plan_rule_width(&plan->rules[k], r->n_micro ? r->n_micro : r->batch);
 }
 
-static wf_status check_slices(wf_context *ctx, const wf_recipe *r, const wf_plan *plan) {
-    if (wfi_lanes_allow(r->n_slices, plan->tp)) return WF_OK;
-    return wfi_fail(ctx, WF_INVALID_ARG,
-                    "recipe: slices=%lld: the tree over which they are summed has no %d whole "
-                    "subtrees for tp=%d; slices=%d would do",
-                    (long long)r->n_slices, plan->tp, plan->tp, plan->tp);
+static int n_sums(const wf_plan *plan) {
+    return plan->n_rules ? plan->n_rules : 1;
 }
 
-static wf_status check_lanes(wf_context *ctx, const wf_recipe *r, const wf_plan *plan) {
-    if (!plan->n_rules && !wfi_lanes_allow(r->n_lanes, plan->dp))
-        return refuse_lanes(ctx, r, NULL, "dp", plan->dp, plan->dp);
-    for (int k = 0; k < plan->n_rules; k++) {
-        const wfi_plan_rule *s = &plan->rules[k];
-        int width = wfi_plan_rule_width(s, r->n_micro);
-        if (!wfi_lanes_allow(r->n_lanes, width))
-            return refuse_lanes(ctx, r, s->unit, s->strategy->name, s->n, width);
+static bool lanes_suit(const wf_recipe *r, const wf_plan *plan, int64_t n_lanes) {
+    bool suit = true;
+    for (int k = 0; k < n_sums(plan); k++)
+        suit &= wfi_lanes_allow(n_lanes, n_summing(r, plan, k));
+    return suit;
+}
+
+static int64_t lanes_needed(const wf_recipe *r, const wf_plan *plan) {
+    int64_t most = 1;
+    for (int k = 0; k < n_sums(plan); k++) most = wfi_max_i64(most, n_summing(r, plan, k));
+    return most;
+}
+
+/* "dp=4" or "layer3:dp=4", the first that the lanes do not suit. */
+static void name_refused(const wf_recipe *r, const wf_plan *plan, int64_t n_lanes, char *text,
+                         size_t bytes) {
+    int k = 0;
+    while (k + 1 < n_sums(plan) && wfi_lanes_allow(n_lanes, n_summing(r, plan, k))) k++;
+    if (!plan->n_rules) {
+        snprintf(text, bytes, "dp=%d", plan->dp);
+        return;
     }
+    const wfi_plan_rule *rule = &plan->rules[k];
+    snprintf(text, bytes, "%s%s%s=%d", rule->unit ? rule->unit : "", rule->unit ? ":" : "",
+             rule->strategy->name, rule->n);
+}
+
+/* Microbatches that so many lanes divide, next to `near`; 0: the batch has too few samples. */
+static int64_t micro_for(const wf_recipe *r, int64_t near, int64_t n_lanes) {
+    int64_t above = (near + n_lanes - 1) / n_lanes * n_lanes;
+    return above <= r->batch ? above : r->batch / n_lanes * n_lanes;
+}
+
+/* `given` is the recipe before its defaults, r after. */
+static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *given, const wf_recipe *r,
+                              const wf_plan *plan) {
+    char what[128], micro[48] = "";
+    int64_t n = lanes_needed(given, plan), n_micro = micro_for(r, given->n_micro, n);
+    name_refused(given, plan, r->n_lanes, what, sizeof what);
+    if (n > r->batch)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "plan: %s has more replicas than the batch has samples, %lld", what,
+                        (long long)r->batch);
+    if (!lanes_suit(given, plan, n))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "plan: no number of lanes suits both %s and the plan's other replicas", what);
+    if (given->n_micro && n_micro != given->n_micro)
+        snprintf(micro, sizeof micro, " --micro %lld", (long long)n_micro);
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "plan: %s needs %lld lanes, and this recipe has %lld; --lanes %lld%s is another "
+                    "recipe, with other numbers on one rank, too",
+                    what, (long long)n, (long long)r->n_lanes, (long long)n, micro);
+}
+
+/* Ranks along tp that the heads of attention allow: "2, 3 or 6". */
+static void list_tp(int64_t n_heads, char *text, size_t bytes) {
+    size_t at = 0;
+    text[0] = 0;
+    for (int64_t n = 2; n <= n_heads && at + 32 < bytes; n++) {
+        if (n_heads % n) continue;
+        const char *before = !at ? "" : n == n_heads ? " or " : ", ";
+        at += (size_t)snprintf(text + at, bytes - at, "%s%lld", before, (long long)n);
+    }
+}
+
+static wf_status refuse_slices(wf_context *ctx, const wf_model *model, const wf_recipe *r,
+                               const wf_plan *plan) {
+    wfi_model_facts facts;
+    char others[160];
+    WF_TRY(look(model, 1, &facts));
+    if (facts.n_heads && facts.n_heads % plan->tp) {
+        list_tp(facts.n_heads, others, sizeof others);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "plan: tp=%d does not divide the %lld heads of attention; tp=%s would",
+                        plan->tp, (long long)facts.n_heads, *others ? others : "1");
+    }
+    if (model)
+        WF_TRY(wfi_model_check_slices(ctx, model->function, model->config, plan->tp));
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "plan: tp=%d needs %d slices, and this recipe has %lld; --slices %d is another "
+                    "recipe, with other numbers on one rank, too",
+                    plan->tp, plan->tp, (long long)r->n_slices, plan->tp);
+}
+
+static wf_status check_slices(wf_context *ctx, const wf_recipe *r, const wf_model *model,
+                              const wf_plan *plan) {
+    if (wfi_lanes_allow(r->n_slices, plan->tp)) return WF_OK;
+    return refuse_slices(ctx, model, r, plan);
+}
+
+/* ---- resolving ---- */
+
+static wf_status check_micro(wf_context *ctx, const wf_recipe *r) {
+    int64_t below, above;
+    if (r->n_micro > r->batch)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: %lld microbatches of a batch of %lld; there can be %lld at most",
+                        (long long)r->n_micro, (long long)r->batch, (long long)r->batch);
+    if (r->n_micro % r->n_lanes == 0) return WF_OK;
+    nearest_divisors(r->n_micro, r->n_lanes, &below, &above);
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "recipe: %lld lanes do not divide %lld microbatches; %lld or %lld would",
+                    (long long)r->n_lanes, (long long)r->n_micro, (long long)below,
+                    (long long)above);
+}
+
+/* `follows`: lanes and slices that are open follow the plan where the model's do not suit it. */
+static wf_status resolve(wf_context *ctx, const wf_recipe *recipe, const wf_model *model,
+                         const wf_plan *plan, bool follows, wf_recipe *resolved_out) {
+    WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
+    wf_recipe r = *recipe;
+    wfi_model_facts facts = {.n_slices = 1};
+    WF_TRY(check_numbers(ctx, &r));
+    if (!r.n_lanes || !r.n_slices) WF_TRY(look(model, MOST_SLICES, &facts));
+    if (!r.n_lanes) r.n_lanes = default_lanes(&r, &facts);
+    if (!r.n_slices) r.n_slices = facts.n_slices;
+    if (follows && !recipe->n_lanes && !lanes_suit(recipe, plan, r.n_lanes))
+        r.n_lanes = lanes_needed(recipe, plan);
+    if (follows && !recipe->n_slices && !wfi_lanes_allow(r.n_slices, plan->tp))
+        r.n_slices = plan->tp;
+    if (!r.n_micro) r.n_micro = r.n_lanes;
+    if (!r.n_threads) r.n_threads = cores_per_rank(plan);
+    WF_TRY(check_micro(ctx, &r));
+    if (plan && !lanes_suit(recipe, plan, r.n_lanes)) return refuse_lanes(ctx, recipe, &r, plan);
+    if (plan) WF_TRY(check_slices(ctx, &r, model, plan));
+    *resolved_out = r;
     return WF_OK;
 }
 
-wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_plan *plan,
-                            wf_recipe *resolved_out) {
+wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_model *model,
+                            const wf_plan *plan, wf_recipe *resolved_out) {
+    return resolve(ctx, recipe, model, plan, false, resolved_out);
+}
+
+wf_status wf_recipe_resolve_for(wf_context *ctx, const wf_recipe *recipe, const wf_model *model,
+                                const wf_plan *plan, wf_recipe *resolved_out) {
+    return resolve(ctx, recipe, model, plan, true, resolved_out);
+}
+
+wf_status wfi_recipe_resolve_forward(wf_context *ctx, const wf_recipe *recipe,
+                                     const wf_model *model, const wf_plan *plan,
+                                     wf_recipe *resolved_out) {
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     wf_recipe r = *recipe;
-    int dp = wf_plan_dp(plan);
-    WF_TRY(check_numbers(ctx, &r));
-    /* A rule has no more replicas than microbatches. */
-    if (r.n_lanes == 0)
-        r.n_lanes = plan->n_rules ? wfi_min_i64(dp, r.n_micro ? r.n_micro : r.batch) : dp;
-    if (r.n_micro == 0) r.n_micro = r.n_lanes;
-    if (r.n_slices == 0) r.n_slices = plan->tp;
-    if (r.n_threads == 0) r.n_threads = cores_per_rank(plan);
-    int64_t below, above;
-    if (r.n_micro > r.batch)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: %lld microbatches of a batch of %lld; there can be %lld at most",
-                        (long long)r.n_micro, (long long)r.batch, (long long)r.batch);
-    if (r.n_micro % r.n_lanes) {
-        nearest_divisors(r.n_micro, r.n_lanes, &below, &above);
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: %lld lanes do not divide %lld microbatches; %lld or %lld would",
-                        (long long)r.n_lanes, (long long)r.n_micro, (long long)below,
-                        (long long)above);
-    }
-    WF_TRY(check_lanes(ctx, &r, plan));
-    WF_TRY(check_slices(ctx, &r, plan));
+    if (!r.n_threads) r.n_threads = cores_per_rank(plan);
+    WF_TRY(resolve(ctx, &r, model, NULL, false, &r));
+    WF_TRY(check_slices(ctx, &r, model, plan));
     *resolved_out = r;
     return WF_OK;
 }

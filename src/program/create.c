@@ -142,19 +142,14 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
                             wfi_program_use use, const wf_program *like, wf_program **program_out) {
-    wf_recipe resolved;
+    WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
+    wf_recipe resolved = *recipe;
     if (kind == WF_PROGRAM_FORWARD) {
         /* One microbatch, whatever the training recipe says. */
-        resolved = *recipe;
         resolved.n_micro = resolved.n_lanes = 1;
-        if (!resolved.n_slices) resolved.n_slices = plan->tp;
-        wf_plan *one;
-        WF_TRY(wf_plan_parse(ctx, "", &one));
-        wf_status status = wf_recipe_resolve(ctx, &resolved, one, &resolved);
-        wf_plan_destroy(one);
-        if (status != WF_OK) return status;
+        WF_TRY(wfi_recipe_resolve_forward(ctx, &resolved, model, plan, &resolved));
     } else {
-        WF_TRY(wf_recipe_resolve(ctx, recipe, plan, &resolved));
+        WF_TRY(wf_recipe_resolve(ctx, &resolved, model, plan, &resolved));
     }
     wf_program *p = wfi_alloc(ctx, 1, sizeof *p, "a program");
     if (!p) return WF_NO_MEMORY;

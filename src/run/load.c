@@ -86,8 +86,8 @@ static wf_status read_plateau(const wfi_state_call *x, wfi_plateau *plateau_out)
                     x->path, wfi_name_text(text, shown));
 }
 
-/* Without it a run that goes on under another plan would have other bits, in silence: lanes that a
- * recipe leaves open are the plan's. States that do not say it are taken. */
+/* Another order of sums would change bits without a word. States that do not name theirs are
+ * taken. */
 static wf_status compare_sums(const wfi_state_call *x) {
     char now[WFI_SUMS_BYTES], shown[WFI_NAME_TEXT];
     const char *then = wf_safetensors_metadata(x->file, WFI_SUMS_KEY);

@@ -61,7 +61,7 @@ wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_reci
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     wf_trainer_config traced = config ? *config : defaults;
     wf_recipe r;
-    WF_TRY(wf_recipe_resolve(ctx, recipe, plan, &r));
+    WF_TRY(wf_recipe_resolve(ctx, recipe, model, plan, &r));
     r = make_recipe(&r, plan);
     traced.trace = 1;
     traced.profile = traced.keep_gradients = traced.forward_only = 0;

@@ -79,6 +79,7 @@ typedef struct search {
     size_t device_bytes, host_bytes;  /* given */
     candidate candidates[MOST_PAIRS]; /* of each mesh the smallest first, then in order of rows */
     int n_candidates, n_tries;
+    bool keeps_micro;
     wf_proposal *found; /* [n_found] */
     int n_found;
     size_t capacity;
@@ -105,11 +106,9 @@ static void add_mesh(search *s, int tp, int dp, int pp) {
     *first = smallest;
 }
 
-/* Whether so many ranks may divide the slices. As many slices as the plan's `tp` follow from that:
- * with another one there would be others. */
+/* Whether so many ranks may divide the slices. */
 static bool may_divide(const search *s, int tp) {
-    bool is_given = s->p->graph->n_slices != s->p->plan->tp;
-    return tp == s->p->plan->tp || (is_given && wfi_lanes_allow(s->p->graph->n_slices, tp));
+    return wfi_lanes_allow(s->p->graph->n_slices, tp);
 }
 
 static void add_meshes(search *s) {
@@ -254,7 +253,8 @@ static bool is_same_mesh(const candidate *a, const candidate *b) {
 static wf_status try_all(search *s, int most) {
     const wf_recipe *r = &s->p->recipe;
     candidate *all_end = &s->candidates[s->n_candidates];
-    for (int64_t m = r->n_micro; m <= r->batch && s->n_tries < most; m++) {
+    int64_t most_micro = s->keeps_micro ? r->n_micro : r->batch;
+    for (int64_t m = r->n_micro; m <= most_micro && s->n_tries < most; m++) {
         if (m > r->n_micro && (r->batch % m || m % r->n_lanes)) continue;
         for (candidate *c = s->candidates, *end; c < all_end; c = end) {
             for (end = c; end < all_end && is_same_mesh(end, c);) end++;
@@ -303,8 +303,11 @@ void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n) {
 }
 
 wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t host_bytes,
-                             wf_proposal **proposals_out, int *n_out) {
+                             int keeps_micro, wf_proposal **proposals_out, int *n_out) {
     search s = search_for(p, device_bytes, host_bytes);
+    s.keeps_micro = keeps_micro;
+    *proposals_out = NULL;
+    *n_out = 0;
     wf_status status = p->kind == WF_PROGRAM_TRAIN ? find(&s) : WF_OK;
     if (status != WF_OK) {
         wf_proposals_destroy(p->ctx, s.found, s.n_found);
@@ -430,7 +433,7 @@ wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_
     int n = 0;
     if (proposals_out) *proposals_out = NULL, *n_out = 0;
     if (fits(&s, p)) return WF_OK;
-    WF_TRY(wf_program_propose(p, device_bytes, host_bytes, &proposals, &n));
+    WF_TRY(wf_program_propose(p, device_bytes, host_bytes, 0, &proposals, &n));
     wfi_text advice;
     wfi_text_init(&advice, p->ctx);
     wf_status status = add_advice(&s, proposals, n, &advice);
