@@ -153,9 +153,8 @@ wf_status job_resolve(const job *j, wf_recipe *recipe) {
     wf_context *ctx = j->c->ctx;
     if (j->c->command & (FOR_EVAL | FOR_PREDICT))
         return wf_recipe_resolve(ctx, recipe, j->model, NULL, recipe);
-    return j->c->command == FOR_PLAN
-               ? wf_recipe_resolve_for(ctx, recipe, j->model, j->plan, recipe)
-               : wf_recipe_resolve(ctx, recipe, j->model, j->plan, recipe);
+    return j->c->command == FOR_PLAN ? wf_recipe_resolve_for(ctx, recipe, j->model, j->plan, recipe)
+                                     : wf_recipe_resolve(ctx, recipe, j->model, j->plan, recipe);
 }
 
 /* Which of the lanes and slices follow the plan that is only looked at. */

@@ -15,9 +15,9 @@ typedef struct job {
     char data_hash[WF_DATA_HASH_BYTES]; /* "" until job_hash_data */
     bool is_tokens;                     /* the model reads tokens */
     bool is_recurrent;                  /* and goes on with them from batch to batch */
-    bool drop_last;  /* the smaller batch at an epoch's end cannot be divided into microbatches */
-    int64_t n_epoch; /* steps in an epoch */
-    int64_t n_steps; /* in the whole run */
+    bool drop_last;   /* the smaller batch at an epoch's end cannot be divided into microbatches */
+    int64_t n_epoch;  /* steps in an epoch */
+    int64_t n_steps;  /* in the whole run */
     wf_recipe needed; /* weft plan: lanes and slices that are not the recipe's own; 0: they are */
 } job;
 

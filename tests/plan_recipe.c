@@ -86,28 +86,149 @@ static void resolves(void **state) {
     TEST_OK(ctx, wf_plan_parse(ctx, "dp=4", &plan));
     recipe.batch = 8;
     TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got));
-    assert_int_equal(got.n_lanes, 4);
-    assert_int_equal(got.n_micro, 4);
+    assert_int_equal(got.n_lanes, 8);
+    assert_int_equal(got.n_micro, 8);
     recipe.n_micro = 9;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG, "8 at most");
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
+                 "8 at most");
     recipe.n_micro = 5;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "lanes do not divide");
+                 "dp=4 needs 4 lanes, and this recipe has 1; --lanes 4 --micro 8 is another");
     recipe.n_micro = 8;
     recipe.n_lanes = 3;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "lanes do not divide");
     recipe.n_lanes = 2;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "whole subtrees");
+                 "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 is another recipe");
     recipe.n_lanes = 4;
     recipe.lr = -1;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG, "lr is -1");
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
+                 "lr is -1");
     recipe.lr = 0.1;
     recipe.beta1 = 0.99999999;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "beta1 is 0.99999999; it must lie between 0 and 0.9999999");
     wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+/* ---- defaults: the model's and the recipe's, never the plan's ---- */
+
+typedef struct default_case {
+    const char *model, *recipe;
+    int64_t n_heads; /* 0: as the model has */
+    int64_t n_micro, n_lanes, n_slices;
+} default_case;
+
+static const default_case defaults[] = {
+    {"mlp", "batch=32", 0, 8, 8, 1},
+    {"mlp", "batch=20", 0, 4, 4, 1},
+    {"mlp", "batch=7", 0, 1, 1, 1},
+    {"mlp", "batch=32,micro=6", 0, 6, 2, 1},
+    {"mlp", "batch=32,lanes=16", 0, 16, 16, 1},
+    {"resnet18", "batch=31", 0, 1, 1, 1},
+    {"resnet18", "batch=32", 0, 2, 2, 1},
+    {"resnet18", "batch=96", 0, 4, 4, 1},
+    {"resnet18", "batch=256", 0, 8, 8, 1},
+    {"resnet18", "batch=32,micro=8", 0, 8, 8, 1},
+    {"lstm", "batch=20", 0, 4, 4, 1},
+    {"gpt2", "batch=4", 0, 4, 4, 4},
+    {"gpt", "batch=64", 6, 8, 8, 2},
+    {"gpt", "batch=64", 25, 8, 8, 1},
+    {"gpt", "batch=64,slices=3", 6, 8, 8, 3},
+};
+
+static wf_model *model_of(wf_context *ctx, const default_case *c) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    const wf_model_info *about = wf_model_registry_find(c->model);
+    config.channels = about->takes_tokens ? config.channels : 3;
+    config.height = config.width = about->takes_tokens ? config.height : 32;
+    config.n_classes = 40;
+    config.n_tokens = about->takes_tokens ? 4 : 0;
+    if (c->n_heads) {
+        config.n_heads = c->n_heads;
+        config.hidden = 4 * c->n_heads;
+        config.n_layers = 1;
+    }
+    TEST_OK(ctx, wf_model_find(ctx, c->model, &config, &model));
+    return model;
+}
+
+static void defaults_are_the_models(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof defaults / sizeof *defaults; k++) {
+        const default_case *c = &defaults[k];
+        wf_model *model = model_of(ctx, c);
+        static const char *const plans[] = {"", "dp=2", "tp=2", "pp=2", "dataparallel=2"};
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+            wf_recipe recipe, got;
+            wf_plan *plan;
+            TEST_OK(ctx, wf_recipe_parse(ctx, c->recipe, &recipe));
+            TEST_OK(ctx, wf_plan_parse(ctx, plans[p], &plan));
+            wf_status status = wf_recipe_resolve(ctx, &recipe, model, plan, &got);
+            wf_plan_destroy(plan);
+            if (status == WF_INVALID_ARG && p) continue; /* too few lanes or slices */
+            TEST_OK(ctx, status);
+            print_message("%s %s, plan '%s': %d, %d, %d\n", c->model, c->recipe, plans[p],
+                          (int)got.n_micro, (int)got.n_lanes, (int)got.n_slices);
+            assert_int_equal(got.n_micro, c->n_micro);
+            assert_int_equal(got.n_lanes, c->n_lanes);
+            assert_int_equal(got.n_slices, c->n_slices);
+            assert_int_equal(got.n_threads, 1);
+        }
+        wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
+/* What a plan needs beyond that, and the sentences that name it: each number in them is legal. */
+static const struct {
+    default_case model;
+    const char *plan, *sentence; /* of wf_recipe_resolve; NULL: it suits */
+    int64_t n_lanes, n_slices;   /* of wf_recipe_resolve_for; 0: that refuses, too */
+} needs[] = {
+    {{.model = "mlp", .recipe = "batch=64"}, "dp=8", NULL, 8, 1},
+    {{.model = "mlp", .recipe = "batch=64"}, "dp=64", "--lanes 64 is another recipe", 64, 1},
+    {{.model = "mlp", .recipe = "batch=64,lanes=8"}, "dp=64", "--lanes 64 is another", 0, 0},
+    {{.model = "mlp", .recipe = "batch=64"}, "dp=65", "more replicas than the batch", 0, 0},
+    {{.model = "mlp", .recipe = "batch=64"}, "dataparallel=16", "dataparallel=16 needs 16", 16, 1},
+    {{.model = "mlp", .recipe = "batch=9,micro=8,lanes=8"},
+     "dataparallel=3",
+     "--lanes 3 --micro 9",
+     0,
+     0},
+    {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=2", NULL, 8, 2},
+    {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=3", "--slices 3 is another", 8, 3},
+    {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=4", "tp=2, 3 or 6 would", 8, 4},
+    {{.model = "gpt", .recipe = "batch=8", .n_heads = 25}, "tp=4", "25 heads", 8, 4},
+    {{.model = "resnet18", .recipe = "batch=32"}, "tp=2", "nothing of this model can be cut", 2, 2},
+    {{.model = "lstm", .recipe = "batch=8"}, "tp=2", "tp=2 needs 2 slices", 8, 2},
+};
+
+static void plans_need(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof needs / sizeof *needs; k++) {
+        wf_model *model = model_of(ctx, &needs[k].model);
+        wf_recipe recipe, got;
+        wf_plan *plan;
+        TEST_OK(ctx, wf_recipe_parse(ctx, needs[k].model.recipe, &recipe));
+        TEST_OK(ctx, wf_plan_parse(ctx, needs[k].plan, &plan));
+        if (needs[k].sentence)
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, model, plan, &got), WF_INVALID_ARG,
+                         needs[k].sentence);
+        else
+            TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, model, plan, &got));
+        wf_status status = wf_recipe_resolve_for(ctx, &recipe, model, plan, &got);
+        assert_int_equal(status, needs[k].n_lanes ? WF_OK : WF_INVALID_ARG);
+        if (status == WF_OK) assert_int_equal(got.n_lanes, needs[k].n_lanes);
+        if (status == WF_OK) assert_int_equal(got.n_slices, needs[k].n_slices);
+        wf_plan_destroy(plan);
+        wf_model_destroy(model);
+    }
     test_context_end(ctx);
 }
 
@@ -205,7 +326,8 @@ static void bad_texts(void **state) {
     TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         TEST_OK(ctx, wf_recipe_parse(ctx, tables[i].text, &r));
-        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &r), WF_INVALID_ARG, tables[i].words);
+        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &r), WF_INVALID_ARG,
+                     tables[i].words);
     }
     wf_plan_destroy(plan);
     char long_text[33000];
@@ -349,7 +471,8 @@ static void ranges(void **state) {
         if (field->kind == WFI_RECIPE_NAMES) {
             memset(value, 'x', (size_t)field->most + 1);
             snprintf(words, sizeof words, "recipe: %s has no end", field->name);
-            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG, words);
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG,
+                         words);
             continue;
         }
         if (field->kind == WFI_RECIPE_REAL)
@@ -451,6 +574,8 @@ int main(void) {
         cmocka_unit_test(sums_follow_the_tree),
         cmocka_unit_test(whole_subtrees),
         cmocka_unit_test(resolves),
+        cmocka_unit_test(defaults_are_the_models),
+        cmocka_unit_test(plans_need),
         cmocka_unit_test(learning_rates),
         cmocka_unit_test(texts),
         cmocka_unit_test(bad_texts),

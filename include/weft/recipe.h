@@ -51,18 +51,19 @@ typedef struct wf_tuned {
       "the "                                                                                       \
       "last ones are a sample smaller")                                                            \
     X(int64_t, n_lanes, "lanes", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
-      "independent gradient sums, added in a fixed tree; 0: the largest power of two up to 8 that "  \
-      "divides the microbatches, or the batch (with batch norm: leaving 16 samples each)")                        \
+      "independent gradient sums, added in a fixed tree; 0: the largest power of two up to 8 "     \
+      "that "                                                                                      \
+      "divides the microbatches, or the batch (with batch norm: leaving 16 samples each)")         \
     X(int64_t, n_slices, "slices", COUNT, "", 0, 0, 4096, FORWARD,                                 \
-      "parts into which pairs of layers are cut, added in a fixed tree; 0: the largest power of "    \
-      "two up to 4 that divides the heads of attention, 1 without attention")         \
+      "parts into which pairs of layers are cut, added in a fixed tree; 0: the largest power of "  \
+      "two up to 4 that divides the heads of attention, 1 without attention")                      \
     X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
       "of weights, order and augmentation")                                                        \
     X(wf_dtype, dtype, "dtype", CHOICE, "f32|bf16", WF_F32, 0, 1, FORWARD,                         \
       "of weights, activations and their gradients; sums, losses and the update are f32")          \
     X(int, n_threads, "threads", INT, "", 1, 0, 1024, FORWARD,                                     \
-      "compute threads of each rank; 0: the machine's cores divided by the plan's ranks, so that "   \
-      "the bits depend on both")                        \
+      "compute threads of each rank; 0: the machine's cores divided by the plan's ranks, so that " \
+      "the bits depend on both")                                                                   \
     X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \
       "how 3x3 convolutions are computed; auto decides by shape")                                  \
     X(wf_matmul_precision, matmul_precision, "matmul_precision", CHOICE, "f32|tf32",               \

@@ -1,9 +1,8 @@
 /* From a model function to a finished graph: build, fuse, differentiate. */
 #include "pass/pass.h"
 
-wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training,
-                            wf_model_function model, const void *model_config,
-                            wf_graph **graph_out) {
+wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training, wf_model_function model,
+                            const void *model_config, wf_graph **graph_out) {
     if (batch < 1)
         return wfi_fail(ctx, WF_INVALID_ARG, "a microbatch of %lld samples; it takes at least one",
                         (long long)batch);

@@ -13,11 +13,9 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 }
 
 static void look_at(const wfi_node *node, wfi_model_facts *facts) {
-    bool is_attention =
-        node->op == &wfi_op_self_attention || node->op == &wfi_op_cached_attention;
+    bool is_attention = node->op == &wfi_op_self_attention || node->op == &wfi_op_cached_attention;
     facts->has_batch_norm |= node->op == &wfi_op_batch_norm_inference;
-    if (is_attention)
-        facts->n_heads = common_divisor(node->attr.attention.n_heads, facts->n_heads);
+    if (is_attention) facts->n_heads = common_divisor(node->attr.attention.n_heads, facts->n_heads);
 }
 
 /* The graph is one of inference: it has the same layers, and caches may be in it. */

@@ -27,7 +27,8 @@ typedef struct wfi_pairs {
 /* All pairs of the graph, which is left as it is. Errors: INVALID_ARG: there are none, or they
  * cannot be cut into n_slices; the sentence says into how many they can. */
 wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_out);
-/* The largest power of two, up to `most`, into which every pair can be cut; 1: there are no pairs. */
+/* The largest power of two, up to `most`, into which every pair can be cut; 1: there are no pairs.
+ */
 wf_status wfi_pairs_most(const wf_graph *g, int32_t most, int32_t *n_slices_out);
 void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
 

@@ -8,9 +8,8 @@
 #include "graph/graph.h"
 
 /* The nodes that a model function adds, in one microbatch of `batch` samples; no pass has run. */
-wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training,
-                            wf_model_function model, const void *model_config,
-                            wf_graph **graph_out);
+wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training, wf_model_function model,
+                            const void *model_config, wf_graph **graph_out);
 
 /* facts.c: facts about a model that the recipe's defaults depend on. */
 typedef struct wfi_model_facts {

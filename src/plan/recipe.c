@@ -69,9 +69,9 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
 
 static wf_status look(const wf_model *model, int32_t most_slices, wfi_model_facts *facts_out) {
     *facts_out = (wfi_model_facts){.n_slices = 1};
-    return model ? wfi_model_look(model->ctx, model->function, model->config, most_slices,
-                                  facts_out)
-                 : WF_OK;
+    return model
+               ? wfi_model_look(model->ctx, model->function, model->config, most_slices, facts_out)
+               : WF_OK;
 }
 
 /* The largest power of two that divides the microbatches, or, if these are open, the batch. */
@@ -102,8 +102,7 @@ static int n_sums(const wf_plan *plan) {
 
 static bool lanes_suit(const wf_recipe *r, const wf_plan *plan, int64_t n_lanes) {
     bool suit = true;
-    for (int k = 0; k < n_sums(plan); k++)
-        suit &= wfi_lanes_allow(n_lanes, n_summing(r, plan, k));
+    for (int k = 0; k < n_sums(plan); k++) suit &= wfi_lanes_allow(n_lanes, n_summing(r, plan, k));
     return suit;
 }
 
@@ -145,13 +144,15 @@ static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *given, const wf_
                         (long long)r->batch);
     if (!lanes_suit(given, plan, n))
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "plan: no number of lanes suits both %s and the plan's other replicas", what);
+                        "plan: no number of lanes suits both %s and the plan's other replicas",
+                        what);
     if (given->n_micro && n_micro != given->n_micro)
         snprintf(micro, sizeof micro, " --micro %lld", (long long)n_micro);
-    return wfi_fail(ctx, WF_INVALID_ARG,
-                    "plan: %s needs %lld lanes, and this recipe has %lld; --lanes %lld%s is another "
-                    "recipe, with other numbers on one rank, too",
-                    what, (long long)n, (long long)r->n_lanes, (long long)n, micro);
+    return wfi_fail(
+        ctx, WF_INVALID_ARG,
+        "plan: %s needs %lld lanes, and this recipe has %lld; --lanes %lld%s is another "
+        "recipe, with other numbers on one rank, too",
+        what, (long long)n, (long long)r->n_lanes, (long long)n, micro);
 }
 
 /* Ranks along tp that the heads of attention allow: "2, 3 or 6". */
@@ -176,8 +177,7 @@ static wf_status refuse_slices(wf_context *ctx, const wf_model *model, const wf_
                         "plan: tp=%d does not divide the %lld heads of attention; tp=%s would",
                         plan->tp, (long long)facts.n_heads, *others ? others : "1");
     }
-    if (model)
-        WF_TRY(wfi_model_check_slices(ctx, model->function, model->config, plan->tp));
+    if (model) WF_TRY(wfi_model_check_slices(ctx, model->function, model->config, plan->tp));
     return wfi_fail(ctx, WF_INVALID_ARG,
                     "plan: tp=%d needs %d slices, and this recipe has %lld; --slices %d is another "
                     "recipe, with other numbers on one rank, too",
