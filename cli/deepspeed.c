@@ -288,6 +288,10 @@ static void read_batch(reading *r, int n_replicas) {
         if (batch) set(r, "batch", json_integer(batch));
         return;
     }
+    if (!samples && !steps) { /* microbatches are the recipe's own */
+        if (batch) set(r, "batch", json_integer(batch));
+        return;
+    }
     if (!batch && !samples) {
         if (steps > 1) set(r, "micro", json_integer(steps * n_replicas));
         return;

@@ -106,7 +106,7 @@ done
 gives --costs costs measured "$mlp --plan pp=2 --costs measured --lr-schedule cosine"
 [[ $(report $mlp --plan pp=2 --micro auto --lr-schedule cosine | field micro) =~ ^[2-8]$ ]] || fail "--micro auto with a cosine"
 refuses --micro 2 "neither a whole number from 0 nor auto" "$mlp --micro many"
-differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 8"
+differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 4"
 differs --slices "$mlp" "" "--slices 2"
 refuses --slices 2 "slices=2000 do not divide linear of unit" "$mlp --slices 2000"
 differs --seed "$mlp" "" "--seed 1"
@@ -227,7 +227,7 @@ tested+=(--program)
 "$WEFT" $mlp --quiet --json "$folder/report.json" >"$folder/said" 2>&1
 [[ ! -s $folder/said ]] || fail "--quiet: says something"
 grep -q weights_sha256 "$folder/report.json" || fail "--json: no report"
-tested+=(--quiet --json)
+tested+=(--quiet --json --verbose) # the latter: cli_promise
 echo '{"model": "mlp", "data": "synthetic", "image": 6, "threads": 1, "batch": 8, "steps": 2, "lr": 0.2}' >"$folder/config.json"
 [[ $(sha train --config "$folder/config.json") == $(sha $mlp --lr 0.2) ]] || fail "--config: another run than its options"
 [[ $(sha train --config "$folder/config.json" --lr 0.3) == $(sha $mlp --lr 0.3) ]] || fail "--config: not overridden"

@@ -26,7 +26,7 @@ same 2 dp=2 --model mlp --matmul-precision tf32
 # ---- ways ----
 # chosen OPTIONS...: a step of mlp; its bits, and in $folder/said who computes what.
 chosen() {
-    WEFT_LOG=debug:dispatch "$WEFT" "${train[@]}" --model mlp --batch 4 --steps 1 --devices cuda:1 "$@" --json "$folder/report" \
+    WEFT_LOG=debug:dispatch "$WEFT" "${train[@]}" --model mlp --batch 4 --lanes 1 --steps 1 --devices cuda:1 "$@" --json "$folder/report" \
         >"$folder/said" 2>&1 || fail "$*: $(tail -n 1 "$folder/said")"
     field weights_sha256 <"$folder/report"
 }
