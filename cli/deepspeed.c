@@ -288,10 +288,7 @@ static void read_batch(reading *r, int n_replicas) {
         if (batch) set(r, "batch", json_integer(batch));
         return;
     }
-    if (!samples && !steps) { /* microbatches are the recipe's own */
-        if (batch) set(r, "batch", json_integer(batch));
-        return;
-    }
+    bool is_open = !samples && !steps; /* microbatches are the recipe's own */
     if (!batch && !samples) {
         if (steps > 1) set(r, "micro", json_integer(steps * n_replicas));
         return;
@@ -305,7 +302,7 @@ static void read_batch(reading *r, int n_replicas) {
              "gradient_accumulation_steps %lld x %d replicas",
              (long long)batch, (long long)samples, (long long)steps, n_replicas);
     set(r, "batch", json_integer(batch));
-    set(r, "micro", json_integer(steps * n_replicas));
+    if (!is_open) set(r, "micro", json_integer(steps * n_replicas));
 }
 
 /* DeepSpeed's Adam is AdamW unless it is told otherwise, and decays nothing by default. */

@@ -111,7 +111,7 @@ small=(--layers 1 --hidden 16 --heads 2 --vocab 64)
 differs "${small[@]}" -- --layers 2
 differs "${small[@]}" -- --hidden 32
 differs "${small[@]}" -- --heads 4
-differs "${small[@]}" -- --slices 2
+differs "${small[@]}" -- --slices 1
 differs "${small[@]}" -- --vocab 65
 bench=(bench memory --model lstm --tokens 8 --batch 2 --repeat 1 --steps 1 --plans dp=1)
 small=(--layers 1 --hidden 16 --vocab 64)

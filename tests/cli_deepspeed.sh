@@ -18,9 +18,9 @@ cat >"$file" <<'JSON'
 JSON
 report_of $run --ranks 2 >"$folder/r.json"
 own="--batch 8 --micro 4 --clip-norm 1 --optimizer adamw --lr 0.002 --beta1 0.8 --beta2 0.95 --epsilon 1e-7 --weight-decay 0 --warmup 3"
-[[ $(field weights_sha256 <"$folder/r.json") == $(sha $run --lanes 2 $own) ]] || fail "other bits than its options"
+[[ $(field weights_sha256 <"$folder/r.json") == $(sha $run $own) ]] || fail "other bits than its options"
 grep -q '"plan": "dp=2,.*zero=2.*offload=state.*bucket=4000.*overlap=off' "$folder/r.json" || fail "another plan: $(grep '"plan"' "$folder/r.json")"
-[[ $(sha $run --ranks 2 --deepspeed "$file" --lr 0.01 --plan dp=2) == $(sha $run --lanes 2 $own --lr 0.01) ]] || fail "the command line does not override it"
+[[ $(sha $run --ranks 2 --deepspeed "$file" --lr 0.01 --plan dp=2) == $(sha $run $own --lr 0.01) ]] || fail "the command line does not override it"
 # as threads, and one rank of it, which divides nothing
 [[ $(report_of $run --devices cpu:2 | field weights_sha256) == $(field weights_sha256 <"$folder/r.json") ]] || fail "ranks as threads: other bits"
 report_of $run | has '"plan": "dp=1,pp=1,schedule=1f1b,offload=state"' || fail "one rank: another plan"

@@ -2,7 +2,7 @@
 # Timelines: simulated by weft plan, measured by weft train, drawn by both and by weft draw.
 # label: serial
 source tests/cli_helpers.bash
-model="--model mlp --image 8 --data synthetic --batch 16 --micro 4 --threads 1"
+model="--model mlp --image 8 --data synthetic --batch 16 --micro 4 --lanes 1 --threads 1"
 here=$folder/pictures
 mkdir "$here"
 

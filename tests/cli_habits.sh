@@ -5,7 +5,7 @@ source tests/cli_helpers.bash
 seq 1 400 >"$folder/text"
 train="train --model gpt2-tiny --data $folder/text --tokens 8 --batch 4 --threads 1 --optimizer adam --lr 0.1 --micro 2 --lanes 2"
 tests_of() { grep -o '"step":[0-9]*,"epoch":[0-9]*,"test_loss":[0-9.]*' "$1"; }
-hash_of() { "$WEFT" eval --data "$folder/text" --tokens 8 --batch 4 --threads 1 --init "$1" --quiet --json - | field loss; }
+hash_of() { "$WEFT" eval --data "$folder/text" --tokens 8 --batch 4 --lanes 2 --threads 1 --init "$1" --quiet --json - | field loss; }
 
 # ---- tests every N steps ----
 run="$folder/run"

@@ -82,7 +82,7 @@ report $plateau --epochs 4 --lr-patience 3 --out "$folder/patient" >/dev/null ||
 # ---- generation ----
 words=$(report generate --init "$folder/p" --prompt "the program" --steps 6 | field text)
 [[ $words == "the program "* ]] || fail "generate: '$words'"
-for plan in pp=2 tp=2; do
+for plan in pp=2 "tp=2 --slices 2"; do
     [[ $(report generate --init "$folder/p" --prompt "the program" --steps 6 --plan $plan | field text) == "$words" ]] || fail "generate: $plan"
 done
 

@@ -145,13 +145,13 @@ wait $pid 2>/dev/null
 report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"
 [[ $(grep -c '"host_peak_bytes"' "$folder/plan.json") == 4 ]] || fail "dp=2,pp=2 has not four ranks"
 [[ $(field fits <"$folder/plan.json") == true ]] || fail "a plan without a cap does not fit"
-report plan --model mlp --image 8 --batch 6 --threads 1 --plan dp=3,allreduce=root >"$folder/plan.json"
+report plan --model mlp --image 8 --batch 6 --lanes 3 --threads 1 --plan dp=3,allreduce=root >"$folder/plan.json"
 read -r -d '' root other another total < <(field sent_bytes <"$folder/plan.json"; printf '\0')
 [[ $root == $((2 * other)) && $other == "$another" && $total == $((4 * other)) ]] ||
     fail "the root of 3 sends $root bytes, the others $other and $another, all $total"
 for name in sent_bytes received_bytes; do
     planned=$(field $name <"$folder/plan.json" | head -3 | xargs)
-    counted=$(report train --model mlp --data synthetic --image 8 --batch 6 --threads 1 --plan dp=3,allreduce=root --steps 1 |
+    counted=$(report train --model mlp --data synthetic --image 8 --batch 6 --lanes 3 --threads 1 --plan dp=3,allreduce=root --steps 1 |
         sed -n "/\"$name\": \[/,/\]/p" | tr -dc '0-9\n' | xargs)
     [[ $planned && $counted == "$planned" ]] || fail "$name of a training's report: '$counted', planned: $planned"
 done

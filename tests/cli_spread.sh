@@ -43,5 +43,5 @@ few="bench train --model mlp --image 6 --batch 2 --threads 1 --repeat 1"
 # ---- refused ----
 expect 2 "no unit is called 'net9' (position 1); the units are net1, net2, net3, loss" plan $mlp --plan net9:dp=2
 expect 2 "does not go with dataparallel=2; dp=2,pp=2 " plan $mlp --plan dataparallel=2,pp=2
-expect 2 "has no 3 whole subtrees for dataparallel=3; 3 lanes would do" plan $mlp --plan dataparallel=3
+expect 2 "dataparallel=3 needs 3 lanes, and this recipe has 4; --lanes 3 --micro 6 is another" plan $mlp --plan dataparallel=3
 finish

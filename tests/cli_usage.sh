@@ -125,7 +125,7 @@ expect 1 "none.safetensors" $mlp --init "$folder/none.safetensors"
 expect 1 "is not finite" $mlp --lr 1e6 --steps 50
 
 # ---- it does not fit: 3, with what would ----
-expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memory 1GiB
+expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memory 512MiB
 "$WEFT" plan --model gpt2-tiny --batch 8 --tokens 32 --ranks 4 --plan auto --json - >"$folder/auto" || fail "--plan auto: exit $?"
 grep -q '"plan": "dp=[124],pp=[124],' "$folder/auto" || fail "--plan auto: the report does not say which plan"
 expect 3 "would fit" plan --model gpt2-tiny --batch 8 --tokens 32 --ranks 4 --plan auto --device-memory 100KiB

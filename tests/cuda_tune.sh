@@ -3,7 +3,7 @@
 # weft tune on other devices than the CPU: the libraries' algorithms are measured there, the slow one is left
 # out, and what the table says is what runs.
 source tests/cli_helpers.bash
-mlp=(--model mlp --data synthetic --batch 4)
+mlp=(--model mlp --data synthetic --batch 4 --lanes 1)
 net=(--model resnet18 --data synthetic --image 32 --batch 2)
 # tune TABLE VARIABLE=VALUE OPTIONS...: the table, and nothing is left on the device.
 tune() {

@@ -24,6 +24,7 @@ static wf_trainer *make(wf_context *ctx, int cached, const char *plan_text) {
     config.n_classes = N_WORDS;
     config.cached = cached;
     recipe.batch = 2;
+    if (!*plan_text) recipe.n_slices = 1; /* parameters as a whole, as the file has them */
     how.forward_only = 1;
     TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
     return test_trainer(ctx, model, &recipe, plan_text, &how);

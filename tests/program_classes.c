@@ -21,6 +21,7 @@ static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
     wf_recipe recipe = mixed_recipe(s->n_lanes);
     recipe.batch = s->batch;
     recipe.n_micro = s->n_micro;
+    recipe.n_slices = strstr(plan_text, "tp=2") ? 2 : 1;
     TEST_OK(ctx, wf_model_create(ctx, "small", s->function, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,

@@ -22,8 +22,8 @@ static wf_program *make_sized(wf_context *ctx, const char *name, wf_model_config
     else
         config.height = config.width = 32, config.n_classes = 10,
         config.small_stem = about->has_stem;
-    snprintf(text, sizeof text, "batch=8,micro=%d,lanes=%d,optimizer=%s", (int)n_micro, n_lanes,
-             optimizer);
+    snprintf(text, sizeof text, "batch=8,micro=%d,lanes=%d,slices=1,optimizer=%s", (int)n_micro,
+             n_lanes, optimizer);
     TEST_OK(ctx, wf_recipe_parse(ctx, text, &recipe));
     TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));

@@ -213,6 +213,7 @@ static void early_updates(void **state) {
         wf_program *p;
         recipe.optimizer = WF_ADAMW;
         recipe.batch = 4;
+        recipe.n_lanes = recipe.n_slices = 1;
         recipe.clip_norm = clips;
         TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
         peak[clips] = wf_program_rank(p, 0).peak_bytes;

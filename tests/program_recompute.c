@@ -33,6 +33,7 @@ static wf_program *make_network(wf_context *ctx, const network *net, const char 
     config.dropout = net->n_tokens ? 0.1 : 0;
     recipe.batch = net->batch;
     recipe.n_micro = n_micro;
+    recipe.n_slices = 1;
     recipe.n_threads = 1;
     recipe.optimizer = net->optimizer;
     TEST_OK(ctx, wf_model_find(ctx, net->name, &config, &model));

@@ -235,9 +235,8 @@ static void refused(void **state) {
          "slices=4 do not divide self_attention of unit h.0, which gives [2, 16, 96] "
          "from several heads; 3 or 6 would"},
         {NULL, "", 7, "6 would"},
-        {NULL, "tp=4", 0, "slices=4 do not divide"},
-        {NULL, "tp=2", 3,
-         "slices=3: the tree over which they are summed has no 2 whole subtrees for tp=2"},
+        {NULL, "tp=4", 0, "tp=4 does not divide the 6 heads of attention; tp=2, 3 or 6 would"},
+        {NULL, "tp=2", 3, "tp=2 needs 2 slices, and this recipe has 3; --slices 2 is another"},
         {NULL, "pp=2,cut=h.0.pair0.1", 3, "stands between slices that are summed"},
         {NULL, "pp=12", 3, "the model has 11 units"},
         {NULL, "pp=2,cut=h.0.rows1.0", 2, "stands between slices that are summed"},

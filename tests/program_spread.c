@@ -319,9 +319,11 @@ static void what_does_not_go(void **state) {
     refuse("late:dp=2,mid:dp=2", 2, "'mid' (position 11)");
     refuse_of(blocks, "block.1:dp=2,block:dp=4", 4,
               "unit block.1 is named twice, as 'block.1' and as 'block' (position 14)");
-    refuse("dataparallel=3", 4, "has no 3 whole subtrees for dataparallel=3; 3 lanes would do");
+    refuse("dataparallel=3", 4,
+           "dataparallel=3 needs 3 lanes, and this recipe has 4; --lanes 3 is another");
     refuse("middle:dp=2,late:dp=3", 6, "has no 3 whole subtrees for late:dp=3");
-    refuse("middle:dataparallel=2", 1, "for middle:dataparallel=2; 2 lanes would do");
+    refuse("middle:dataparallel=2", 1,
+           "middle:dataparallel=2 needs 2 lanes, and this recipe has 1; --lanes 2 is another");
 }
 
 int main(void) {

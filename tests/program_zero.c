@@ -31,6 +31,7 @@ static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micr
     config.n_classes = 50257;
     recipe.batch = recipe.n_micro = n_micro;
     recipe.n_lanes = N_RANKS;
+    recipe.n_slices = 1;
     recipe.n_threads = 1;
     recipe.optimizer = WF_ADAMW;
     TEST_OK(ctx, wf_model_find(ctx, "gpt2", &config, &model));

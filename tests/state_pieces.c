@@ -23,6 +23,8 @@ static wf_program *make_program(wf_context *ctx, const wf_model *model, const ch
     wf_recipe recipe = make_recipe(n_lanes);
     wf_program *program;
     wf_plan *plan;
+    const char *tp = strstr(plan_text, "tp=");
+    recipe.n_slices = tp ? tp[3] - '0' : 1;
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN_AND_KEEP, NULL, &program));

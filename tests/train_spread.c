@@ -40,10 +40,9 @@ static void fewer_samples_than_devices(void **state) {
         char one[65], hex[65];
         for (size_t k = 0; k < 5; k++) {
             wf_context *ctx = test_context();
-            /* Not given: as many as there are samples, or devices. */
+            /* Microbatches that are not given: one a lane. */
             bool is_left_open = k > 1 && n_micro == 3;
-            wf_recipe recipe =
-                spread_recipe(3, is_left_open ? 0 : n_micro, is_left_open ? 0 : n_micro);
+            wf_recipe recipe = spread_recipe(3, is_left_open ? 0 : n_micro, n_micro);
             wf_trainer *t =
                 planned_trainer(ctx, small_net, &recipe, plans[k].plan, plans[k].devices, 0);
             for (int s = 0; s < 3; s++) (void)step_of(ctx, t, s, 3);
