@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # label: once
-# python/weft.py: the same bits as the program's, state in and out, refusals as exceptions, ranks as processes, arrays by DLPack.
+# python/weft: the same bits as the program's, state in and out, refusals as exceptions, ranks as processes, arrays by DLPack.
 source tests/cli_helpers.bash
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
@@ -101,7 +101,7 @@ same(pair[1].weights_sha256, pair[0].weights_sha256, "two threads")
 words = memoryview(array.array("i", [k % 200 for k in range(8 * 64)])).cast("B").cast("i", (8, 64))
 busy = weft.Trainer(weft.Model("gpt2-tiny", n_tokens=64), recipe)
 begun, ends, under_way, seen = threading.Event(), [], [], []
-library_step, library_destroy = weft._trainer_step, weft.Trainer._destroy
+library_step, library_destroy = weft._trainer._step, weft.Trainer._destroy
 def watched_step(*arguments):
     under_way.append(1)
     begun.set()
@@ -115,7 +115,7 @@ def step_on():
         while True: busy.step(x=words, y=words)
     except ValueError as error:
         ends.append(str(error))
-weft._trainer_step, weft.Trainer._destroy = watched_step, staticmethod(watched_destroy)
+weft._trainer._step, weft.Trainer._destroy = watched_step, staticmethod(watched_destroy)
 threads = [threading.Thread(target=step_on) for _ in range(2)]
 for thread in threads: thread.start()
 begun.wait()
@@ -128,7 +128,7 @@ same(os.waitpid(child, 0)[1], 0, "a fork amid steps")
 busy.close()
 for thread in threads: thread.join()
 same((seen, ends), ([0], ["this Trainer is closed"] * 2), "closed amid steps")
-weft._trainer_step, weft.Trainer._destroy = library_step, library_destroy
+weft._trainer._step, weft.Trainer._destroy = library_step, library_destroy
 # The average of the weights, and back.
 average = weft.Trainer(model, {**recipe, "ema": 0.5})
 for k in range(2): average.step(**batch(8))
@@ -182,7 +182,7 @@ except BufferError: pass
 else: raise AssertionError("an old version is given")
 for kind, dtype in {"f": b"\2\40", "d": b"\2\100", "i": b"\0\40", "q": b"\0\100", "B": b"\1\10"}.items():
     capsule = weft.Array(array.array(kind, [1])).__dlpack__(max_version=(1, 0))
-    at = weft._capsule_pointer(capsule, weft._CAPSULE)  # a DLManagedTensorVersioned: its dtype's code and bits
+    at = weft._arrays.capsule_pointer(capsule, weft._arrays.CAPSULE)  # a DLManagedTensorVersioned: its dtype's code and bits
     assert ctypes.string_at(at + 52, 2) == dtype, kind
 try: weft.Array(array.array("h", [1]))
 except TypeError: pass

@@ -1,0 +1,43 @@
+"""Ready-made models, by name."""
+import ctypes as C
+
+from ._library import Config, Owner, P, S, function, text
+
+
+class _ModelConfig(Config):
+    _fields_ = [("struct_size", C.c_size_t), *((name, C.c_int64) for name in
+                ("channels", "height", "width", "n_classes", "n_tokens")),
+                ("loss", C.c_int), ("small_stem", C.c_int), ("dropout", C.c_double),
+                *((name, C.c_int64) for name in ("n_layers", "hidden", "n_heads", "n_positions")),
+                ("cached", C.c_int), ("label_smoothing", C.c_double), ("embedding", C.c_int64),
+                ("tied", C.c_int), ("mixup", C.c_int)]
+
+
+class _ModelInfo(C.Structure):
+    _fields_ = [("name", S), ("takes_tokens", C.c_int)]
+
+
+_registry = function("wf_model_registry", C.c_int, result=C.POINTER(_ModelInfo))
+_registry_find = function("wf_model_registry_find", S, result=C.POINTER(_ModelInfo))
+_model_find = function("wf_model_find", P, S, C.POINTER(_ModelConfig), C.POINTER(P))
+model_destroy = function("wf_model_destroy", P, result=None)
+
+
+def models():
+    """Names that Model takes."""
+    names = []
+    while _registry(len(names)):
+        names.append(_registry(len(names)).contents.name.decode())
+    return names
+
+
+class Model(Owner):
+    """A ready-made model. Sizes are those of wf_model_config: n_classes, height, n_tokens, hidden, ..."""
+    _destroy = model_destroy
+
+    def __init__(self, name, **sizes):
+        sizes = {**dict(channels=3, height=224, width=224, n_classes=1000), **sizes}
+        self._make(_model_find, text(name), _ModelConfig(**sizes))
+        image = ("f", tuple(sizes[key] for key in ("channels", "height", "width")))
+        x = ("i", None, sizes["n_classes"]) if _registry_find(text(name)).contents.takes_tokens else image
+        self._inputs = {"x": x, "y": ("f" if sizes.get("loss") else "i", None), "position": ("i", None)}
