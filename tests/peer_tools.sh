@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # label: serial once
 # Other people's programs, as they come: torchrun starts ranks, the safetensors package reads and writes weights, TensorBoard's own
-# reader has the curves, NumPy the arrays. What is not installed is skipped by name. WEFT_PYTHON is a Python that has them.
+# reader has the curves, NumPy and PyTorch the arrays. What is not installed is skipped by name. WEFT_PYTHON is a Python that has them.
 source tests/cli_helpers.bash
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
 python=${WEFT_PYTHON:-/tmp/weft-peers/bin/python}
@@ -49,6 +49,23 @@ curve = [(e.step, round(e.value, 5)) for e in events.Scalars("Loss/train")]
 log = [json.loads(line) for line in open(sys.argv[1] + "/log.jsonl")]
 assert curve == [(line["step"], round(line["loss"], 5)) for line in log if "loss" in line], curve
 assert len(curve) == 3 and events.Scalars("Learning rate")
+END
+fi
+
+if has torch "training on tensors in Python"; then
+    PYTHONPATH=$WEFT_SOURCE/python WEFT_LIBRARY=$WEFT_BUILD/libweft.so "$python" - 2>"$folder/said" <<'END' || fail "tensors: $(tail -1 "$folder/said")"
+import numpy, torch, weft
+trainer = weft.Trainer(weft.Model("mlp", channels=3, height=4, width=4, n_classes=10), "batch=8,lr=0.1,threads=1")
+x, y = torch.randn(8, 3, 4, 4), torch.randint(0, 10, (8,))
+want = trainer.eval(x=x.numpy(), y=y.numpy().astype("int32"))
+for pixels in x, x.to(memory_format=torch.channels_last), weft.Array(x), numpy.asfortranarray(x.numpy()):
+    assert trainer.eval(x=pixels, y=y) == want, (pixels, want)
+logits = trainer.forward("logits", torch.empty(8, 10), x=x)
+assert abs(torch.nn.functional.cross_entropy(logits, y) - want.loss) < 1e-5, (logits, want)
+try: trainer.step(x=x.double(), y=y)
+except TypeError as error: assert "elements are float64" in str(error) and "x.to(torch.float32)" in str(error), error
+else: raise AssertionError("float64 is taken")
+assert torch.equal(torch.from_dlpack(weft.Array(x)), x)
 END
 fi
 

@@ -1,6 +1,7 @@
 """Ready-made models, by name."""
 import ctypes as C
 
+from ._arrays import Input
 from ._library import Config, Owner, P, S, function, text
 
 
@@ -38,6 +39,10 @@ class Model(Owner):
     def __init__(self, name, **sizes):
         sizes = {**dict(channels=3, height=224, width=224, n_classes=1000), **sizes}
         self._make(_model_find, text(name), _ModelConfig(**sizes))
-        image = ("f", tuple(sizes[key] for key in ("channels", "height", "width")))
-        x = ("i", None, sizes["n_classes"]) if _registry_find(text(name)).contents.takes_tokens else image
-        self._inputs = {"x": x, "y": ("f" if sizes.get("loss") else "i", None), "position": ("i", None)}
+        if _registry_find(text(name)).contents.takes_tokens:
+            x = Input("int32", n_ids=sizes["n_classes"])
+        else:
+            x = Input("float32", tuple(sizes[key] for key in ("channels", "height", "width")))
+        y, share = Input("float32" if sizes.get("loss") else "int32"), Input("float32")
+        self._inputs = {"x": x, "y": y, "position": Input("int32"), "y_partner": y, "share": share,
+                        "partner_share": share}

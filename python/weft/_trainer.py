@@ -7,7 +7,7 @@ import struct
 import tempfile
 import threading
 
-from ._arrays import _Feed, feeds, writable
+from ._arrays import _Feed, feeds, written
 from ._library import Config, Owner, P, S, context, function, text
 
 
@@ -98,7 +98,7 @@ class Trainer(Owner):
             context.check(function(self._at, *arguments))
 
     def _run(self, function, arrays):
-        memories, fed, n_feeds, n_samples = feeds(self._inputs, arrays)
+        fed, n_feeds, n_samples, memories = feeds(self._inputs, arrays)
         result = _StepResult()
         self._call(function, fed, n_feeds, n_samples, result)
         del memories
@@ -114,15 +114,15 @@ class Trainer(Owner):
 
     def forward(self, output, into, **arrays):
         """Writes the model's output of that name into a writable array, which it returns."""
-        memories, fed, n_feeds, n_samples = feeds(self._inputs, arrays)
-        to = writable(into)
+        fed, n_feeds, n_samples, memories = feeds(self._inputs, arrays)
+        to = written(into)
         self._call(_forward, fed, n_feeds, n_samples, text(output), to.at, to.bytes)
         del memories
         return into
 
     def read(self, name, into, gradient=False):
         """Copies a parameter or buffer, or (keep_gradients=1) a gradient, into a writable array."""
-        to = writable(into, "ql" if name.endswith("num_batches_tracked") else "f")
+        to = written(into, "int64" if name.endswith("num_batches_tracked") else "float32")
         self._call(_read_gradient if gradient else _read, text(name), to.at, to.bytes)
         return into
 
