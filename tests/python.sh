@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # label: once
-# python/weft: the same bits as the program's, state in and out, refusals as exceptions, ranks as processes.
+# python/weft: the same bits under every plan, state in and out, refusals as exceptions, ranks as processes.
 source tests/python_helpers.bash
 
 cat >"$folder/one.py" <<'PY'
@@ -15,6 +15,7 @@ shas = []
 for plan in "", "dp=2", "pp=2":
     with weft.Trainer(model, recipe, plan) as t:
         losses = [t.step(**batch(8, k)).loss for k in range(3)]
+        trained = t.weights()
         shas.append((losses, t.weights_sha256, t.eval(**batch(8)).n_rows, t.n_steps))
 same(shas[1:], shas[:1] * 2, "plans")
 same(shas[0][2:], (8, 3), "rows and steps")
@@ -125,6 +126,27 @@ refused("ValueError", "this Trainer is closed", lambda: t.step(**batch(8)))
 PY
 python3 "$folder/one.py" 2>"$folder/said" || fail "one process: $(tail -1 "$folder/said")"
 
+# ---- weights: the tensors of a file, whether sliced, buffers or hidden state, also of a trainer that saves shards in the background ----
+cat >"$folder/weights.py" <<'PY'
+import json, os, struct, weft
+from helpers import same
+path = os.environ["D"] + "/many.safetensors"
+for name, sizes, config, chosen in [("resnet18", dict(height=32, width=32, n_classes=3), dict(shard_bytes=1000), {}),
+                                    ("gpt2-tiny", dict(n_tokens=4, n_classes=16), dict(save_async=1), dict(slices=2)),
+                                    ("lstm", dict(n_tokens=4, n_classes=16, hidden=4), dict(shard_bytes=100, save_async=1), {})]:
+    many = weft.Model(name, **sizes)
+    weft.Trainer(many, dict(batch=2, threads=1, **chosen)).save(path)
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0])); data = file.read()
+    dtypes = dict(F32="float32", I64="int64")
+    want = {key: (dtypes[at["dtype"]], tuple(at["shape"]), data[slice(*at["data_offsets"])]) for key, at in header.items() if key != "__metadata__"}
+    got = weft.Trainer(many, dict(batch=2, threads=1, **chosen), **config).weights()
+    same(sorted(got), sorted(want), f"names of {name}")
+    differ = [key for key in want if (*got[key][:2], bytes(got[key][2])) != want[key]]
+    same(differ, [], f"other tensors of {name}")
+PY
+python3 "$folder/weights.py" 2>"$folder/said" || fail "weights: $(tail -1 "$folder/said")"
+
 # ---- ranks are processes: each the same ----
 cat >"$folder/two.py" <<'PY'
 import weft, one, helpers
@@ -133,6 +155,7 @@ t = weft.Trainer(one.model, one.recipe, "dp=2", job=job)
 assert job.n_ranks == 2
 for k in range(3): loss = t.step(**helpers.batch(8, k)).loss
 helpers.same((loss, t.weights_sha256), (one.shas[0][0][2], one.shas[0][1]), "processes")
+helpers.same(t.weights(), one.trained, "weights in a job")
 t.close(); job.close()
 print("well", job.rank)
 PY

@@ -254,6 +254,17 @@ WF_API WF_NODISCARD wf_status wf_trainer_use_average(wf_trainer *trainer, int is
  * new text. Nothing to a model without any. In a job, all processes call it before the same run. */
 WF_API void wf_trainer_reset_hidden(wf_trainer *trainer, wf_program_kind kind);
 
+/* A parameter or buffer of the model. */
+typedef struct wf_trainer_tensor {
+    const char *name; /* borrowed from the trainer */
+    wf_dtype dtype;
+    wf_shape shape;
+} wf_trainer_tensor;
+
+/* Fills in the i-th parameter or buffer, which wf_trainer_read reads, and returns 1; 0 past the
+ * last. The order is the same in every process. */
+WF_API int wf_trainer_tensor_get(const wf_trainer *trainer, int i, wf_trainer_tensor *tensor_out);
+
 /* Steps taken since initialisation. */
 WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
 /* Copies parameter or buffer `name` to the host, in a job on every process. Errors: INVALID_ARG (it

@@ -1,14 +1,11 @@
 """The trainer, and the job that its ranks are processes of."""
 import collections
 import ctypes as C
-import json
-import os
-import struct
-import tempfile
+import math
 import threading
 
-from ._arrays import _Feed, feeds, written
-from ._library import Config, Owner, P, S, context, function, text
+from ._arrays import DTYPES, _Feed, feeds, written
+from ._library import Config, Owner, P, S, Shape, context, function, text
 
 
 class _TrainerConfig(Config):
@@ -29,6 +26,10 @@ class _StepResult(C.Structure):
                 ("lr", C.c_double), ("gradient_norm", C.c_double), ("stop_reason", C.c_int)]
 
 
+class _TrainerTensor(C.Structure):
+    _fields_ = [("name", S), ("dtype", C.c_int), ("shape", Shape)]
+
+
 _recipe_parse = function("wf_recipe_parse", P, S, P)
 _plan_parse = function("wf_plan_parse", P, S, C.POINTER(P))
 _plan_destroy = function("wf_plan_destroy", P, result=None)
@@ -41,6 +42,8 @@ _destroy = function("wf_trainer_destroy", P, result=None)
 _step = function("wf_trainer_step", P, C.POINTER(_Feed), C.c_int, C.c_int64, C.POINTER(_StepResult))
 _eval = function("wf_trainer_eval", P, C.POINTER(_Feed), C.c_int, C.c_int64, C.POINTER(_StepResult))
 _forward = function("wf_trainer_forward", P, C.POINTER(_Feed), C.c_int, C.c_int64, S, P, C.c_size_t)
+_dtype_bytes = function("wf_dtype_bytes", C.c_int, result=C.c_size_t)
+_tensor_get = function("wf_trainer_tensor_get", P, C.c_int, C.POINTER(_TrainerTensor))
 _read = function("wf_trainer_read", P, S, P, C.c_size_t)
 _read_gradient = function("wf_trainer_read_gradient", P, S, P, C.c_size_t)
 _use_average = function("wf_trainer_use_average", P, C.c_int)
@@ -90,6 +93,13 @@ class Trainer(Owner):
                        _TrainerConfig(**config, job=job._at if job else None))
         finally:
             _plan_destroy(planned)
+        self._tensors = dict(self._list_tensors())
+
+    def _list_tensors(self):
+        tensor, i = _TrainerTensor(), 0
+        while _tensor_get(self._at, i, tensor):
+            i += 1
+            yield tensor.name.decode(), (DTYPES[tensor.dtype], tensor.shape.dims())
 
     def _call(self, function, *arguments):
         """One thread at a time, whoever calls."""
@@ -122,7 +132,7 @@ class Trainer(Owner):
 
     def read(self, name, into, gradient=False):
         """Copies a parameter or buffer, or (keep_gradients=1) a gradient, into a writable array."""
-        to = written(into, "int64" if name.endswith("num_batches_tracked") else "float32")
+        to = written(into, self._tensors.get(name, ("float32",))[0])
         self._call(_read_gradient if gradient else _read, text(name), to.at, to.bytes)
         return into
 
@@ -149,16 +159,13 @@ class Trainer(Owner):
     def weights(self):
         """Name to (dtype, shape, bytes) of every parameter and buffer; NumPy makes arrays of them
         by numpy.frombuffer(data, dtype).reshape(shape)."""
-        with tempfile.TemporaryDirectory(prefix="weft-") as folder:
-            path = os.path.join(folder, "weights.safetensors")
-            self.save(path)
-            with open(path, "rb") as file:
-                header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-                data = memoryview(file.read())
-        names = {"F32": "float32", "F64": "float64", "I32": "int32", "I64": "int64", "U8": "uint8"}
-        return {name: (names.get(about["dtype"], about["dtype"]), tuple(about["shape"]),
-                       data[slice(*about["data_offsets"])])
-                for name, about in header.items() if name != "__metadata__"}
+        return {name: (dtype, shape, self._read_bytes(name)) for name, (dtype, shape) in self._tensors.items()}
+
+    def _read_bytes(self, name):
+        dtype, shape = self._tensors[name]
+        data = bytearray(_dtype_bytes(DTYPES.index(dtype)) * math.prod(shape))
+        self._call(_read, text(name), (C.c_char * len(data)).from_buffer(data), len(data))
+        return memoryview(data)
 
     @property
     def n_steps(self):

@@ -225,6 +225,18 @@ wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
 
 /* ---- single tensors ---- */
 
+int wf_trainer_tensor_get(const wf_trainer *t, int i, wf_trainer_tensor *tensor_out) {
+    const wf_graph *g = wfi_trainer_graph(t);
+    int32_t n_before = 0;
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        if (!wfi_value_is_state(value) || n_before++ != i) continue;
+        *tensor_out = (wf_trainer_tensor){value->name, value->dtype, value->shape};
+        return 1;
+    }
+    return 0;
+}
+
 static wf_status check_tensor(const wf_trainer *t, const char *name, size_t dst_bytes,
                               const wfi_value **value_out) {
     const wf_graph *g = wfi_trainer_graph(t);
