@@ -147,6 +147,36 @@ for name, sizes, config, chosen in [("resnet18", dict(height=32, width=32, n_cla
 PY
 python3 "$folder/weights.py" 2>"$folder/said" || fail "weights: $(tail -1 "$folder/said")"
 
+# ---- a new text, a test's loss for the learning rate, saves in the background ----
+cat >"$folder/hidden.py" <<'PY'
+import array, os, weft
+from helpers import same
+tokens = memoryview(array.array("q", [k % 11 for k in range(16)])).cast("B").cast("q", (4, 4))
+lstm = weft.Model("lstm", n_layers=1, hidden=4, n_classes=11, n_tokens=4)
+t = weft.Trainer(lstm, "batch=4,lr=0,threads=1")
+for run, other in [(t.eval, "steps"), (t.step, "evals")]:
+    t.reset_hidden()
+    first, second = (run(x=tokens, y=tokens).loss for _ in range(2))
+    assert first != second, f"{run}: no hidden state"
+    t.reset_hidden()
+    same(run(x=tokens, y=tokens).loss, first, "the loss after reset_hidden")
+    t.reset_hidden(**{"evals" if other == "steps" else "steps": False})
+    same(run(x=tokens, y=tokens).loss, second, f"the loss after reset_hidden of {other}")
+plateau = weft.Trainer(lstm, "batch=4,lr=1,lr_schedule=plateau,lr_gamma=0.5,lr_patience=0,threads=1")
+lrs = []
+for loss in 3, 4:
+    plateau.evaluated(loss)
+    lrs.append(plateau.step(x=tokens, y=tokens).lr)
+same(lrs, [1, 0.5], "learning rates of a plateau")
+path = os.environ["D"] + "/later.safetensors"
+later = weft.Trainer(lstm, "batch=4,threads=1", save_async=1)
+later.save(path)
+later.save_wait()
+plateau.load(path)
+same(plateau.weights_sha256, later.weights_sha256, "weights saved in the background")
+PY
+python3 "$folder/hidden.py" 2>"$folder/said" || fail "a new text: $(tail -1 "$folder/said")"
+
 # ---- ranks are processes: each the same ----
 cat >"$folder/two.py" <<'PY'
 import weft, one, helpers

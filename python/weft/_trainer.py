@@ -51,6 +51,10 @@ _save = function("wf_trainer_save", P, S)
 _save_state = function("wf_trainer_save_state", P, S, P, C.c_int)
 _load_state = function("wf_trainer_load_state", P, S)
 _load_weights = function("wf_trainer_load_weights", P, S)
+_save_wait = function("wf_trainer_save_wait", P)
+_evaluated = function("wf_trainer_evaluated", P, C.c_double, result=None)
+_reset_hidden = function("wf_trainer_reset_hidden", P, C.c_int, result=None)
+_TRAIN, _FORWARD = 0, 1  # wf_program_kind
 _n_steps = function("wf_trainer_n_steps", P, result=C.c_int64)
 _sha256 = function("wf_trainer_weights_sha256", P, P)
 
@@ -136,6 +140,18 @@ class Trainer(Owner):
         self._call(_read_gradient if gradient else _read, text(name), to.at, to.bytes)
         return into
 
+    def reset_hidden(self, steps: bool = True, evals: bool = True) -> None:
+        """Begins a new text: the hidden state (LSTM) of the next step, and of the next eval or forward,
+        is zero. steps=False or evals=False leaves that one as it is. Otherwise sample s of a batch goes
+        on from where sample s of the batch before has ended, in steps and in evals apart."""
+        for kind in (_TRAIN,) * steps + (_FORWARD,) * evals:
+            self._call(_reset_hidden, kind)
+
+    def evaluated(self, loss: float) -> None:
+        """Reports a loss on test data to the recipe's schedule lr_schedule=plateau; PyTorch's
+        ReduceLROnPlateau.step(loss)."""
+        self._call(_evaluated, loss)
+
     def use_average(self, used=True):
         """With a recipe's ema: the weights are their moving average from now on, or (False) themselves
         again. Steps, and the state, want the latter."""
@@ -155,6 +171,10 @@ class Trainer(Owner):
 
     def load_state(self, path):
         self._call(_load_state, text(path))
+
+    def save_wait(self) -> None:
+        """Waits until the files of earlier saves are in place (save_async=1)."""
+        self._call(_save_wait)
 
     def weights(self):
         """Name to (dtype, shape, bytes) of every parameter and buffer; NumPy makes arrays of them
