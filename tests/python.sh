@@ -177,6 +177,36 @@ same(plateau.weights_sha256, later.weights_sha256, "weights saved in the backgro
 PY
 python3 "$folder/hidden.py" 2>"$folder/said" || fail "a new text: $(tail -1 "$folder/said")"
 
+# ---- version, repr, help, annotations ----
+cat >"$folder/about.py" <<'PY'
+import array, inspect, os, pydoc, re, typing, weft
+from helpers import same
+header = open(os.path.join(os.environ["WEFT_SOURCE"], "include/weft/weft.h")).read()
+same(weft.__version__, re.search('WEFT_VERSION +"(.*)"', header)[1], "the version")
+assert os.path.exists(os.path.join(os.path.dirname(weft.__file__), "py.typed"))
+model = weft.Model("mlp", channels=1, height=4, width=4, n_classes=10)
+same(repr(model), "weft.Model('mlp', channels=1, height=4, width=4, n_classes=10)", "a model")
+trainer = weft.Trainer(model, "batch=8,threads=1", dict(dp=2))
+same(repr(trainer), '<weft.Trainer: mlp, 72,714 weights in 6 tensors, plan "dp=2">', "a trainer")
+trainer.close()
+same(repr(trainer), "<weft.Trainer: closed>", "a closed trainer")
+same(repr(weft.Array(array.array("f", [1, 2]), "cpu:1")), "<weft.Array: float32 [2] on cpu:1>", "an array")
+for name in set(weft.__all__) - {"ArrayLike"}:
+    of = getattr(weft, name)
+    if inspect.isclass(of) or inspect.isfunction(of):
+        same((of.__module__, bool(of.__doc__)), ("weft", True), name)
+    for key, member in vars(of).items() if inspect.isclass(of) and name != "Error" else ():
+        call = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(call) and (key == "__init__" or key[0] != "_") and (key, name) != ("close", "Array"):
+            assert key == "__init__" or call.__doc__, f"{name}.{key} has no docstring"
+            unknown = set(inspect.signature(call).parameters) - set(typing.get_type_hints(call)) - {"self"}
+            assert not unknown, f"{name}.{key}: {unknown} without annotations"
+assert "returns its loss" in pydoc.render_doc(weft.Trainer.step), pydoc.render_doc(weft.Trainer.step)
+PY
+python3 "$folder/about.py" 2>"$folder/said" || fail "about: $(tail -1 "$folder/said")"
+said=$(WEFT_LIBRARY=/nowhere.so python3 -c "import weft" 2>&1 | tail -1)
+[[ $said == "ImportError: weft's library cannot be loaded: /nowhere.so: "*"set WEFT_LIBRARY to its path" ]] || fail "no library: $said"
+
 # ---- ranks are processes: each the same ----
 cat >"$folder/two.py" <<'PY'
 import weft, one, helpers

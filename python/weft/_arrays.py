@@ -261,7 +261,11 @@ class Array(Owner):
 
     @property
     def shape(self) -> Tuple[int, ...]:
+        """Its dims; () of a scalar."""
         return _array_shape(self._at).dims()
+
+    def __repr__(self):
+        return f"<weft.Array: {self.dtype} {list(self.shape)} on {self.device}>" if self._own else "<weft.Array: closed>"
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy: Optional[bool] = None):
         if not max_version or max_version[0] < 1:

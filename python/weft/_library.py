@@ -8,9 +8,10 @@ P, S = C.c_void_p, C.c_char_p
 
 
 class Error(Exception):
-    """A call that the library refused. `name` is the status, such as "SHAPE"."""
+    """A call that the library refused. str() is its sentence, `name` the status, such as "SHAPE"."""
+    name: str
 
-    def __init__(self, name, sentence):
+    def __init__(self, name: str, sentence: str):
         super().__init__(sentence)
         self.name = name
 
@@ -18,15 +19,20 @@ class Error(Exception):
 # ---- the library ----
 
 def _open_library():
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build", "libweft.so")
-    for path in (os.environ.get("WEFT_LIBRARY"), beside if os.path.exists(beside) else None,
-                 ctypes.util.find_library("weft"), "libweft.so"):
-        if path:
-            return C.CDLL(path)
+    """The first that is there: the library that WEFT_LIBRARY names, one in this folder (a wheel's),
+    build/ of the source tree, an installed one."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    near = os.path.join(folder, "libweft.so"), os.path.join(folder, "..", "..", "build", "libweft.so")
+    path = (os.environ.get("WEFT_LIBRARY") or next(filter(os.path.exists, near), None) or
+            ctypes.util.find_library("weft") or "libweft.so")
+    try:
+        return C.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"weft's library cannot be loaded: {error}. Build it (make build), install it "
+                          "(make install), or set WEFT_LIBRARY to its path") from None
 
 
 lib = _open_library()
-
 
 def function(name, *arguments, result=C.c_int):
     """The library's function of that name, with the types of its arguments and its result."""
@@ -41,6 +47,9 @@ def text(value):
     if b"\0" in value:
         raise ValueError(f"{value!r} has a NUL byte")
     return value
+
+
+__version__ = function("wf_version", result=S)().decode()
 
 
 # ---- structures ----
@@ -119,7 +128,7 @@ class Owner:
         context.check(create(context.at, *arguments, C.byref(at)))
         self._own, self._process = at, os.getpid()
 
-    def close(self):
+    def close(self) -> None:
         """Destroys the handle, after the call that another thread is in."""
         if self._process != os.getpid():  # a fork: its copy of the lock may be held for ever
             self._own = None

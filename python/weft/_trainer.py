@@ -1,11 +1,15 @@
 """The trainer, and the job that its ranks are processes of."""
-import collections
 import ctypes as C
 import math
+import os
 import threading
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
-from ._arrays import DTYPES, _Feed, feeds, written
+from ._arrays import DTYPES, ArrayLike, _Feed, feeds, written
 from ._library import Config, Owner, P, S, Shape, context, function, text
+from ._model import Model
+
+Path = Union[str, bytes, os.PathLike]
 
 
 class _TrainerConfig(Config):
@@ -59,45 +63,90 @@ _n_steps = function("wf_trainer_n_steps", P, result=C.c_int64)
 _sha256 = function("wf_trainer_weights_sha256", P, P)
 
 
-class Result(collections.namedtuple("Result", "loss n_rows n_hits lr gradient_norm stop_reason")):
-    """Of a step: mean loss over n_rows rows (samples or tokens), of which n_hits were right."""
+class Result(NamedTuple):
+    """The result of a step or an eval, the same in every process of a job.
+
+    loss           mean over n_rows rows (samples or tokens; ignored labels are left out)
+    n_hits         rows whose largest logit is the label; 0 without labels
+    lr             learning rate of the step
+    gradient_norm  before clipping; 0 unless the recipe clips
+    stop_reason    reason for which a process of the job asks to stop; 0: go on
+    """
+    loss: float
+    n_rows: int
+    n_hits: int
+    lr: float
+    gradient_norm: float
+    stop_reason: int
 
     @property
-    def accuracy(self):
+    def accuracy(self) -> float:
+        """n_hits / n_rows"""
         return self.n_hits / self.n_rows if self.n_rows else float("nan")
 
 
-def _result(of):
-    return Result(*(getattr(of, name) for name in Result._fields))
-
-
 class Job(Owner):
-    """This process as one rank of several: of weft run, torchrun, mpirun or srun (init="env://")."""
+    """This process as one rank of several. weft run, torchrun, mpirun or srun has started them, and
+    init="env://" reads what it has set; init="tcp://HOST:PORT" and "file:///PATH" need rank and
+    n_ranks. `config` has the fields of wf_job_config, such as timeout_ms=60000."""
     _destroy = _job_leave
 
-    def __init__(self, init="env://", **config):
+    def __init__(self, init: Optional[str] = "env://", **config: Any):
         self._make(_job_join, _JobConfig(**{"n_ranks": 1, **config, "init": init or None}))
-        self.rank, self.n_ranks = _job_rank(self._at), _job_n_ranks(self._at)
+        self.rank: int = _job_rank(self._at)
+        self.n_ranks: int = _job_n_ranks(self._at)
+
+    def __repr__(self):
+        return f"<weft.Job: rank {self.rank} of {self.n_ranks}>"
+
+
+def _as_text(of):
+    return ",".join(f"{key}={value}" for key, value in of.items()) if isinstance(of, dict) else of
 
 
 class Trainer(Owner):
-    """A model, stepped. `config` has fields of wf_trainer_config: devices="cpu:2", own_batch=1, ..."""
+    """A model with its weights and optimizer on devices, trained step by step.
+
+        trainer = weft.Trainer(model, "batch=64,lr=0.05,momentum=0.9", plan="dp=2")
+        for pixels, labels in batches:
+            print(trainer.step(x=pixels, y=labels).loss)
+
+    model   a weft.Model
+    recipe  what the numbers depend on: batch, lr, optimizer, seed, ... (text or dict)
+    plan    where the model runs: dp=2, pp=2, zero=3, ... (text or dict). It does not change the numbers.
+    job     a weft.Job: the plan's ranks are its processes. None: they are threads of this process.
+    config  fields of wf_trainer_config: devices="cpu:2", device_memory_bytes, keep_gradients=1, ...
+
+    Inputs have names: the ready-made models read x (images or tokens) and y (labels or the next
+    tokens). Dim 0 is the samples. An array is whatever has Python's buffer protocol or DLPack: NumPy's,
+    PyTorch's on the CPU, array.array, weft.Array. It is read where it is if it is contiguous. Integers
+    become int32 if they fit; nothing else is converted.
+
+    Threads may share a trainer; their calls follow one another. In a job, all processes make the same
+    calls. weft.Error is raised for what the library refuses.
+    """
     _destroy = _destroy
 
-    def __init__(self, model, recipe="", plan="", job=None, **config):
-        recipe, plan = (",".join(f"{key}={value}" for key, value in of.items()) if isinstance(of, dict) else of
-                        for of in (recipe, plan))
-        self._job, self._inputs = job, model._inputs  # the job outlives the trainer
+    def __init__(self, model: Model, recipe: Union[str, Dict[str, Any]] = "", plan: Union[str, Dict[str, Any]] = "",
+                 job: Optional[Job] = None, **config: Any):
+        self._plan, self._job, self._model = _as_text(plan), job, model  # the job and the model outlive the trainer
         self._lock = threading.RLock()
-        parsed, planned = C.create_string_buffer(1 << 16), P()  # of which a recipe takes what it needs
-        context.check(_recipe_parse(context.at, text(recipe), parsed))
-        context.check(_plan_parse(context.at, text(plan), C.byref(planned)))
+        parsed, planned = C.create_string_buffer(1 << 16), P()  # more than a wf_recipe takes
+        context.check(_recipe_parse(context.at, text(_as_text(recipe)), parsed))
+        context.check(_plan_parse(context.at, text(self._plan), C.byref(planned)))
         try:
             self._make(_create, model._at, parsed, planned,
                        _TrainerConfig(**config, job=job._at if job else None))
         finally:
             _plan_destroy(planned)
         self._tensors = dict(self._list_tensors())
+
+    def __repr__(self):
+        if not self._own:
+            return "<weft.Trainer: closed>"
+        elements = sum(math.prod(shape) for _, shape in self._tensors.values())
+        return (f"<weft.Trainer: {self._model.name}, {elements:,} weights in {len(self._tensors)} tensors, "
+                f"plan \"{self._plan}\">")
 
     def _list_tensors(self):
         tensor, i = _TrainerTensor(), 0
@@ -106,36 +155,48 @@ class Trainer(Owner):
             yield tensor.name.decode(), (DTYPES[tensor.dtype], tensor.shape.dims())
 
     def _call(self, function, *arguments):
-        """One thread at a time, whoever calls."""
-        self._at  # another process's is refused before its lock
+        """Calls the library; one thread at a time."""
+        self._at  # a fork's is refused before its lock, which may be held for ever
         with self._lock:
             context.check(function(self._at, *arguments))
 
     def _run(self, function, arrays):
-        fed, n_feeds, n_samples, memories = feeds(self._inputs, arrays)
+        fed, n_feeds, n_samples, memories = feeds(self._model._inputs, arrays)
         result = _StepResult()
         self._call(function, fed, n_feeds, n_samples, result)
         del memories
-        return _result(result)
+        return Result(*(getattr(result, name) for name in Result._fields))
 
-    def step(self, **arrays):
-        """One step of the optimizer on these inputs, by their names; dim 0 is samples."""
+    def step(self, **arrays: ArrayLike) -> Result:
+        """Takes one step of the optimizer on a batch and returns its loss.
+
+            result = trainer.step(x=pixels, y=labels)   # float32 [64, 1, 28, 28], integers [64]
+
+        Forward, backward and update are one call: there is no zero_grad, backward or to(device). A
+        batch may have fewer samples than the recipe's (the end of an epoch), not more.
+        """
         return self._run(_step, arrays)
 
-    def eval(self, **arrays):
-        """Loss and hits, changing nothing."""
+    def eval(self, **arrays: ArrayLike) -> Result:
+        """Returns loss and hits of a batch, and changes no weights: no dropout, batch norm by its
+        running statistics."""
         return self._run(_eval, arrays)
 
-    def forward(self, output, into, **arrays):
-        """Writes the model's output of that name into a writable array, which it returns."""
-        fed, n_feeds, n_samples, memories = feeds(self._inputs, arrays)
+    def forward(self, output: str, into: ArrayLike, **arrays: ArrayLike) -> ArrayLike:
+        """Writes an output of the model into a contiguous float32 array, which it returns. The
+        ready-made models have the output "logits". Labels may be left out.
+
+            logits = trainer.forward("logits", torch.empty(64, 10), x=pixels)
+        """
+        fed, n_feeds, n_samples, memories = feeds(self._model._inputs, arrays)
         to = written(into)
         self._call(_forward, fed, n_feeds, n_samples, text(output), to.at, to.bytes)
         del memories
         return into
 
-    def read(self, name, into, gradient=False):
-        """Copies a parameter or buffer, or (keep_gradients=1) a gradient, into a writable array."""
+    def read(self, name: str, into: ArrayLike, gradient: bool = False) -> ArrayLike:
+        """Copies a parameter or buffer, or with gradient=True the gradient that the last step left
+        (keep_gradients=1), into a contiguous array, which it returns."""
         to = written(into, self._tensors.get(name, ("float32",))[0])
         self._call(_read_gradient if gradient else _read, text(name), to.at, to.bytes)
         return into
@@ -152,33 +213,39 @@ class Trainer(Owner):
         ReduceLROnPlateau.step(loss)."""
         self._call(_evaluated, loss)
 
-    def use_average(self, used=True):
-        """With a recipe's ema: the weights are their moving average from now on, or (False) themselves
-        again. Steps, and the state, want the latter."""
+    def use_average(self, used: bool = True) -> None:
+        """Puts the moving average of the weights (the recipe's ema) in their place, for eval, forward,
+        read and save; used=False puts the weights back, which step and save_state need."""
         self._call(_use_average, used)
 
-    def save(self, path):
-        """Weights, as safetensors."""
+    def save(self, path: Path) -> None:
+        """Writes parameters and buffers to a safetensors file, or to an index and shards
+        (shard_bytes=N). With save_async=1 it returns when they are copied."""
         self._call(_save, text(path))
 
-    def load(self, path):
-        """Weights from safetensors: a file, an index of shards, or a folder."""
+    def load(self, path: Path) -> None:
+        """Reads parameters and buffers by name from a safetensors file, an index of shards or a folder,
+        such as torchvision and Hugging Face save."""
         self._call(_load_weights, text(path))
 
-    def save_state(self, path):
-        """All that load_state needs to go on with the same bits, under whatever plan."""
+    def save_state(self, path: Path) -> None:
+        """Writes all that load_state needs: parameters, buffers, optimizer state, number of steps."""
         self._call(_save_state, text(path), None, 0)
 
-    def load_state(self, path):
+    def load_state(self, path: Path) -> None:
+        """Goes on from a saved state, under any plan, with the bits of a run that never stopped."""
         self._call(_load_state, text(path))
 
     def save_wait(self) -> None:
         """Waits until the files of earlier saves are in place (save_async=1)."""
         self._call(_save_wait)
 
-    def weights(self):
-        """Name to (dtype, shape, bytes) of every parameter and buffer; NumPy makes arrays of them
-        by numpy.frombuffer(data, dtype).reshape(shape)."""
+    def weights(self) -> Dict[str, Tuple[str, Tuple[int, ...], memoryview]]:
+        """Returns name -> (dtype, shape, bytes) of every parameter and buffer.
+
+            dtype, shape, data = trainer.weights()["fc.weight"]
+            numpy.frombuffer(data, dtype).reshape(shape)
+        """
         return {name: (dtype, shape, self._read_bytes(name)) for name, (dtype, shape) in self._tensors.items()}
 
     def _read_bytes(self, name):
@@ -188,12 +255,14 @@ class Trainer(Owner):
         return memoryview(data)
 
     @property
-    def n_steps(self):
+    def n_steps(self) -> int:
+        """Steps taken since the weights were initialised."""
         with self._lock:
             return _n_steps(self._at)
 
     @property
-    def weights_sha256(self):
+    def weights_sha256(self) -> str:
+        """SHA-256 of all parameters and buffers, the same under every plan of a recipe."""
         digest = C.create_string_buffer(65)
         self._call(_sha256, digest)
         return digest.value.decode()
