@@ -1,13 +1,15 @@
 """The trainer, and the job that its ranks are processes of."""
+import contextlib
 import ctypes as C
 import math
 import os
 import threading
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 
 from ._arrays import DTYPES, ArrayLike, _Feed, feeds, written
-from ._library import Config, Owner, P, S, Shape, context, function, text
-from ._model import Model
+from ._graph import Refused
+from ._library import Config, Error, Owner, P, S, Shape, context, function, text
+from ._model import FunctionModel, Model
 
 Path = Union[str, bytes, os.PathLike]
 
@@ -111,7 +113,9 @@ class Trainer(Owner):
         for pixels, labels in batches:
             print(trainer.step(x=pixels, y=labels).loss)
 
-    model   a weft.Model
+    model   a weft.Model, or a function of its inputs that returns the loss, or a tuple of the loss and
+            outputs (dicts by name; without, output0, output1, ...). help(weft.linear) and the like
+    inputs  with a function: an example array for each of its parameters, for dtype and shape of a sample
     recipe  what the numbers depend on: batch, lr, optimizer, seed, ... (text or dict)
     plan    where the model runs: dp=2, pp=2, zero=3, ... (text or dict). It does not change the numbers.
     job     a weft.Job: the plan's ranks are its processes. None: they are threads of this process.
@@ -127,16 +131,23 @@ class Trainer(Owner):
     """
     _destroy = _destroy
 
-    def __init__(self, model: Model, recipe: Union[str, Dict[str, Any]] = "", plan: Union[str, Dict[str, Any]] = "",
-                 job: Optional[Job] = None, **config: Any):
+    def __init__(self, model: Union[Model, Callable[..., Any]], recipe: Union[str, Dict[str, Any]] = "",
+                 plan: Union[str, Dict[str, Any]] = "", job: Optional[Job] = None,
+                 inputs: Optional[Dict[str, ArrayLike]] = None, **config: Any):
+        if not isinstance(model, Model):
+            if not callable(model):
+                raise TypeError(f"a {type(model).__name__} is not a model: give a weft.Model or a function")
+            model = FunctionModel(model, inputs or {})
+        elif inputs:
+            raise TypeError("inputs= is for a model that is a function; a weft.Model knows its inputs")
         self._plan, self._job, self._model = _as_text(plan), job, model  # the job and the model outlive the trainer
         self._lock = threading.RLock()
         parsed, planned = C.create_string_buffer(1 << 16), P()  # more than a wf_recipe takes
         context.check(_recipe_parse(context.at, text(_as_text(recipe)), parsed))
         context.check(_plan_parse(context.at, text(self._plan), C.byref(planned)))
         try:
-            self._make(_create, model._at, parsed, planned,
-                       _TrainerConfig(**config, job=job._at if job else None))
+            with self._errors():
+                self._make(_create, model._at, parsed, planned, _TrainerConfig(**config, job=job._at if job else None))
         finally:
             _plan_destroy(planned)
         self._tensors = dict(self._list_tensors())
@@ -154,10 +165,23 @@ class Trainer(Owner):
             i += 1
             yield tensor.name.decode(), (DTYPES[tensor.dtype], tensor.shape.dims())
 
+    @contextlib.contextmanager
+    def _errors(self):
+        """Raises the exception of the model function, or the library's error at the line of the model
+        function that it refuses."""
+        try:
+            yield
+        except Error as error:
+            if not self._model.raised:
+                raise
+            raised = self._model.raised.pop()
+            cause = Error(error.name, str(error)) if isinstance(raised, Refused) else raised
+            raise cause.with_traceback(raised.__traceback__) from None
+
     def _call(self, function, *arguments):
         """Calls the library; one thread at a time."""
         self._at  # a fork's is refused before its lock, which may be held for ever
-        with self._lock:
+        with self._lock, self._errors():
             context.check(function(self._at, *arguments))
 
     def _run(self, function, arrays):
