@@ -134,6 +134,7 @@ assert len(declared) > 40, declared
 same({name for name in declared if name not in here}, set(), "functions of the headers that python/weft/_ops.py lacks")
 same(here, declared, "kinds of arguments")
 assert all(getattr(weft, name).__doc__ for name in here)
+same(set(weft._ops.__all__), set(here) | {"concat", "is_training", "loss", "loss_by", "parameter", "scope", "split"}, "__all__ of python/weft/_ops.py")
 import builtins
 assert not {name for name in weft.__all__ if hasattr(builtins, name)}, "names that `import *` would hide"
 PY

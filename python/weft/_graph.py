@@ -4,7 +4,7 @@ import functools
 import inspect
 import operator
 import threading
-from typing import Tuple, Union
+from typing import Any, Callable, Tuple, TypeVar, Union
 
 from ._library import P, S, Shape, function, text
 
@@ -125,10 +125,11 @@ _fail = function("wf_graph_fail", P, S, result=None)
 _tensor_shape = function("wf_tensor_shape", CTensor, result=Shape)
 
 OPS = {}  # name -> kinds of its arguments and whether it returns a tensor; a test compares them with the headers
+_F = TypeVar("_F", bound=Callable[..., Any])
 _python = {}  # name -> the Python function
 
 
-def op(kinds, gives=True):
+def op(kinds: str, gives: bool = True) -> Callable[[_F], _F]:
     """Makes a Python function of the C function of the same name. `kinds` has one letter of _KINDS for
     each argument; "c", the last, takes stride, pad, groups and dilation."""
     def declare(python):

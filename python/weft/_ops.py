@@ -13,8 +13,19 @@ import contextlib
 import ctypes as C
 from typing import Iterator, List, Optional, Sequence
 
-from ._graph import CTensor, OPS, Tensor, current, integer, of_tensor, op
+from ._graph import CTensor, Tensor, current, integer, of_tensor, op
 from ._library import P, S, Shape, function, text
+
+__all__ = [
+    "add", "avg_pool", "batch_norm", "binary_cross_entropy", "cached_attention", "concat",
+    "conv2d", "conv2d_with", "conv_transpose2d_with", "cross_entropy", "cut", "dropout",
+    "embedding", "embedding_with", "gather", "gelu", "gelu_tanh", "global_avg_pool",
+    "is_training", "layer_norm", "layer_norm_with", "leaky_relu", "linear", "linear_in_out",
+    "linear_in_out_with", "linear_with", "log_softmax", "loss", "loss_by", "lstm", "matmul",
+    "max_pool", "mean", "mse", "mul", "next_stage", "output", "parameter", "relu", "reshape",
+    "scale", "scope", "self_attention", "sigmoid", "slice", "smooth_l1",
+    "smoothed_cross_entropy", "softmax", "split", "sum", "tanh", "transpose",
+]
 
 
 class _Init(C.Structure):
@@ -316,6 +327,3 @@ def split(x: Tensor, dim: int, n_parts: int) -> List[Tensor]:
     parts = (CTensor * integer(C.c_int, n_parts, "split: n_parts"))()
     _split(of_tensor(x, "split: x"), integer(C.c_int, dim, "split: dim"), len(parts), parts)
     return [current().tensor(CTensor(part.graph, part.id)) for part in parts]
-
-
-__all__ = ["concat", "is_training", "loss", "loss_by", "parameter", "scope", "split", *OPS]
