@@ -4,7 +4,7 @@
 source tests/python_helpers.bash
 
 cat >"$folder/models.py" <<'PY'
-import array, os, re, traceback, weft
+import array, functools, os, re, traceback, weft
 from helpers import batch, refused, same
 
 def floats(*shape):
@@ -13,10 +13,10 @@ def floats(*shape):
     return memoryview(array.array("f", [k * 37 % 101 / 50 - 1 for k in range(n)])).cast("B").cast("f", shape)
 
 # The ready-made MLP, written again: the same weights, losses and outputs under every plan.
-def mlp(x, y):
+def mlp(x, y, n_hidden=256):
     x = weft.reshape(x, (x.shape[0], 16))
-    x = weft.next_stage(weft.relu(weft.linear(x, "net1", 256)), "second")
-    logits = weft.linear(weft.relu(weft.linear(x, "net2", 256)), "net3", 10)
+    x = weft.next_stage(weft.relu(weft.linear(x, "net1", n_hidden)), "second")
+    logits = weft.linear(weft.relu(weft.linear(x, "net2", n_hidden)), "net3", 10)
     return weft.cross_entropy(logits, y), dict(logits=logits)
 
 recipe = dict(batch=8, micro=2, lanes=2, lr=0.1, threads=1, seed=3)
@@ -26,6 +26,8 @@ def run(model, plan, **inputs):
         return losses, t.weights_sha256, t.forward("logits", array.array("f", [0] * 80), x=batch(8)["x"])
 
 want = run(weft.Model("mlp", channels=1, height=4, width=4, n_classes=10), "")
+sized = functools.partial(mlp, n_hidden=256)  # a parameter that has a value is no input
+same(run(sized, "", inputs=dict(y=array.array("B", [0]), x=batch(1)["x"])), want, "a function with a parameter")
 labels = array.array("q", [0])  # an example: any number of samples, any integers
 for plan in "", "dp=2", "pp=2":
     same(run(mlp, plan, inputs=dict(y=labels, x=batch(2)["x"])), want, f"a function under the plan '{plan}'")

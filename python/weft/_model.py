@@ -84,7 +84,8 @@ class FunctionModel(Owner):
 
     def __init__(self, function: Callable, examples: Dict[str, ArrayLike]):
         self.name = getattr(function, "__name__", type(function).__name__)
-        names = list(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters
+        names = [name for name, of in parameters.items() if name in examples or of.default is of.empty]
         if set(names) != set(examples):
             raise TypeError(f"{self.name} has the inputs {', '.join(names)}; inputs= has {', '.join(examples) or 'none'}")
         self._inputs = inputs = {name: _input_like(examples[name], name) for name in names}
