@@ -106,7 +106,7 @@ done
 gives --costs costs measured "$mlp --plan pp=2 --costs measured --lr-schedule cosine"
 [[ $(report $mlp --plan pp=2 --micro auto --lr-schedule cosine | field micro) =~ ^[2-8]$ ]] || fail "--micro auto with a cosine"
 refuses --micro 2 "neither a whole number from 0 nor auto" "$mlp --micro many"
-differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 4"
+differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 2"
 differs --slices "$mlp" "" "--slices 2"
 refuses --slices 2 "slices=2000 do not divide linear of unit" "$mlp --slices 2000"
 differs --seed "$mlp" "" "--seed 1"

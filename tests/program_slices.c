@@ -26,11 +26,12 @@ static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_t
                       int64_t n_slices, wf_program **program_out) {
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     recipe.batch = BATCH;
     recipe.n_micro = MICRO;
+    recipe.n_lanes = wf_plan_dp(plan);
     recipe.n_slices = n_slices;
     recipe.momentum = 0.9;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     wf_status status = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, program_out);
     wf_plan_destroy(plan);
     return status;

@@ -321,7 +321,7 @@ static void what_does_not_go(void **state) {
               "unit block.1 is named twice, as 'block.1' and as 'block' (position 14)");
     refuse("dataparallel=3", 4,
            "dataparallel=3 needs 3 lanes, and this recipe has 4; --lanes 3 is another");
-    refuse("middle:dp=2,late:dp=3", 6, "has no 3 whole subtrees for late:dp=3");
+    refuse("middle:dp=2,late:dp=3", 6, "suits both late:dp=3 and the plan");
     refuse("middle:dataparallel=2", 1,
            "middle:dataparallel=2 needs 2 lanes, and this recipe has 1; --lanes 2 is another");
 }

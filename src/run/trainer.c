@@ -200,9 +200,8 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     wf_plan_use_memory(t->plan, t->device_memory_bytes);
-    WF_TRY(t->forward_only
-               ? wfi_recipe_resolve_forward(t->ctx, recipe, model, plan, &t->recipe)
-               : wf_recipe_resolve(t->ctx, recipe, model, plan, &t->recipe));
+    WF_TRY(t->forward_only ? wfi_recipe_resolve_forward(t->ctx, recipe, model, plan, &t->recipe)
+                           : wf_recipe_resolve(t->ctx, recipe, model, plan, &t->recipe));
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
     WF_TRY(create_workers(t, config, list, shift_bytes));
