@@ -76,7 +76,7 @@ assert losses[3] < losses[0], losses
 
 # What goes wrong: the function's own exceptions, the library's errors, tensors of another call.
 def trainer(function, **config):
-    return weft.Trainer(function, "batch=8,micro=2,threads=1", inputs=dict(batch(8)), **config)
+    return weft.Trainer(function, "batch=8,lanes=1,threads=1", inputs=dict(batch(8)), **config)
 class Own(Exception): pass
 def raises(x, y): raise Own("of the function")
 refused("Own", "of the function", lambda: trainer(raises))
