@@ -1,4 +1,5 @@
-# cmake --install build --prefix DIR
+# cmake --install build --prefix DIR                      the library, its headers and the program
+# cmake --install build --prefix DIR --component static   the static library: larger than all the rest
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
@@ -7,17 +8,12 @@ set(generated ${PROJECT_BINARY_DIR}/package)
 if(WEFT_STRIP)
   install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)")
 endif()
-install(TARGETS weft weft_static EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(WEFT_STRIP) # CMake leaves archives as they are
-  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug
-  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libweft.a\")")
-endif()
+install(TARGETS weft EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# find_package(weft) -> weft::weft
+# find_package(weft) -> weft::weft, and weft::static if that component is installed
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weftConfig.cmake.in
   ${generated}/weftConfig.cmake INSTALL_DESTINATION ${package_dir})
@@ -26,15 +22,29 @@ write_basic_package_version_file(${generated}/weftConfigVersion.cmake
 install(FILES ${generated}/weftConfig.cmake ${generated}/weftConfigVersion.cmake
   DESTINATION ${package_dir})
 
+# The static library has a folder of its own, so that a link line can choose it by -L (weft.pc.in).
+set(static_dir ${CMAKE_INSTALL_LIBDIR}/weft)
+install(TARGETS weft_static EXPORT weftStaticTargets ARCHIVE DESTINATION ${static_dir}
+  COMPONENT static EXCLUDE_FROM_ALL)
+install(EXPORT weftStaticTargets NAMESPACE weft:: DESTINATION ${package_dir}
+  COMPONENT static EXCLUDE_FROM_ALL)
+if(WEFT_STRIP) # CMake does not strip archives
+  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded
+  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${static_dir}/libweft.a\")"
+    COMPONENT static EXCLUDE_FROM_ALL)
+endif()
+
 # pkg-config weft
 file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
 list(TRANSFORM WEFT_STATIC_LIBRARIES PREPEND -l OUTPUT_VARIABLE pc_private)
 list(JOIN pc_private " " pc_private)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/weft.pc @ONLY)
+install(FILES ${generated}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 set(pc_rpath "")
-configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/system/weft.pc @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft-path.pc.in ${generated}/system/weft-path.pc @ONLY)
 set(pc_rpath " -Wl,-rpath,\${libdir}")
-configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/own/weft.pc @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft-path.pc.in ${generated}/own/weft-path.pc @ONLY)
 
 # The loader finds libraries in the system's prefixes by its cache, which has to be renewed; those
 # anywhere else by the path that pkg-config's flags put into programs.
@@ -46,7 +56,7 @@ if(CMAKE_INSTALL_PREFIX MATCHES "^/usr(/local)?/?$")
   set(kind system)
 endif()
 file(INSTALL DESTINATION "${CMAKE_INSTALL_PREFIX}/${libdir}/pkgconfig" TYPE FILE
-  FILES "${generated}/${kind}/weft.pc")
+  FILES "${generated}/${kind}/weft-path.pc")
 if(kind STREQUAL "system" AND "$ENV{DESTDIR}" STREQUAL "")
   find_program(LDCONFIG ldconfig HINTS /sbin /usr/sbin)
   if(LDCONFIG)
@@ -62,15 +72,16 @@ endif()
 install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(NOT WEFT_SANITIZE)
   set(shells bash zsh fish)
-  set(help_files ${generated}/weft.1)
-  set(commands COMMAND weft_cli help --man > ${generated}/weft.1)
+  set(help_files ${generated}/weft.1.gz)
+  set(commands COMMAND weft_cli help --man > ${generated}/weft.1
+    COMMAND gzip -9nf ${generated}/weft.1)
   foreach(shell IN LISTS shells)
     list(APPEND help_files ${generated}/weft.${shell})
     list(APPEND commands COMMAND weft_cli help --completion ${shell} > ${generated}/weft.${shell})
   endforeach()
   add_custom_command(OUTPUT ${help_files} DEPENDS weft_cli VERBATIM ${commands})
   add_custom_target(weft_help ALL DEPENDS ${help_files})
-  install(FILES ${generated}/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${generated}/weft.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${generated}/weft.bash RENAME weft
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${generated}/weft.zsh RENAME _weft
@@ -80,10 +91,10 @@ endif()
 
 # The headers as manual pages.
 file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/weft/*.h)
-add_custom_command(OUTPUT ${generated}/man3/weft_weft.3 VERBATIM
+add_custom_command(OUTPUT ${generated}/man3/weft_weft.3.gz VERBATIM
   COMMAND ${PROJECT_SOURCE_DIR}/scripts/man3 ${generated}/man3
   DEPENDS ${PROJECT_SOURCE_DIR}/scripts/man3 ${headers})
-add_custom_target(weft_man ALL DEPENDS ${generated}/man3/weft_weft.3)
+add_custom_target(weft_man ALL DEPENDS ${generated}/man3/weft_weft.3.gz)
 install(DIRECTORY ${generated}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})
 
 # What weft bench ... --peers runs beside weft, found from the program's own place.
@@ -91,8 +102,8 @@ file(GLOB WEFT_PEERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.py
   ${PROJECT_SOURCE_DIR}/bench/peers/*.c)
 install(FILES ${WEFT_PEERS} DESTINATION share/weft/peers)
 
-# cpack -G DEB --config build/CPackConfig.cmake, or make deb: library, headers and program in one
-# package, which depends on what the distribution has of the rest.
+# cpack -G DEB --config build/CPackConfig.cmake, or make deb: both libraries, headers and program in
+# one package, which depends on what the distribution has of the rest.
 set(CPACK_PACKAGE_CONTACT "weft <weft@localhost>")
 set(CPACK_GENERATOR DEB)
 set(CPACK_STRIP_FILES ON)
@@ -102,6 +113,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # and with them the loader's cache is renewed
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox)
-# Of the one component that there is, so that install_manifest.txt stays as the last installation left it.
-set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};weft;Unspecified;/")
+# Named components, so that the manifests stay as the last installation left them.
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};weft;Unspecified;/"
+  "${PROJECT_BINARY_DIR};weft;static;/")
 include(CPack)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is installed is small and complete: the program runs from there, and programs of others
-# build with pkg-config and with CMake, also after the folder was moved.
+# An installation is small and complete: the program runs from there, and programs of others
+# build with pkg-config and with CMake, also after the folder was moved; the static library is a part of its own.
 # label: once
 set -euo pipefail
 # shellcheck source=tests/install_helpers.bash
@@ -13,9 +13,10 @@ cmake --install "$root/installer" --prefix "$root/first" >"$root/log" 2>&1 || { 
 mv "$root/first" "$root/moved"
 prefix=$root/moved
 
-bytes=$(du -sb "$prefix" | cut -f1)
-((bytes < 10000000)) || { echo "$bytes bytes are installed, 10 MB or more"; exit 1; }
-for file in bin/weft share/man/man1/weft.1 share/bash-completion/completions/weft share/zsh/site-functions/_weft \
+bytes_of_files() { find "$@" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }'; }
+bytes=$(bytes_of_files "$prefix")
+((bytes < 2500000)) || { echo "$bytes bytes are installed, 2.5 MB or more:"; find "$prefix" -size +64k -ls; exit 1; }
+for file in bin/weft share/man/man1/weft.1.gz share/bash-completion/completions/weft share/zsh/site-functions/_weft \
     share/fish/vendor_completions.d/weft.fish share/weft/peers/mpi_allreduce.c; do
     [[ -s $prefix/$file ]] || { echo "$file is not installed"; exit 1; }
 done
@@ -49,21 +50,30 @@ nm -D "$library/libweft.so" | awk '$2 ~ /^[A-Z]$/ && $3 !~ /^(wf_.*@@|)WEFT_0\.1
 
 # Each function has a manual page, which leads to that of its header.
 for function in $(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(wf_[a-z0-9_]*\)@.*/\1/p'); do
-    page=$prefix/share/man/man3/$function.3
-    target=$prefix/share/man/$(sed -n '1s/^\.so //p' "$page")
-    grep -q "^$function\|[ *]$function(" "$target" || { echo "$function has no manual page"; exit 1; }
+    gzip -dc "$prefix/share/man/man3/$function.3.gz" | grep "^$function\|[ *]$function(" >/dev/null || { echo "$function has no manual page"; exit 1; }
 done
 if command -v man >/dev/null; then
-    for page in "$prefix"/share/man/man3/weft_{group,trainer,recipe,types}.3; do
+    for page in "$prefix"/share/man/man3/weft_{group,trainer,recipe,types}.3.gz; do
         said=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$page" 2>&1 >/dev/null)
         [[ ! $said ]] || { echo "${page##*/} has warnings: $said"; exit 1; }
     done
 fi
 
-# The static library, with what pkg-config says that it needs; the program needs no other then.
-read -ra private <<<"$(sed -n 's/^Libs\.private: //p' "$PKG_CONFIG_PATH/weft.pc")"
-"${CC:-cc}" "$root/user/user.c" -I"$prefix/include" "$library/libweft.a" "${private[@]}" -o "$root/user/by_static"
-[[ $("$root/user/by_static") == done && $(ldd "$root/user/by_static") != *libweft* ]]
+# Where the static library is not installed, --static links the shared one.
+static_links() { # NAME: builds user/NAME, which runs
+    read -ra flags <<<"$(pkg-config --static --cflags --libs weft)"
+    "${CC:-cc}" "$root/user/user.c" "${flags[@]}" -o "$root/user/$1" && [[ $("$root/user/$1") == done ]]
+}
+static_links by_either
+
+# With it, the program needs no other libweft, even without the shared one.
+cmake --install "$root/installer" --prefix "$prefix" --component static >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
+archive=$(find "$prefix" -name libweft.a)
+((2 * $(bytes_of_files "$archive") < $(bytes_of_files "$WEFT_BUILD/libweft.a"))) || { echo "$archive is not stripped"; exit 1; }
+static_links by_static || { echo "pkg-config --static does not link: ${flags[*]}"; exit 1; }
+[[ $(ldd "$root/user/by_static") != *libweft* ]] || { echo "pkg-config --static links the shared library: ${flags[*]}"; exit 1; }
+"${CC:-cc}" "$root/user/user.c" $(pkg-config --cflags --libs weft) -o "$root/user/by_shared"
+[[ $(ldd "$root/user/by_shared") == *libweft.so* ]] || { echo "pkg-config without --static links the static library"; exit 1; }
 
 # Nothing that is built or installed names the folders it was made in: it is the same from any other, down to
 # the build-id, which comes from the debug information.
@@ -74,6 +84,7 @@ fi
 
 # What is removed again is all.
 cmake --install "$root/installer" --prefix "$root/gone/usr" >"$root/log"
+cmake --install "$root/installer" --prefix "$root/gone/usr" --component static >"$root/log"
 scripts/uninstall "$root/installer"
 left=$(find "$root/gone" ! -type d -o -path '*/weft*')
 [[ ! $left ]] || { echo "uninstalling leaves $left"; exit 1; }
@@ -100,7 +111,7 @@ fi
 cat >"$root/user/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.21)
 project(user C)
-find_package(weft 0.1 REQUIRED)
+find_package(weft 0.1 REQUIRED COMPONENTS static)
 add_executable(user user.c)
 target_link_libraries(user PRIVATE weft::weft)
 add_executable(static user.c)
