@@ -1,6 +1,5 @@
 #include "base/names.h"
 
-#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,13 +28,12 @@ bool wfi_names_has(const char *names, const char *name) {
 }
 
 bool wfi_parse_real(const char *text, size_t n, double *value_out) {
-    char local[MAX_NUMBER + MB_LEN_MAX + 1], *end;
+    char number[MAX_NUMBER + 1], *end;
     if (!n || n > MAX_NUMBER || strspn(text, "0123456789+-.eE") < n) return false;
-    const char *point = memchr(text, '.', n);
-    size_t n_before = point ? (size_t)(point - text) : n;
-    snprintf(local, sizeof local, "%.*s%s%.*s", (int)n_before, text,
-             point ? localeconv()->decimal_point : "", point ? (int)(n - n_before - 1) : 0,
-             point ? point + 1 : "");
-    *value_out = strtod(local, &end);
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!c) return false;
+    snprintf(number, sizeof number, "%.*s", (int)n, text);
+    *value_out = strtod_l(number, &end, c);
+    freelocale(c);
     return !*end && isfinite(*value_out);
 }
