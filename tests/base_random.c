@@ -6,12 +6,31 @@
 #include "base/random.h"
 #include "test.h"
 
-static void known_answer(void **state) {
+/* The key that is folded into these two words. */
+static wfi_random_key key_of(uint32_t k0, uint32_t k1) {
+    uint64_t folded = (uint64_t)k1 << 32 | k0;
+    return (wfi_random_key){.seed = folded ^ folded >> 31 ^ folded >> 62};
+}
+
+static void known_answers(void **state) {
     (void)state;
-    uint32_t words[4];
-    wfi_random_words((wfi_random_key){0, 0}, 0, 0, words);
-    const uint32_t want[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
-    assert_memory_equal(words, want, sizeof want);
+    static const struct {
+        uint32_t counter[4], key[2], want[4];
+    } vectors[] = {/* philox4x32 10 */
+                   {{0}, {0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+                   {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                    {0xffffffff, 0xffffffff},
+                    {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+                   {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                    {0xa4093822, 0x299f31d0},
+                    {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        const uint32_t *counter = vectors[i].counter, *key = vectors[i].key;
+        uint32_t words[4];
+        wfi_random_words(key_of(key[0], key[1]), (uint64_t)counter[3] << 32 | counter[2],
+                         (uint64_t)counter[1] << 32 | counter[0], words);
+        assert_memory_equal(words, vectors[i].want, sizeof words);
+    }
 }
 
 static void moments(void **state) {
@@ -90,7 +109,7 @@ static void shuffle_is_a_permutation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answer),
+        cmocka_unit_test(known_answers),
         cmocka_unit_test(moments),
         cmocka_unit_test(shares),
         cmocka_unit_test(filled_is_element_by_element),
