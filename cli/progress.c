@@ -2,6 +2,8 @@
 #include "progress.h"
 #include "text.h"
 
+#include <langinfo.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +21,12 @@ double now_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* Of the user's locale, which nothing else in the program depends on. */
 static bool has_utf8(void) {
-    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value) return strstr(value, "UTF-8") || strstr(value, "utf8");
-    }
-    return false;
+    locale_t users = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    bool has = users && !strcmp(nl_langinfo_l(CODESET, users), "UTF-8");
+    if (users) freelocale(users);
+    return has;
 }
 
 /* Of the terminal that standard error is, or that a launcher shows it on; 0: there is none. */

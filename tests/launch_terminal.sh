@@ -20,6 +20,8 @@ for ranks in --ranks\ 2 --devices\ cpu:2; do
     on_terminal "$WEFT" $run $ranks --quiet >"$folder/shown"
     [[ ! -s $folder/shown ]] || fail "$ranks, quiet: it shows $(cat -v "$folder/shown")"
 done
+LC_ALL=C.UTF8 on_terminal "$WEFT" $run >"$folder/shown"
+grep -qE '━|╌' "$folder/shown" || fail "LC_ALL=C.UTF8: no bar of UTF-8: $(cat -v "$folder/shown")"
 term=dumb on_terminal "$WEFT" $run --ranks 2 >"$folder/shown"
 [[ $(n_bars "$folder/shown") == 0 ]] || fail "a bar on a dumb terminal"
 TERM=xterm "$WEFT" $run --ranks 2 >"$folder/shown" 2>&1 || fail "no terminal: exit $?"
