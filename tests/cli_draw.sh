@@ -73,9 +73,26 @@ if command -v gnuplot >/dev/null; then
     is_svg "$here/a.svg"
     is_png "$here/b.png"
     grep -q 'memory of rank' "$here/a.svg" || fail "a.svg has no panel of memory"
-    for words in measured simulated 'time in the step, ms' 'rank 1' forward '#E69F00\|230, 159,   0'; do
+    for words in measured simulated 'time in the step, ms' 'stage 1' forward '#E69F00\|230, 159,   0'; do
         grep -qi "$words" "$here/a.svg" || fail "a.svg has no $words"
     done
+    # Replicas that do the same are one row, which says what they are.
+    "$WEFT" plan $model --lanes 2 --plan dp=2,pp=2 --draw "$here/roles.svg" --quiet || fail "plan --draw of replicas"
+    for words in 'replicas 0-1, stage 0' 'replicas 0-1, stage 1' 'memory of rank [01] (replica 0, stage [01])' 'microbatch of the first rank'; do
+        grep -q "$words" "$here/roles.svg" || fail "roles.svg has no '$words'"
+    done
+    "$WEFT" draw "$here/zbv.json" --draw "$here/zbv.svg" --quiet || fail "draw of zbv as a picture"
+    for words in 'pp rank 1' 'paler: later stages of a rank'; do
+        grep -q "$words" "$here/zbv.svg" || fail "zbv.svg has no '$words'"
+    done
+    sed 's/, dp=[^"]*"/, some run"/' "$here/trace.json" >"$here/untitled.json"
+    "$WEFT" draw "$here/untitled.json" --draw "$here/untitled.svg" --quiet || fail "draw without a plan in the title"
+    grep -q '>rank 1<' "$here/untitled.svg" || fail "without a plan ranks have no numbers"
+    # The host's memory is not the device's, in the picture and in the report.
+    report plan $model --optimizer adamw --plan offload=state --draw "$here/host.svg" >"$folder/report"
+    grep -q 'host memory of rank 0: at most' "$here/host.svg" || fail "host.svg has no panel of the host"
+    read -r -d '' device drawn <<<"$(field peak_bytes <"$folder/report" | tr '\n' ' ')"
+    ((drawn <= device)) || fail "the device has at most $device bytes, the picture $drawn"
     touch "$here/old.svg" && "$WEFT" draw "$here/trace.json" --draw "$here/old.svg" --quiet
     is_svg "$here/old.svg"
     expect 1 "cannot be written: No such file" draw "$here/trace.json" --draw "$folder/nowhere/a.png"

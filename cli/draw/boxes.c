@@ -121,7 +121,7 @@ static bool add_rank(boxes *b, const wf_timeline *t, int begin, int end) {
     for (int i = begin; i < end; i++) {
         wf_span span = wf_timeline_span(t, i);
         box next = box_of(&span);
-        if (next.is_move && is_visible(b, &next) && !add_move(b, first, &next)) return false;
+        if (next.is_move && next.end_us > next.begin_us && !add_move(b, first, &next)) return false;
     }
     return true;
 }

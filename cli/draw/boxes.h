@@ -22,7 +22,7 @@ typedef struct boxes {
 } boxes;
 
 /* Successive instructions of one kind, microbatch and chunk are one box. `hair_us`: what is too
- * short to be seen; gaps, updates and moves as short as that are left out. False: no memory left.
+ * short to be seen; gaps and updates as short as that are left out. False: no memory left.
  */
 bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);
 void boxes_release(boxes *b);

@@ -1,16 +1,12 @@
-/* Pictures of timelines, and weft draw. What gnuplot needs is written to a folder beside the
- * picture, of which this user alone has the key.
- */
+/* Pictures of timelines, and weft draw. */
 #include "draw/draw.h"
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
 #include "output.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TEXT_COLUMNS 110 /* of a picture in a file */
 
@@ -36,9 +32,9 @@ void draw_heading(const wf_trace_part *part, char *text, size_t bytes) {
              part->name, draw_decimals(ms), ms, s.compute, s.bubble, s.transfer, s.wait);
 }
 
-double draw_bytes(const wf_memory_moment *moment) {
+static double device_bytes(const wf_memory_moment *moment) {
     double bytes = 0;
-    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) bytes += (double)moment->bytes[k];
+    for (int k = 0; k < WF_MEMORY_HOST; k++) bytes += (double)moment->bytes[k];
     return bytes;
 }
 
@@ -47,7 +43,7 @@ draw_peak draw_find_peak(const wf_timeline *timeline) {
     for (int r = 0; r < wf_timeline_n_ranks(timeline); r++)
         for (int i = 0; i < wf_timeline_n_moments(timeline, r); i++) {
             wf_memory_moment moment = wf_timeline_moment(timeline, r, i);
-            double bytes = draw_bytes(&moment);
+            double bytes = device_bytes(&moment);
             if (bytes > peak.bytes) peak = (draw_peak){r, i, bytes};
         }
     return peak;
@@ -101,33 +97,6 @@ exit_status draw_check(const char *path) {
     return complain(EXIT_USAGE, "--draw %.200s: a picture is a file .svg, .png or .txt", path);
 }
 
-static exit_status failed(const char *path, int code) {
-    return complain(EXIT_FAILED, "the picture %.200s cannot be written: %s", path, strerror(code));
-}
-
-/* Makes "FOLDER/.weft-draw-XXXXXX" for a file in FOLDER. */
-static bool make_folder(const char *path, char *dir, size_t bytes) {
-    const char *slash = strrchr(path, '/');
-    int n =
-        snprintf(dir, bytes, "%.*s.weft-draw-XXXXXX", slash ? (int)(slash - path + 1) : 0, path);
-    if (n < 0 || (size_t)n >= bytes) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    return mkdtemp(dir) != NULL;
-}
-
-static void remove_folder(const char *dir) {
-    static const char *const names[] = {"boxes.csv", "labels.csv", "rows.csv", "names.csv",
-                                        "script"};
-    char path[4200];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        (void)unlink(path);
-    }
-    (void)rmdir(dir);
-}
-
 static exit_status draw_as_text(const cli *c, const char *path, const drawing *d) {
     output out;
     exit_status bad = output_begin(&out, c, "the picture", path);
@@ -137,17 +106,17 @@ static exit_status draw_as_text(const cli *c, const char *path, const drawing *d
     return complain(EXIT_FAILED, "no memory left");
 }
 
-static exit_status draw_in(const cli *c, const char *path, const char *dir, const drawing *d) {
-    int n_rows = 0, status;
-    for (int k = 0; k < d->n_parts; k++) n_rows += wf_timeline_n_ranks(d->parts[k].timeline);
+static exit_status draw_by_gnuplot(const cli *c, const char *path, const drawing *d) {
+    int n_rows, status;
+    char *script = draw_script(d, end_of(path) == END_SVG ? PICTURE_SVG : PICTURE_PNG, &n_rows);
     if (n_rows > DRAW_MAX_ROWS)
         return complain(EXIT_USAGE,
                         "--draw %.200s: %d rows of ranks are too many for a picture, which takes "
                         "%d; a file .txt takes all",
                         path, n_rows, DRAW_MAX_ROWS);
-    if (!draw_picture(dir, d, end_of(path) == END_SVG ? PICTURE_SVG : PICTURE_PNG))
-        return failed(path, errno);
-    exit_status bad = gnuplot_draw(c, dir, "load 'script'", path, &status);
+    if (!script) return complain(EXIT_FAILED, "no memory left");
+    exit_status bad = gnuplot_draw(c, ".", script, path, &status);
+    free(script);
     if (bad) return bad;
     if (status == GNUPLOT_MISSING || status == 127)
         return complain(EXIT_FAILED,
@@ -159,14 +128,6 @@ static exit_status draw_in(const cli *c, const char *path, const char *dir, cons
     return EXIT_DONE;
 }
 
-static exit_status draw_by_gnuplot(const cli *c, const char *path, const drawing *d) {
-    char dir[4096];
-    if (!make_folder(path, dir, sizeof dir)) return failed(path, errno);
-    exit_status bad = draw_in(c, path, dir, d);
-    remove_folder(dir);
-    return bad;
-}
-
 exit_status draw_file(const cli *c, const char *path, const drawing *d) {
     exit_status bad =
         end_of(path) == END_TXT ? draw_as_text(c, path, d) : draw_by_gnuplot(c, path, d);
@@ -175,6 +136,13 @@ exit_status draw_file(const cli *c, const char *path, const drawing *d) {
 }
 
 /* ---- weft draw ---- */
+
+/* A title ends with the plan; NULL: this one does not. */
+static wf_plan *plan_of_title(const cli *c, const char *title) {
+    const char *space = strrchr(title, ' ');
+    wf_plan *plan = NULL;
+    return wf_plan_parse(c->ctx, space ? space + 1 : title, &plan) == WF_OK ? plan : NULL;
+}
 
 exit_status run_draw(cli *c) {
     wf_trace *trace;
@@ -188,7 +156,8 @@ exit_status run_draw(cli *c) {
     wf_status status = wf_trace_read(c->ctx, o->trace, &trace);
     if (status != WF_OK) return complain_of(c, status);
     wf_trace_part parts[WF_TRACE_MAX_PARTS];
-    drawing d = {wf_trace_title(trace), parts, wf_trace_n_parts(trace)};
+    wf_plan *plan = plan_of_title(c, wf_trace_title(trace));
+    drawing d = {wf_trace_title(trace), plan, parts, wf_trace_n_parts(trace)};
     json_t *report = json_pack("{s:s, s:s}", "weft", WEFT_VERSION, "title", d.title);
     for (int k = 0; k < d.n_parts; k++) {
         parts[k] = wf_trace_get_part(trace, k);
@@ -196,6 +165,7 @@ exit_status run_draw(cli *c) {
     }
     timeline_say(c, &d);
     if (o->draw) bad = draw_file(c, o->draw, &d);
+    wf_plan_destroy(plan);
     wf_trace_destroy(trace);
     exit_status written = report_write(c, report);
     return bad ? bad : written;

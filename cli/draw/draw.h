@@ -9,6 +9,7 @@
 /* What is drawn: timelines one above the other, on one scale of time. */
 typedef struct drawing {
     const char *title;
+    const wf_plan *plan; /* names what ranks do; NULL: they have numbers only */
     const wf_trace_part *parts;
     int n_parts;
 } drawing;
@@ -24,8 +25,7 @@ double draw_width_us(const drawing *d);
 int draw_decimals(double ms);
 /* "simulated: 812.3 ms a step; bubble 17.2 %, ..." */
 void draw_heading(const wf_trace_part *part, char *text, size_t bytes);
-/* Bytes at a moment; of a timeline, the rank and moment that have most (rank -1: none has any). */
-double draw_bytes(const wf_memory_moment *moment);
+/* Of a timeline, the rank and moment that have most on the device (rank -1: none has any). */
 typedef struct draw_peak {
     int rank, moment;
     double bytes;
@@ -41,10 +41,10 @@ int draw_n_chunks(const drawing *d);
 /* timeline_text.c: `columns` wide; false: it cannot be written, or no memory left. */
 bool draw_text(FILE *out, const drawing *d, int columns, bool has_color);
 
-/* draw_picture.c: writes what gnuplot needs into `dir`, to load `dir`/script; false: errno
- * says why not. */
+/* draw_picture.c: gnuplot's script, to be freed, and how many rows there are; NULL: they are too
+ * many, or there is no memory left. */
 typedef enum picture_kind { PICTURE_SVG, PICTURE_PNG } picture_kind;
-bool draw_picture(const char *dir, const drawing *d, picture_kind kind);
+char *draw_script(const drawing *d, picture_kind kind, int *n_rows_out);
 /* More rows of ranks than one can look at. */
 #define DRAW_MAX_ROWS 256
 

@@ -1,116 +1,35 @@
-/* The picture for gnuplot: tables of boxes, labels and rows, and a script. All places are in
- * pixels from the top of the plot but for the axis of time, so that rows have the same height
- * in every picture. Colours are Okabe and Ito's, which people who see colours differently can
- * tell apart; black stays readable on them.
- */
-#include "draw/draw.h"
+/* The picture for gnuplot: a script with tables of boxes, rows, numbers in boxes, and names. */
 #include "draw/gnuplot.h"
-#include "text.h"
+#include "draw/sheet.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDTH  1280
-#define LEFT   96
-#define RIGHT  30
-#define TOP    66 /* title and legend */
-#define LEGEND 22 /* another one */
-#define BOTTOM 62 /* axis */
+#define LEAST_LEFT 96
+#define TITLE      32
+#define BOTTOM     62 /* axis */
+#define NAME_CHAR  8.2
+#define LEAST_MOVE 3 /* pixels: shorter moves could not be seen */
 
 static const unsigned colors[WF_N_SPAN_KINDS] = {
     [WF_SPAN_FORWARD] = 0x56b4e9,   [WF_SPAN_BACKWARD] = 0xe69f00,
     [WF_SPAN_WEIGHT] = 0x2bb58a,    [WF_SPAN_BACKWARD_WEIGHT] = 0xe69f00,
     [WF_SPAN_RECOMPUTE] = 0x0072b2, [WF_SPAN_UPDATE] = 0x999999,
-    [WF_SPAN_TRANSFER] = 0xb0609a,  [WF_SPAN_REDUCE] = 0x444444,
-    [WF_SPAN_HOST] = 0xd0c060,
+    [WF_SPAN_TRANSFER] = 0xd55e00,  [WF_SPAN_REDUCE] = 0x222222,
+    [WF_SPAN_HOST] = 0xd6c93c,
 };
-
-/* The panel of memory, below the rows. */
-#define PANEL     150
-#define PANEL_GAP 34
 
 static const unsigned memory_colors[WF_N_MEMORY_KINDS] = {
-    [WF_MEMORY_PARAMETERS] = 0x0072b2,  [WF_MEMORY_GATHERED] = 0x56b4e9,
-    [WF_MEMORY_GRADIENTS] = 0x009e73,   [WF_MEMORY_STATE] = 0x8c6bb1,
-    [WF_MEMORY_ACTIVATIONS] = 0xe69f00, [WF_MEMORY_WORKSPACE] = 0x999999,
-    [WF_MEMORY_HOST] = 0xf0e442,        [WF_MEMORY_DISK] = 0xcc79a7,
+    [WF_MEMORY_PARAMETERS] = 0x3b1752,  [WF_MEMORY_GATHERED] = 0x66307f,
+    [WF_MEMORY_GRADIENTS] = 0x9150a5,   [WF_MEMORY_STATE] = 0xb87fc5,
+    [WF_MEMORY_ACTIVATIONS] = 0xdcb3e0, [WF_MEMORY_WORKSPACE] = 0xf3dff2,
+    [WF_MEMORY_HOST] = 0x7a5230,        [WF_MEMORY_DISK] = 0xc9a77c,
 };
 
-typedef struct layout {
-    double ms_per_pixel;
-    int row, thin, gap, heading; /* heights; thin 0: nothing moves that one could see */
-    int height;                  /* of the plot */
-    int n_digits;                /* of the highest microbatch: all are numbered, or none */
-    int n_chunks;                /* of a rank, at most: the later, the paler */
-    bool seen[WF_N_SPAN_KINDS];
-    boxes boxes[WF_TRACE_MAX_PARTS];
-    double peak_bytes; /* of all parts: as high as a panel; 0: none has any */
-    bool seen_memory[WF_N_MEMORY_KINDS];
-    int top; /* title and legends */
-} layout;
-
-typedef struct sheet {
-    const drawing *d;
-    layout l;
-    FILE *boxes, *labels, *rows, *names, *script;
-} sheet;
-
-/* ---- layout ---- */
-
-static void look_at_memory(const wf_timeline *timeline, layout *l) {
-    draw_peak peak = draw_find_peak(timeline);
-    l->peak_bytes = fmax(l->peak_bytes, peak.bytes);
-    for (int i = 0; i < wf_timeline_n_moments(timeline, peak.rank); i++) {
-        wf_memory_moment moment = wf_timeline_moment(timeline, peak.rank, i);
-        for (int k = 0; k < WF_N_MEMORY_KINDS; k++) l->seen_memory[k] |= moment.bytes[k] > 0;
-    }
-}
-
-/* Of a part: its heading, its rows, its panel. */
-static int part_height(const layout *l, const wf_trace_part *part) {
-    int rows = wf_timeline_n_ranks(part->timeline) * (l->row + l->thin + l->gap);
-    bool has_panel = draw_find_peak(part->timeline).rank >= 0;
-    return l->heading + rows + (has_panel ? PANEL + PANEL_GAP + 10 : 0);
-}
-
-static bool lay_out(const drawing *d, layout *l) {
-    int n_rows = 0;
-    double width_us = fmax(draw_width_us(d), 1e-3);
-    *l = (layout){.ms_per_pixel = width_us / 1e3 / (WIDTH - LEFT - RIGHT),
-                  .heading = 28,
-                  .n_chunks = draw_n_chunks(d)};
-    for (int k = 0; k < d->n_parts; k++) {
-        if (!boxes_create(d->parts[k].timeline, l->ms_per_pixel * 1e3, &l->boxes[k])) return false;
-        n_rows += wf_timeline_n_ranks(d->parts[k].timeline);
-        look_at_memory(d->parts[k].timeline, l);
-        for (size_t i = 0; i < l->boxes[k].n; i++) {
-            l->seen[l->boxes[k].items[i].kind] = true;
-            if (l->boxes[k].items[i].is_move) l->thin = 1;
-            int n = snprintf(NULL, 0, "%lld", (long long)l->boxes[k].items[i].micro);
-            if (n > l->n_digits && l->boxes[k].items[i].micro >= 0) l->n_digits = n;
-        }
-    }
-    l->row = n_rows <= 16 ? 40 : n_rows <= 40 ? 22 : 12;
-    l->thin = l->thin ? l->row / 5 : 0;
-    l->gap = l->row / 5 + 2;
-    for (int k = 0; k < d->n_parts; k++) l->height += part_height(l, &d->parts[k]);
-    l->top = l->peak_bytes > 0 ? TOP + LEGEND : TOP;
-    return true;
-}
-
-/* ---- tables ---- */
-
-static void add_rectangle(FILE *out, double begin_ms, double end_ms, double top, double bottom,
-                          unsigned color) {
-    fprintf(out, "%.6f,%.1f,%.6f,%.6f,%.1f,%.1f,%u\n", begin_ms, top, begin_ms, end_ms, top, bottom,
-            color);
-}
-
 /* Of the last chunk three fifths are white. */
-static unsigned color_of(const layout *l, wf_span_kind kind, int chunk) {
-    double white = l->n_chunks > 1 ? 0.6 * chunk / (l->n_chunks - 1) : 0;
+unsigned sheet_color(const sheet *s, wf_span_kind kind, int chunk) {
+    double white = s->n_chunks > 1 ? 0.6 * chunk / (s->n_chunks - 1) : 0;
     unsigned color = 0;
     for (int shift = 0; shift <= 16; shift += 8) {
         double part = colors[kind] >> shift & 0xff;
@@ -119,181 +38,226 @@ static unsigned color_of(const layout *l, wf_span_kind kind, int chunk) {
     return color;
 }
 
-static void add_compute(const sheet *s, const box *now, double top) {
-    const layout *l = &s->l;
-    double begin = now->begin_us / 1e3, end = now->end_us / 1e3;
-    double pixels = (end - begin) / l->ms_per_pixel;
-    if (pixels > 4) end -= l->ms_per_pixel; /* neighbours are parted by a white line */
-    bool both = now->kind == WF_SPAN_BACKWARD_WEIGHT;
-    double middle = top + (both ? l->row * 0.74 : l->row);
-    add_rectangle(s->boxes, begin, end, top, middle, color_of(l, now->kind, now->chunk));
-    if (both)
-        add_rectangle(s->boxes, begin, end, middle, top + l->row,
-                      color_of(l, WF_SPAN_WEIGHT, now->chunk));
-    if (now->micro >= 0 && pixels > 7 * l->n_digits + 4 && l->row > 12)
-        fprintf(s->labels, "%.6f,%.1f,%lld\n", (begin + end) / 2, (top + middle) / 2,
-                (long long)now->micro);
+unsigned sheet_memory_color(wf_memory_kind kind) {
+    return memory_colors[kind];
 }
 
-/* Areas on top of each other, and where the highest is. `top` of what belongs to the panel. */
-static void add_panel(const sheet *s, const wf_timeline *timeline, double top) {
-    draw_peak peak = draw_find_peak(timeline);
-    int n = wf_timeline_n_moments(timeline, peak.rank);
-    double pixels = PANEL / s->l.peak_bytes, bottom = top + PANEL_GAP + PANEL;
-    char bytes[TEXT_BYTES];
-    for (int i = 0; i < n; i++) {
-        wf_memory_moment now = wf_timeline_moment(timeline, peak.rank, i);
-        double end_us = i + 1 < n ? wf_timeline_moment(timeline, peak.rank, i + 1).us
-                                  : wf_timeline_step_us(timeline);
-        /* A little farther, so that no line of the background is between it and the next. */
-        double end_ms = fmin(end_us / 1e3 + s->l.ms_per_pixel, wf_timeline_step_us(timeline) / 1e3);
-        double y = bottom;
-        for (int k = 0; k < WF_N_MEMORY_KINDS; k++) {
-            double above = y - pixels * (double)now.bytes[k];
-            if (now.bytes[k])
-                add_rectangle(s->boxes, now.us / 1e3, end_ms, above, y, memory_colors[k]);
-            y = above;
+void sheet_rectangle(const sheet *s, int to, double begin_ms, double end_ms, double top,
+                     double bottom, unsigned color) {
+    fprintf(s->tables[to].out, "%.6f\t%.1f\t%.6f\t%.6f\t%.1f\t%.1f\t%u\n", begin_ms, top, begin_ms,
+            end_ms, top, bottom, color);
+}
+
+/* ---- layout ---- */
+
+/* Of a part: its heading, its rows, its panels. */
+static int part_height(const sheet *s, int k) {
+    return s->heading + s->rows[k].n * (s->row + s->thin + s->gap) +
+           panel_height(s, s->d->parts[k].timeline);
+}
+
+static bool is_drawn(const sheet *s, int part, const box *now) {
+    return s->rows[part].row_of[now->rank] >= 0;
+}
+
+static double number_width(const sheet *s, const box *now) {
+    int n = snprintf(NULL, 0, "%lld", (long long)now->micro);
+    return (s->row > 30 ? 6.8 : 5.6) * n + 4;
+}
+
+static bool has_room(const sheet *s, const box *now) {
+    return s->row > 12 &&
+           (now->end_us - now->begin_us) / 1e3 / s->ms_per_pixel > number_width(s, now);
+}
+
+/* Numbers are of use if the boxes that have one are most of the work. */
+static numbering choose_numbers(const sheet *s) {
+    double us = 0, numbered_us = 0;
+    for (int k = 0; k < s->d->n_parts; k++)
+        for (const box *b = s->boxes[k].items; b < s->boxes[k].items + s->boxes[k].n; b++) {
+            if (b->micro < 0 || !is_drawn(s, k, b)) continue;
+            us += b->end_us - b->begin_us;
+            if (has_room(s, b)) numbered_us += b->end_us - b->begin_us;
         }
+    return numbered_us >= 0.98 * us ? NUMBER_ALL
+           : 2 * numbered_us >= us  ? NUMBER_MOST
+                                    : NUMBER_NONE;
+}
+
+static bool look_at_part(sheet *s, int k) {
+    const wf_timeline *timeline = s->d->parts[k].timeline;
+    double hair_us = fmax(draw_width_us(s->d), 1e-3) / (SHEET_WIDTH - LEAST_LEFT - SHEET_RIGHT);
+    if (!boxes_create(timeline, hair_us, &s->boxes[k]) ||
+        !rows_create(s->d, timeline, &s->boxes[k], &s->rows[k]))
+        return false;
+    panel_look_at(s, timeline);
+    for (const box *b = s->boxes[k].items; b < s->boxes[k].items + s->boxes[k].n; b++) {
+        s->seen[b->kind] = true;
+        if (b->is_move) s->thin = 1;
     }
-    double ms = wf_timeline_moment(timeline, peak.rank, peak.moment).us / 1e3;
-    double y = bottom - pixels * peak.bytes;
-    fprintf(s->script,
-            "set arrow from first %.6f,%.1f to first %.6f,%.1f nohead front lw 1.5 "
-            "lc rgb '#d55e00';\n"
-            "set label 'memory of rank %d: at most %s, after %.*f ms' at graph 0, first %.1f left "
-            "noenhanced;\n",
-            ms, y - 5, ms, bottom, peak.rank, text_of_bytes(bytes, peak.bytes), draw_decimals(ms),
-            ms, top + PANEL_GAP / 2.0);
-    fprintf(s->names, "0,%.1f,%s\n0,%.1f,0\n", y, text_of_bytes(bytes, peak.bytes), bottom);
+    for (int r = 0; r < s->rows[k].n; r++) {
+        double width = NAME_CHAR * (double)strlen(s->rows[k].items[r].name) + 16;
+        if (width > s->left) s->left = (int)width;
+    }
+    return true;
+}
+
+static bool lay_out(sheet *s, int *n_rows_out) {
+    s->left = LEAST_LEFT;
+    s->heading = 28;
+    s->n_chunks = draw_n_chunks(s->d);
+    s->panels[0] = (panel){WF_MEMORY_PARAMETERS, WF_MEMORY_HOST, 150, 0};
+    s->panels[1] = (panel){WF_MEMORY_HOST, WF_N_MEMORY_KINDS, 60, 0};
+    *n_rows_out = 0;
+    for (int k = 0; k < s->d->n_parts; k++) {
+        if (!look_at_part(s, k)) return false;
+        *n_rows_out += s->rows[k].n;
+    }
+    s->ms_per_pixel = fmax(draw_width_us(s->d), 1e-3) / 1e3 / (SHEET_WIDTH - s->left - SHEET_RIGHT);
+    s->row = *n_rows_out <= 16 ? 40 : *n_rows_out <= 40 ? 22 : 12;
+    s->thin = s->thin ? s->row / 5 : 0;
+    s->gap = s->row / 5 + 2;
+    s->numbers = choose_numbers(s);
+    for (int k = 0; k < s->d->n_parts; k++) s->height += part_height(s, k);
+    s->top = TITLE + 12 + SHEET_LEGEND * sheet_legend(s, 1);
+    return true;
+}
+
+/* ---- rows ---- */
+
+static bool is_dark(unsigned color) {
+    return 0.299 * (color >> 16) + 0.587 * (color >> 8 & 0xff) + 0.114 * (color & 0xff) < 100;
+}
+
+static void add_compute(const sheet *s, const box *now, double top) {
+    double begin = now->begin_us / 1e3, end = now->end_us / 1e3;
+    unsigned color = sheet_color(s, now->kind, now->chunk);
+    if ((end - begin) / s->ms_per_pixel > 4)
+        end -= s->ms_per_pixel; /* neighbours are parted by a white line */
+    bool both = now->kind == WF_SPAN_BACKWARD_WEIGHT;
+    double middle = top + (both ? s->row * 0.74 : s->row);
+    sheet_rectangle(s, TABLE_BOXES, begin, end, top, middle, color);
+    if (both)
+        sheet_rectangle(s, TABLE_BOXES, begin, end, middle, top + s->row,
+                        sheet_color(s, WF_SPAN_WEIGHT, now->chunk));
+    if (now->micro >= 0 && s->numbers != NUMBER_NONE && has_room(s, now))
+        fprintf(s->tables[TABLE_LABELS].out, "%.6f\t%.1f\t%lld\t%u\n", (begin + end) / 2,
+                (top + middle) / 2, (long long)now->micro, is_dark(color) ? 0xffffffu : 0);
+}
+
+static void add_move(const sheet *s, const box *now, double step_ms, double top) {
+    double begin = now->begin_us / 1e3, end = now->end_us / 1e3;
+    double missing = LEAST_MOVE * s->ms_per_pixel - (end - begin);
+    if (missing > 0) begin -= missing / 2, end += missing / 2;
+    sheet_rectangle(s, TABLE_BOXES, fmax(begin, 0), fmin(end, step_ms), top, top + s->thin - 1,
+                    sheet_color(s, now->kind, 0));
 }
 
 static void add_part(const sheet *s, int k, double top) {
-    const layout *l = &s->l;
     const wf_trace_part *part = &s->d->parts[k];
-    double pitch = l->row + l->thin + l->gap, step_ms = wf_timeline_step_us(part->timeline) / 1e3;
+    double pitch = s->row + s->thin + s->gap, step_ms = wf_timeline_step_us(part->timeline) / 1e3;
     char heading[300];
     draw_heading(part, heading, sizeof heading);
     fprintf(s->script, "set label \"%s\" at graph 0, first %.1f left noenhanced;\n",
-            gnuplot_plain(heading), top + l->heading / 2.0 - 2);
-    top += l->heading;
-    for (int r = 0; r < wf_timeline_n_ranks(part->timeline); r++) {
+            gnuplot_plain(heading), top + s->heading / 2.0 - 2);
+    top += s->heading;
+    for (int r = 0; r < s->rows[k].n; r++) {
         double y = top + r * pitch;
-        add_rectangle(s->rows, 0, step_ms, y, y + l->row, 0xbbbbbb);
-        fprintf(s->names, "0,%.1f,rank %d\n", y + l->row / 2.0, r);
+        sheet_rectangle(s, TABLE_ROWS, 0, step_ms, y, y + s->row, 0xbbbbbb);
+        fprintf(s->tables[TABLE_NAMES].out, "0\t%.1f\t%s\n", y + s->row / 2.0,
+                s->rows[k].items[r].name);
     }
-    for (size_t i = 0; i < l->boxes[k].n; i++) {
-        const box *now = &l->boxes[k].items[i];
-        double y = top + now->rank * pitch;
-        if (!now->is_move)
-            add_compute(s, now, y);
+    for (const box *now = s->boxes[k].items; now < s->boxes[k].items + s->boxes[k].n; now++) {
+        double y = top + s->rows[k].row_of[now->rank] * pitch;
+        if (!is_drawn(s, k, now)) continue;
+        if (now->is_move)
+            add_move(s, now, step_ms, y + s->row + 1);
         else
-            add_rectangle(s->boxes, now->begin_us / 1e3, now->end_us / 1e3, y + l->row + 1,
-                          y + l->row + l->thin, colors[now->kind]);
+            add_compute(s, now, y);
     }
-    if (draw_find_peak(part->timeline).rank >= 0)
-        add_panel(s, part->timeline, top + wf_timeline_n_ranks(part->timeline) * pitch);
+    panel_add(s, part->timeline, top + s->rows[k].n * pitch);
 }
 
 /* ---- script ---- */
 
-static void add_legend(const sheet *s, int height) {
-    bool is_split = draw_is_split(s->d);
-    double x = LEFT, y = 46;
-    for (int k = 0; k < WF_N_SPAN_KINDS; k++) {
-        if (!s->l.seen[k]) continue;
-        const char *help = draw_kind_help((wf_span_kind)k, is_split);
-        double middle = k == WF_SPAN_BACKWARD_WEIGHT ? y + 4 : y + 7;
-        const char *rectangle = "set object rectangle from screen %.5f,%.5f to screen %.5f,%.5f "
-                                "fc rgb '#%06x' fs solid noborder;\n";
-        fprintf(s->script, rectangle, x / WIDTH, 1 - (y - 7) / height, (x + 22) / WIDTH,
-                1 - middle / height, colors[k]);
-        if (k == WF_SPAN_BACKWARD_WEIGHT)
-            fprintf(s->script, rectangle, x / WIDTH, 1 - middle / height, (x + 22) / WIDTH,
-                    1 - (y + 7) / height, colors[WF_SPAN_WEIGHT]);
-        fprintf(s->script, "set label '%s' at screen %.5f,%.5f left noenhanced;\n", help,
-                (x + 28) / WIDTH, 1 - y / height);
-        x += 28 + 8.4 * (double)strlen(help) + 24;
-    }
-    if (s->l.n_chunks > 1)
-        fprintf(s->script, "set label 'paler: later chunk' at screen %.5f,%.5f left noenhanced;\n",
-                (x + 16) / WIDTH, 1 - y / height);
-}
+static const char *const table_names[N_TABLES] = {"$boxes", "$rows", "$labels", "$names"};
 
-static void add_memory_legend(const sheet *s, int height) {
-    double x = LEFT, y = 46 + LEGEND;
-    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) {
-        if (!s->l.seen_memory[k]) continue;
-        const char *name = wf_memory_kind_name((wf_memory_kind)k);
-        fprintf(s->script,
-                "set object rectangle from screen %.5f,%.5f to screen %.5f,%.5f fc rgb '#%06x' fs "
-                "solid noborder;\nset label '%s' at screen %.5f,%.5f left noenhanced;\n",
-                x / WIDTH, 1 - (y - 7) / height, (x + 22) / WIDTH, 1 - (y + 7) / height,
-                memory_colors[k], name, (x + 28) / WIDTH, 1 - y / height);
-        x += 28 + 8.4 * (double)strlen(name) + 24;
+static void write_tables(sheet *s) {
+    for (int k = 0; k < N_TABLES; k++) {
+        fflush(s->tables[k].out);
+        fprintf(s->script, "%s << END\n%sEND\n", table_names[k], s->tables[k].text);
     }
 }
 
-static void write_script(const sheet *s, picture_kind kind) {
-    FILE *out = s->script;
-    int height = s->l.top + s->l.height + BOTTOM;
+/* In a smaller font where it is too long for one line, and cut off where that is too large. */
+static void write_title(const sheet *s, const char *font, int height) {
     char title[200];
-    snprintf(title, sizeof title, "%.160s%s", s->d->title, strlen(s->d->title) > 160 ? " ..." : "");
+    int width = SHEET_WIDTH - s->left - SHEET_RIGHT, n = (int)strlen(s->d->title);
+    int size = n * 9.4 < width ? 15 : 11, most = (int)(width / 6.9);
+    snprintf(title, sizeof title, "%.*s%s", most - 4, s->d->title, n > most - 4 ? " ..." : "");
+    fprintf(s->script, "set label \"%s\" at screen %.5f,%.5f left font '%s,%d' noenhanced\n",
+            gnuplot_plain(title), (double)s->left / SHEET_WIDTH, 1 - 20.0 / height, font, size);
+}
+
+static void write_script(sheet *s, picture_kind kind) {
+    FILE *out = s->script;
+    int height = s->top + s->height + BOTTOM;
+    const char *font = kind == PICTURE_SVG ? "sans-serif" : "sans";
     fprintf(out,
             "set terminal %s size %d,%d font '%s,12' background rgb 'white'\n"
-            "set datafile separator ','; unset key; unset ytics\n"
+            "set datafile separator '\\t'; unset key; unset ytics\n"
             "set lmargin at screen %.5f; set rmargin at screen %.5f\n"
             "set tmargin at screen %.5f; set bmargin at screen %.5f\n"
             "set xrange [0:%.6f]; set yrange [%d:0]\n"
-            "set border 1 lc rgb '#555555'; set xtics nomirr out; set xlabel 'time in the step, "
-            "ms' offset 0,0.3\n",
-            kind == PICTURE_SVG ? "svg" : "pngcairo", WIDTH, height,
-            kind == PICTURE_SVG ? "sans-serif" : "sans", (double)LEFT / WIDTH,
-            1 - (double)RIGHT / WIDTH, 1 - (double)s->l.top / height, (double)BOTTOM / height,
-            s->l.ms_per_pixel * (WIDTH - LEFT - RIGHT), s->l.height);
-    fprintf(out, "set label \"%s\" at screen %.5f,%.5f left font '%s,15' noenhanced\n",
-            gnuplot_plain(title), (double)LEFT / WIDTH, 1 - 20.0 / height,
-            kind == PICTURE_SVG ? "sans-serif" : "sans");
-    add_legend(s, height);
-    add_memory_legend(s, height);
+            "set border 1 lc rgb '#555555'; set xtics nomirr out; set format x '%%g'\n"
+            "set xlabel 'time in the step, ms' offset 0,0.3\n",
+            kind == PICTURE_SVG ? "svg" : "pngcairo", SHEET_WIDTH, height, font,
+            (double)s->left / SHEET_WIDTH, 1 - (double)SHEET_RIGHT / SHEET_WIDTH,
+            1 - (double)s->top / height, (double)BOTTOM / height,
+            s->ms_per_pixel * (SHEET_WIDTH - s->left - SHEET_RIGHT), s->height);
+    write_title(s, font, height);
+    sheet_legend(s, height);
     double top = 0;
     for (int k = 0; k < s->d->n_parts; k++) {
         add_part(s, k, top);
-        top += part_height(&s->l, &s->d->parts[k]);
+        top += part_height(s, k);
     }
-    fprintf(
-        out,
-        "plot 'boxes.csv' using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable fs solid noborder,"
-        " 'rows.csv' using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable lw 0.6 fs empty,"
-        " 'labels.csv' using 1:2:3 with labels font ',%d',"
-        " 'names.csv' using 1:2:3 with labels right offset -0.8,0 noenhanced\n",
-        s->l.row > 30 ? 11 : 9);
+    write_tables(s);
+    fprintf(out,
+            "plot $boxes using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable fs solid noborder,"
+            " $rows using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable lw 0.6 fs empty,"
+            " $labels using 1:2:3:4 with labels font ',%d' tc rgb variable,"
+            " $names using 1:2:3 with labels right offset -0.8,0 noenhanced\n",
+            s->row > 30 ? 11 : 9);
 }
 
-static FILE *open_in(const char *dir, const char *name, bool *good) {
-    char path[4200];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *file = *good ? fopen(path, "w") : NULL;
-    *good &= file != NULL;
-    return file;
-}
-
-static bool close_file(FILE *file) {
-    return file && fclose(file) == 0;
-}
-
-bool draw_picture(const char *dir, const drawing *d, picture_kind kind) {
-    sheet s = {.d = d};
-    bool good = lay_out(d, &s.l);
-    if (!good) errno = ENOMEM;
-    s.boxes = open_in(dir, "boxes.csv", &good);
-    s.labels = open_in(dir, "labels.csv", &good);
-    s.rows = open_in(dir, "rows.csv", &good);
-    s.names = open_in(dir, "names.csv", &good);
-    s.script = open_in(dir, "script", &good);
-    if (good) write_script(&s, kind);
-    FILE *const files[] = {s.boxes, s.labels, s.rows, s.names, s.script};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (files[i]) good &= close_file(files[i]);
-    for (int k = 0; k < d->n_parts; k++) boxes_release(&s.l.boxes[k]);
+static bool open_tables(sheet *s, table *script) {
+    bool good = (script->out = open_memstream(&script->text, &script->n_bytes)) != NULL;
+    for (table *t = s->tables; t < s->tables + N_TABLES; t++)
+        good &= (t->out = open_memstream(&t->text, &t->n_bytes)) != NULL;
+    s->script = script->out;
     return good;
+}
+
+/* The text, which is the caller's, or NULL. */
+static char *close_table(table *t, bool good) {
+    good &= t->out && !ferror(t->out);
+    good &= t->out && fclose(t->out) == 0;
+    if (good) return t->text;
+    free(t->text);
+    return NULL;
+}
+
+char *draw_script(const drawing *d, picture_kind kind, int *n_rows_out) {
+    sheet s = {.d = d};
+    table script = {NULL, NULL, 0};
+    bool good = lay_out(&s, n_rows_out) && *n_rows_out <= DRAW_MAX_ROWS;
+    bool is_open = good && open_tables(&s, &script);
+    if (is_open) write_script(&s, kind);
+    for (int k = 0; k < N_TABLES; k++) free(close_table(&s.tables[k], true));
+    for (int k = 0; k < d->n_parts; k++) {
+        boxes_release(&s.boxes[k]);
+        rows_release(&s.rows[k]);
+    }
+    return close_table(&script, is_open);
 }

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,13 +43,15 @@ static int wait_for(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-int gnuplot_run(const char *dir, const char *script, int out) {
-    char program[] = "gnuplot", execute[] = "-e";
-    char *const argv[] = {program, execute, (char *)(uintptr_t)script, NULL};
+/* gnuplot in `dir`, from `script` to `out`; its exit status, or one of GNUPLOT_... */
+static int run(const char *dir, int script, int out) {
+    char program[] = "gnuplot";
+    char *const argv[] = {program, NULL};
     posix_spawn_file_actions_t actions;
     pid_t child;
     if (posix_spawn_file_actions_init(&actions)) return GNUPLOT_MISSING;
     posix_spawn_file_actions_addchdir_np(&actions, dir);
+    posix_spawn_file_actions_adddup2(&actions, script, 0);
     posix_spawn_file_actions_adddup2(&actions, out, 1);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
@@ -77,15 +78,31 @@ static ssize_t copy_drawn(int fd, FILE *out) {
     return n < 0 ? -1 : n_all;
 }
 
+/* A file in memory that holds the text, at its begin; -1: there is no memory left. */
+static int file_of(const char *text) {
+    int fd = memfd_create("weft-picture", MFD_CLOEXEC);
+    size_t n = strlen(text), n_written = 0;
+    while (fd >= 0 && n_written < n) {
+        ssize_t more = pwrite(fd, text + n_written, n - n_written, (off_t)n_written);
+        if (more <= 0) {
+            close(fd);
+            return -1;
+        }
+        n_written += (size_t)more;
+    }
+    return fd;
+}
+
 exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, const char *path,
                          int *status_out) {
     output out;
     exit_status bad = output_begin(&out, c, "the picture", path);
     if (bad) return bad;
-    int drawn = memfd_create("weft-picture", MFD_CLOEXEC);
-    *status_out = drawn < 0 ? 1 : gnuplot_run(dir, script, drawn);
+    int drawn = file_of(""), text = file_of(script);
+    *status_out = drawn < 0 || text < 0 ? 1 : run(dir, text, drawn);
     if (*status_out == 0 && copy_drawn(drawn, out.stream) <= 0) *status_out = 1;
     if (drawn >= 0) close(drawn);
+    if (text >= 0) close(text);
     if (*status_out == 0) bad = output_end(&out);
     output_drop(&out);
     return bad;

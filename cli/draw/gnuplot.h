@@ -11,10 +11,9 @@
 #define GNUPLOT_LATE        (-2)
 #define GNUPLOT_INTERRUPTED (-3)
 
-/* Runs the script in `dir`, silently; gnuplot's exit status. What it draws goes to `out`. */
-int gnuplot_run(const char *dir, const char *script, int out);
-/* The same, and puts what it draws to `path`, as a whole. *status_out: gnuplot's exit status; not
- * 0: there is no picture, and the path is as it was. Complains if it cannot be written. */
+/* Runs the script in `dir`, silently, and puts the picture to `path`, as a whole. *status_out:
+ * gnuplot's exit status; not 0: there is no picture, and the path is as it was. Complains if it
+ * cannot be written. */
 exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, const char *path,
                          int *status_out);
 /* Such a status, not 0, in words: "gnuplot is not installed". */

@@ -75,7 +75,7 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *p
     if (status != WF_OK) return complain_of(c, status);
     describe(c, plan, title, sizeof title);
     const wf_trace_part part = {"simulated", simulated};
-    drawing d = {title, &part, 1};
+    drawing d = {title, plan, &part, 1};
     if (wf_program_n_ranks(program) > 1) timeline_say(c, &d);
     json_object_set_new(report, "simulated", timeline_json(simulated));
     json_object_set_new(report, "bytes_over_time",
@@ -122,7 +122,7 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
     if (status == WF_OK && c->is_root)
         status = wf_trace_write(c->ctx, c->o.trace, title, parts, n_parts);
     if (status == WF_OK) {
-        drawing d = {title, parts, n_parts};
+        drawing d = {title, plan, parts, n_parts};
         timeline_say(c, &d);
         say(c, "trace   %s\n", c->o.trace);
         json_t *bytes = json_pack("{s:o}", "measured", timeline_bytes_json(measured));
