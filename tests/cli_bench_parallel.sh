@@ -13,6 +13,7 @@ values() { field "$1" <"$folder/report.json" | sort -u | tr '\n' ' '; }
 for file in results.json mp_vs_rn.csv mp_vs_rn_vs_pp.csv split_size_tradeoff.csv; do
     [[ -s $folder/run/here/$file ]] || fail "--out: no $file"
 done
+[[ ! $(sed 's/.*",//' "$folder/run/here/mp_vs_rn_vs_pp.csv" | uniq -d) ]] || fail "--out: two bars are the same: $(cat "$folder/run/here/mp_vs_rn_vs_pp.csv")"
 ls -A "$folder/run/here" | grep -c part >/dev/null && fail "--out: half a file is left"
 if command -v gnuplot >/dev/null; then
     for picture in mp_vs_rn mp_vs_rn_vs_pp split_size_tradeoff; do

@@ -93,6 +93,14 @@ if command -v gnuplot >/dev/null; then
     grep -q 'host memory of rank 0: at most' "$here/host.svg" || fail "host.svg has no panel of the host"
     read -r -d '' device drawn <<<"$(field peak_bytes <"$folder/report" | tr '\n' ' ')"
     ((drawn <= device)) || fail "the device has at most $device bytes, the picture $drawn"
+    # The curve says why the loss of training is above that of tests.
+    mkdir "$folder/fake"
+    printf '#!/bin/bash\ncat >>"%s"\n' "$here/script" >"$folder/fake/gnuplot"
+    chmod +x "$folder/fake/gnuplot"
+    for smoothing in 0 0.1; do
+        PATH=$folder/fake:$PATH "$WEFT" train $model --steps 3 --label-smoothing $smoothing --out "$here/run$smoothing" --quiet || fail "train --out: exit $?"
+    done
+    [[ $(grep -c "title 'training (with label smoothing)'" "$here/script") == 1 ]] || fail "the curve's legend: $(tail -c 900 "$here/script")"
     touch "$here/old.svg" && "$WEFT" draw "$here/trace.json" --draw "$here/old.svg" --quiet
     is_svg "$here/old.svg"
     expect 1 "cannot be written: No such file" draw "$here/trace.json" --draw "$folder/nowhere/a.png"

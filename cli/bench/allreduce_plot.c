@@ -45,17 +45,22 @@ static bool write_series(const bench_allreduce *b, FILE *csv, const char *algori
     return has_rows;
 }
 
+/* All in binary units, also of sizes that were given in others. */
 static void write_tics(const bench_allreduce *b, char *tics, size_t bytes) {
-    char size[TEXT_BYTES];
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
     *tics = 0;
-    for (int i = 0; i < b->n_bytes; i++)
-        snprintf(tics + strlen(tics), bytes - strlen(tics), "%s'%s' %lld", i ? "," : "",
-                 reduce_size_text(size, b->bytes[i]), (long long)b->bytes[i]);
+    for (int i = 0; i < b->n_bytes; i++) {
+        double size = (double)b->bytes[i];
+        int u = 0;
+        for (; u < 3 && size >= 1024; u++) size /= 1024;
+        snprintf(tics + strlen(tics), bytes - strlen(tics), "%s'%.3g %s' %lld", i ? "," : "", size,
+                 units[u], (long long)b->bytes[i]);
+    }
 }
 
 static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
     char name[40], title[120], tics[1500], lines[2500] = "", script[5000];
-    double copy = reduce_copy_busbw_gb_s(b);
+    double copy = reduce_copy_busbw_gb_s(b), points = 3;
     chart p;
     snprintf(name, sizeof name, "allreduce_%s", wire);
     exit_status bad = chart_begin(
@@ -66,8 +71,9 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
         if (!write_series(b, p.csv, as.algorithm, wire)) continue;
         snprintf(lines + strlen(lines), sizeof lines - strlen(lines),
                  "'%s.csv' skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
-                 "%d ps 1.6 lc rgb '#%06x' title \"%s\",",
-                 name, as.algorithm, as.point, as.color, as.title);
+                 "%d ps %g lc rgb '#%06x' title \"%s\",",
+                 name, as.algorithm, as.point, points, as.color, as.title);
+        points = fmax(points - 0.35, 1); /* what lies over another leaves its edge */
     }
     write_tics(b, tics, sizeof tics);
     snprintf(script, sizeof script,
@@ -75,8 +81,9 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
              "set logscale y; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
              "stats '%s.csv' skip 1 using 8 nooutput name 'y';"
              "set yrange [y_min/1.6:(y_max>%.9g?y_max:%.9g)*1.6];"
-             "set key outside right center Left reverse samplen 2 spacing 1.3; set rmargin 24;"
-             "plot %s %.9g with lines dt 2 lw 2.5 lc rgb '#333333' title 'as a copy';",
+             "set key outside right center vertical maxrows 20 Left reverse samplen 2 spacing 1.3; "
+             "set rmargin 28;"
+             "plot %s %.9g with lines dt 2 lw 2.5 lc rgb '#333333' title 'copying as many bytes';",
              tics, (double)b->bytes[0] / 1.4, (double)b->bytes[b->n_bytes - 1] * 1.4, name, copy,
              copy, lines, copy);
     snprintf(title, sizeof title, "all-reduce of %d ranks, %s", b->n_ranks,
@@ -122,10 +129,10 @@ static exit_status plot_traffic(const bench_allreduce *b) {
     snprintf(
         script, sizeof script,
         "set ylabel 'moved by a rank (buffers)'; set xtics (%s) scale 0 font ',20' offset "
-        "0,-0.9; set bmargin 4; set style fill solid 1 noborder; set boxwidth %.9g;"
-        "set xrange [-1:%.9g]; set key top right horizontal samplen 1.5;"
+        "0,-0.9; set bmargin 5.5; set style fill solid 1 noborder; set boxwidth %.9g;"
+        "set xrange [-1:%.9g];"
         "stats 'allreduce_traffic.csv' skip 1 using ($3+$4) nooutput name 'top';"
-        "set yrange [0:top_max*1.22];"
+        "set yrange [0:top_max*1.12];"
         "hot(x)=(strcol(1) eq 'root' && $3>1 ? $5 : NaN);"
         "plot 'allreduce_traffic.csv' skip 1 using 5:($3+$4) with boxes lc rgb '#56b4e9' title "
         "'receives','' skip 1 using 5:3 with boxes lc rgb '#0072b2' title 'sends',"

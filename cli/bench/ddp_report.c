@@ -144,7 +144,7 @@ static exit_status plot(const bench_ddp *b) {
         "set ylabel '%s per second'; set xtics (%s) scale 0 font ',20';"
         "set style fill solid 1 noborder; set boxwidth %g;"
         "stats 'ddp.csv' skip 1 using 3 nooutput name 'top'; set yrange [0:top_max*1.25];"
-        "set xrange [-0.6:%g]; set key top left Left reverse samplen 1.5;"
+        "set xrange [-0.6:%g];"
         "is(way)=(strcol(1) eq way ? $4 : NaN);"
         "plot 'ddp.csv' skip 1 using (is('one')):3 with boxes lc rgb '#999999' title 'weft, "
         "one rank',"

@@ -37,7 +37,7 @@ static exit_status end_bars(chart *p, int n_bars, double ideal) {
                  "set arrow from graph 0,first %.9g to graph 1,first %.9g nohead back dt 2 lw 2 lc "
                  "rgb '#333333';"
                  "set label sprintf(\"ideal\\n%%.2f s\", %.9g) at graph 1,first %.9g right "
-                 "offset 0,0.6 textcolor rgb '#333333';",
+                 "offset 0,1.7 textcolor rgb '#333333';",
                  ideal, ideal, ideal, ideal);
     snprintf(script, sizeof script,
              "set xtics nomirr scale 0; set bmargin 4.5; set style fill solid 1 noborder; set "
@@ -82,16 +82,19 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
         chart_begin(&p, e->c, "mp_vs_rn_vs_pp", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
     bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel|unsplit");
-    bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY, "single device|unsplit");
-    snprintf(label, sizeof label, "single device|at its best,|split %lld",
-             (long long)single->split);
-    bar(&p, single, CHART_GREY, label);
+    bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY,
+        single->split == batch ? "single device|unsplit,|its best" : "single device|unsplit");
+    if (single->split != batch) {
+        snprintf(label, sizeof label, "single device|at its best,|split %lld",
+                 (long long)single->split);
+        bar(&p, single, CHART_GREY, label);
+    }
     snprintf(label, sizeof label, "pipeline|split %lld,|cut at %s", (long long)split, cut);
     bar(&p, row_of(e, "pipeline", cut, split, "1f1b"), CHART_BLUE, label);
     snprintf(label, sizeof label, "best pipeline|split %lld,|%s, balanced",
              (long long)pipeline->split, pipeline->schedule);
     bar(&p, pipeline, CHART_GREEN, label);
-    return end_bars(&p, 5, row_mean(single) / 2);
+    return end_bars(&p, single->split == batch ? 4 : 5, row_mean(single) / 2);
 }
 
 /* ---- time against the split ---- */
@@ -121,7 +124,7 @@ static exit_status plot_splits(const experiment *e) {
     }
     snprintf(script, sizeof script,
              "set logscale x; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
-             "set xlabel 'split size (images in a microbatch)'; set key bottom right;"
+             "set xlabel 'split size (images in a microbatch)';"
              "set yrange [0:*];"
              "plot '%s.csv' skip 1 using 1:2:3 with yerrorlines lc rgb '#777777' lw 3 pt 5 ps 1.3 "
              "title 'single device',"

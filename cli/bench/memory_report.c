@@ -130,11 +130,11 @@ static exit_status plot_peaks(const bench_memory *b) {
     }
     snprintf(drawing, sizeof drawing,
              "set ylabel 'MiB of the rank that has most'; set xtics scale 0 font "
-             "',13'; set bmargin 5;"
+             "',13'; set bmargin 8;"
              "set style data histograms; set style histogram rowstacked; set boxwidth 0.6;"
-             "set style fill solid 1 noborder; set key top right reverse Left samplen 1.5;"
+             "set style fill solid 1 noborder;"
              "stats 'memory.csv' skip 1 using 5 nooutput name 'top';"
-             "set yrange [0:top_max*1.5]; set xrange [-0.6:%d.6];"
+             "set yrange [0:top_max*1.12]; set xrange [-0.6:%d.6];"
              "plot 'memory.csv' skip 1 using 2:xtic(1) lc rgb '#0072b2' title 'parameters',"
              "'' skip 1 using 3 lc rgb '#e69f00' title 'optimizer',"
              "'' skip 1 using 4 lc rgb '#999999' title 'gradients, activations and what is "
@@ -165,7 +165,6 @@ static exit_status plot_trade(const bench_memory *b) {
         "set xlabel 'MiB of the rank that has most'; set ylabel 'ms a step';"
         "stats 'memory_time.csv' skip 1 using 2:3 nooutput name 'top';"
         "set xrange [0:top_max_x*1.35]; set yrange [0:top_max_y*1.3];"
-        "set key top right;"
         "plot 'memory_time.csv' skip 1 using ($4==0?$2:NaN):3 with points pt 7 ps 2 lc rgb "
         "'#0072b2' title 'weft',"
         "'' skip 1 using ($4==1?$2:NaN):3 with points pt 5 ps 2 lc rgb '#e69f00' title 'PyTorch',"

@@ -1,10 +1,14 @@
 #include "draw/chart.h"
 #include "draw/gnuplot.h"
 
+/* gnuplot's own format begins with a space, which moves labels off their tics; a legend in the plot
+ * would cut the lines of the grid. */
 #define STYLE                                                                                      \
     "set terminal pngcairo size 1280,720 font 'sans,18' background rgb 'white';"                   \
     "set datafile separator ','; set border 3 lc rgb '#555555'; set tics nomirr out;"              \
-    "set grid ytics lt 1 lc rgb '#e0e0e0' lw 1; set bars 1.5; set tmargin 3.5; set rmargin 4;"
+    "set grid ytics lt 1 lc rgb '#e0e0e0' lw 1; set bars 1.5; set tmargin 3.5; set rmargin 4;"     \
+    "set format '%%g';"                                                                            \
+    "set key outside bottom center horizontal Left reverse samplen 1.5 maxrows 3;"
 
 exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header) {
     char path[4096];
