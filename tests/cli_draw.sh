@@ -85,9 +85,11 @@ if command -v gnuplot >/dev/null; then
     for words in 'pp rank 1' 'paler: later stages of a rank'; do
         grep -q "$words" "$here/zbv.svg" || fail "zbv.svg has no '$words'"
     done
-    sed 's/, dp=[^"]*"/, some run"/' "$here/trace.json" >"$here/untitled.json"
-    "$WEFT" draw "$here/untitled.json" --draw "$here/untitled.svg" --quiet || fail "draw without a plan in the title"
-    grep -q '>rank 1<' "$here/untitled.svg" || fail "without a plan ranks have no numbers"
+    for words in 'some run' dp=3,pp=2; do
+        sed "s/, dp=[^\"]*\"/, $words\"/" "$here/trace.json" >"$here/untitled.json"
+        "$WEFT" draw "$here/untitled.json" --draw "$here/untitled.svg" --quiet || fail "draw with '$words' in the title"
+        grep -q '>rank 1<' "$here/untitled.svg" || fail "with '$words' in the title ranks have no numbers"
+    done
     # The host's memory is not the device's, in the picture and in the report.
     report plan $model --optimizer adamw --plan offload=state --draw "$here/host.svg" >"$folder/report"
     grep -q 'host memory of rank 0: at most' "$here/host.svg" || fail "host.svg has no panel of the host"

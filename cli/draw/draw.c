@@ -137,11 +137,14 @@ exit_status draw_file(const cli *c, const char *path, const drawing *d) {
 
 /* ---- weft draw ---- */
 
-/* A title ends with the plan; NULL: this one does not. */
-static wf_plan *plan_of_title(const cli *c, const char *title) {
+/* A title ends with the plan; NULL: this one does not, or with another number of ranks. */
+static wf_plan *plan_of_title(const cli *c, const char *title, int n_ranks) {
     const char *space = strrchr(title, ' ');
     wf_plan *plan = NULL;
-    return wf_plan_parse(c->ctx, space ? space + 1 : title, &plan) == WF_OK ? plan : NULL;
+    if (wf_plan_parse(c->ctx, space ? space + 1 : title, &plan) != WF_OK) return NULL;
+    if (wf_plan_n_ranks(plan) == n_ranks) return plan;
+    wf_plan_destroy(plan);
+    return NULL;
 }
 
 exit_status run_draw(cli *c) {
@@ -156,7 +159,8 @@ exit_status run_draw(cli *c) {
     wf_status status = wf_trace_read(c->ctx, o->trace, &trace);
     if (status != WF_OK) return complain_of(c, status);
     wf_trace_part parts[WF_TRACE_MAX_PARTS];
-    wf_plan *plan = plan_of_title(c, wf_trace_title(trace));
+    wf_plan *plan = plan_of_title(c, wf_trace_title(trace),
+                                  wf_timeline_n_ranks(wf_trace_get_part(trace, 0).timeline));
     drawing d = {wf_trace_title(trace), plan, parts, wf_trace_n_parts(trace)};
     json_t *report = json_pack("{s:s, s:s}", "weft", WEFT_VERSION, "title", d.title);
     for (int k = 0; k < d.n_parts; k++) {
