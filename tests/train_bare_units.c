@@ -1,5 +1,5 @@
 /* Units that have no parameters, or parameters that other units alone use, or no op outside
- * training; and numbers that are none in front of a ReLU. */
+ * training; numbers that are none in front of a ReLU, and a norm that is read twice. */
 #include "test.h"
 
 #include <math.h>
@@ -173,12 +173,37 @@ static void relu_keeps_nan(void **state) {
     test_context_end(ctx);
 }
 
+/* With a cut behind the norm, it cannot become one node with the ReLU. */
+static void reads_twice(wf_graph *g, const void *config) {
+    const int *cuts = config;
+    wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
+    wf_tensor b = wf_batch_norm(wf_linear(in, "net1", 6), "bn");
+    if (*cuts) b = wf_cut(b, "second");
+    wf_loss(wf_mse(wf_linear(wf_add(wf_relu(b), wf_tanh(b)), "net2", 2), t));
+}
+
+static void norm_is_read_twice(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char sha[2][65];
+    fill();
+    for (int cuts = 0; cuts < 2; cuts++) {
+        wf_trainer *t;
+        wf_step_result result;
+        TEST_OK(ctx, wf_trainer_open(ctx, reads_twice, &cuts, "batch=8", "", &t));
+        for (int s = 0; s < 3; s++) TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, sha[cuts]));
+        wf_trainer_destroy(t);
+    }
+    assert_string_equal(sha[0], sha[1]);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norm_is_known),
-        cmocka_unit_test(dropout_alone),
-        cmocka_unit_test(declared_elsewhere),
-        cmocka_unit_test(relu_keeps_nan),
+        cmocka_unit_test(norm_is_known),      cmocka_unit_test(dropout_alone),
+        cmocka_unit_test(declared_elsewhere), cmocka_unit_test(relu_keeps_nan),
+        cmocka_unit_test(norm_is_read_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

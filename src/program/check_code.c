@@ -1,7 +1,14 @@
-/* The checker's part inside units: every kernel stays within the slots of its segment,
- * and what a segment has written is read only while it is there, what comes from outside until it
- * is overwritten. What it makes for others is there at its end. What is computed again is what was
- * computed before.
+/* The checker's part inside units.
+ *
+ * - Every kernel stays within the slots of its segment, and its operands share no bytes.
+ * - Every value that a kernel reads has a producer. Values that the segment makes are read while
+ *   they are there, others until they are overwritten. A value that other segments read is still
+ *   there at the end.
+ * - A kernel reads the parameter that its node names, or the packed copy of it, and adds the
+ *   gradient of a parameter to that of the same parameter.
+ * - Values that are computed again are those that were computed before.
+ *
+ * Values of other kinds are read where place.c has put them, which is not proved.
  */
 #include "pass/pass.h"
 #include "program/program.h"
@@ -69,6 +76,79 @@ static int32_t value_of(const wfi_code *code, const wfi_segment_step *step, int 
                                                         : node->out[operand - node->n_in]);
 }
 
+/* ---- parameters ---- */
+
+static bool is_at(const wfi_segment *segment, const wfi_address *a, wfi_block_kind kind, int32_t id,
+                  size_t offset) {
+    const wfi_slot *slot = &segment->slots[a->slot];
+    return slot->kind == kind && slot->id == id && a->offset == offset;
+}
+
+static bool is_parameter(const wfi_code *code, const wfi_segment *segment, const wfi_address *a,
+                         int32_t v) {
+    const wfi_value *param = wfi_value_at(code->g, wfi_value_root(code->g, v));
+    return is_at(segment, a, WFI_BLOCK_PARAM, param->unit,
+                 param->offset + wfi_value_begin(code->g, v));
+}
+
+/* Whether one pack alone writes these bytes, and packs that parameter. R reads F's packs. */
+static bool is_packed(const wfi_code *code, const wfi_segment *segment, range read, int32_t v) {
+    wfi_part part = segment->part == WFI_PART_R ? WFI_PART_F : segment->part;
+    const wfi_segment *pack = code->units[segment->unit].pack[part];
+    bool found = false;
+    for (int32_t s = 0; pack && s < pack->n_steps; s++) {
+        const wfi_segment_step *step = &pack->steps[s];
+        range packed = extent(&step->operand[1], step->kernel->bytes[1]);
+        if (!overlap(packed, read)) continue;
+        if (found || packed.begin != read.begin || packed.end < read.end) return false;
+        if (!is_parameter(code, pack, &step->operand[0], v)) return false;
+        found = true;
+    }
+    return found;
+}
+
+/* Whether a weight gradient of the unit is that value, and is summed there. */
+static bool is_sum_of(const wfi_code *code, const wfi_segment *segment, const wfi_address *a,
+                      int32_t value) {
+    const wf_graph *g = code->g;
+    const wfi_unit *unit = &g->units[segment->unit];
+    for (int32_t i = unit->first_gradient; i < unit->end_gradient; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        bool is_there = wfi_is_tied(g, i) ? is_at(segment, a, WFI_BLOCK_TIED, i, 0)
+                                          : is_at(segment, a, WFI_BLOCK_GRADIENT, w->unit,
+                                                  wfi_value_at(g, w->param)->offset);
+        if (is_there && wfi_value_root(g, w->value) == value) return true;
+    }
+    return false;
+}
+
+/* Whether an operand of a step is the value that its node names; NULL, or why not. */
+static const char *find_mistake(const wfi_code *code, const wfi_segment *segment,
+                                const wfi_segment_step *step, int i) {
+    const wfi_kernel *kernel = step->kernel;
+    const wfi_node *node = kernel->node;
+    const wfi_address *a = &step->operand[i];
+    const wfi_slot *slot = &segment->slots[a->slot];
+    int32_t value = value_of(code, step, i);
+    const wfi_value *v = value < 0 ? NULL : wfi_value_at(code->g, value);
+    if (segment->is_pack) return NULL;
+    if (wfi_is_sum(slot->kind))
+        return is_sum_of(code, segment, a, node ? value : step->summand)
+                   ? NULL
+                   : "adds a gradient to that of another parameter";
+    if (!v || kernel->writes[i]) return NULL;
+    if (v->kind == WFI_VALUE_NODE && (v->node < 0 || code->g->nodes[v->node].dead))
+        return "reads a value that no node makes";
+    if (v->kind != WFI_VALUE_PARAM) return NULL;
+    if (slot->kind == WFI_BLOCK_PACKED)
+        return is_packed(code, segment, extent(a, kernel->bytes[i]), node->in[i])
+                   ? NULL
+                   : "reads the packed copy of another parameter";
+    return is_parameter(code, segment, a, node->in[i]) ? NULL : "reads another parameter";
+}
+
+/* ---- kernels ---- */
+
 /* Operands that have bytes in common, one of them written: only an input and the first output of an
  * op that overwrites it may, and then all. */
 static bool may_share(const wfi_kernel *kernel, int a, int b, range x, range y) {
@@ -98,6 +178,8 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
         if (a->slot < 0 || a->slot >= segment->n_slots ||
             a->offset + bytes > segment->slots[a->slot].bytes)
             return refuse(code, segment, kernel, "an operand reaches beyond its slot");
+        const char *mistake = is_scratch ? NULL : find_mistake(code, segment, step, i);
+        if (mistake) return refuse(code, segment, kernel, mistake);
         if (segment->slots[a->slot].kind == WFI_BLOCK_WORKSPACE &&
             (beyond(segment, a, is_scratch ? added : bytes, 0) ||
              beyond(segment, a, is_scratch ? assigned : bytes, 1)))
