@@ -50,6 +50,9 @@ same dp=2,recompute=selective,offload=state+activations 2
 less dp=2 cpu:2 --tokens 64
 train one "" cpu:1 --kernels reference
 same dp=2 2 --kernels reference
+# Rows that slices do not divide: what slices sum is F32 by itself.
+train one "" cpu:1 --tokens 31
+same tp=2 cpu:2 --tokens 31
 
 # As far as it goes: two steps and two, by other plans, are four.
 train whole "" cpu:1 --steps 4

@@ -196,8 +196,7 @@ static int32_t list_steps(const wf_program *p, const wfi_instruction *now,
     wfi_reduce_step step = {.kind = wfi_is_reduction(now) ? WFI_REDUCE_SUM : WFI_REDUCE_COPY,
                             .end = part->n_elem};
     if (!(wfi_piece_access(now, part->own, &piece) & WFI_WRITE)) return 0;
-    while (step.left < part->n - 1 && !(wfi_piece_access(now, step.left, &piece) & WFI_READ))
-        step.left++;
+    if (now->from == WFI_SHARD) step.left = piece.owner;
     return wfi_reduce_push(steps, 0, step);
 }
 
@@ -215,12 +214,8 @@ static bool is_near(const void *self, int32_t member) {
 
 bool wfi_change_stages(const wf_program *p, const wfi_instruction *now) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
-    viewer v = {p, &p->groups[now->group], 0};
     if (!wfi_is_reduction(now) || how == &wfi_allreduce_engine) return false;
-    if (how && how->n_staged) return true;
-    for (int32_t m = 1; m < v.group->n; m++)
-        if (!is_near(&v, m)) return true;
-    return false;
+    return (how && how->n_staged) || !p->groups[now->group].is_near;
 }
 
 int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,

@@ -354,8 +354,9 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
                : wfi_term_tree(leaves, group->n);
 }
 
-static void run_collective(checker *c, int32_t at, int32_t n) {
+static wf_status run_collective(checker *c, int32_t at, int32_t n) {
     const wf_program *p = c->p;
+    WF_TRY(wfi_check_steps(p, p->order + at, n));
     const wfi_instruction *first = &p->instructions[p->order[at]];
     for (int32_t k = 0; k < first->n_references; k++) {
         wfi_term whole = collective_term(c, at, n, k);
@@ -364,6 +365,7 @@ static void run_collective(checker *c, int32_t at, int32_t n) {
             if (member->references[k].access & WFI_WRITE) write_term(c, member, k, whole);
         }
     }
+    return WF_OK;
 }
 
 /* A send and its receive stand side by side, in either order. */
@@ -446,8 +448,7 @@ static wf_status run_one(checker *c, int32_t at, int32_t n) {
     case WFI_CLASS_CHANGE:
         break;
     }
-    run_collective(c, at, n);
-    return WF_OK;
+    return run_collective(c, at, n);
 }
 
 static wf_status run_all(checker *c) {

@@ -13,5 +13,8 @@ wf_status wfi_check_lists(const wf_program *p);
 /* That each reference is as large as wfi_reference_needs says, of that kind of block and accessed
  * in that way, and lies within its block; blocks within the arena. The order is known. */
 wf_status wfi_check_sizes(const wf_program *p);
+/* That the steps of a change move its pieces as it means: of its members [n] that are lowered, in
+ * their order. Sizes are right. */
+wf_status wfi_check_steps(const wf_program *p, const int32_t *members, int32_t n);
 
 #endif

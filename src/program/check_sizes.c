@@ -1,5 +1,6 @@
 /* The checker's part about bytes: every instruction is given exactly the memory that it touches,
- * within blocks that are large enough, within the arena.
+ * within blocks that are large enough, within the arena. Instructions that take elements for F32,
+ * because they sum them or move them by element, are given no other type.
  */
 #include "program/check.h"
 
@@ -12,6 +13,16 @@ static wf_status refuse_reference(const wf_program *p, int32_t i, int32_t k, con
     snprintf(text, sizeof text, "reference %d, %zu bytes at %zu of a %s of %zu: %s", k, r->bytes,
              r->offset, wfi_block_kind_name(b->kind), b->bytes, what);
     return wfi_check_refuse(p, i, text);
+}
+
+/* Instructions that are no segments compute in F32; segments read the types that values have. */
+static bool is_f32(const wf_program *p, const wfi_instruction *now, const wfi_block *b) {
+    const wf_graph *g = wfi_program_graph_of(p, b->micro);
+    bool counts = now->kind == WFI_FOLD || now->kind == WFI_TIE || now->kind == WFI_CHANGE;
+    int32_t value = b->kind == WFI_BLOCK_VALUE  ? b->id
+                    : b->kind == WFI_BLOCK_TIED ? g->weight_gradients[b->id].param
+                                                : -1;
+    return !counts || value < 0 || wfi_value_at(g, value)->dtype == WF_F32;
 }
 
 static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
@@ -41,6 +52,8 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     }
     if (r->access != need.access)
         return refuse_reference(p, i, k, "it reads where it should write, or the reverse");
+    if (!is_f32(p, now, b))
+        return refuse_reference(p, i, k, "it takes the elements for F32, which they are not");
     if (!r->bytes) return WF_OK;
     if (r->bytes > b->bytes || r->offset > b->bytes - r->bytes)
         return refuse_reference(p, i, k, "it reaches outside its block");

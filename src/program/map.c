@@ -410,6 +410,12 @@ static wf_status check_kinds(const wf_program *p) {
     return WF_OK;
 }
 
+static bool has_one_memory(const wf_plan *plan, const wfi_group *group) {
+    int32_t m = 1;
+    while (m < group->n && wfi_plan_is_near(plan, group->ranks[0], group->ranks[m])) m++;
+    return m >= group->n;
+}
+
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->mesh = wfi_plan_mesh(p->plan);
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
@@ -424,7 +430,10 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     WF_TRY(group_updaters(p));
     WF_TRY(group_slices(p));
     int32_t most = 1;
-    for (int32_t g = 0; g < p->n_groups; g++) most = (int32_t)wfi_max_i64(most, p->groups[g].n);
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        p->groups[g].is_near = has_one_memory(p->plan, &p->groups[g]);
+        most = (int32_t)wfi_max_i64(most, p->groups[g].n);
+    }
     p->steps = wfi_pool_alloc(&p->pool, (size_t)(WFI_STEPS_A_MEMBER * most), sizeof *p->steps);
     return p->steps ? check_kinds(p) : WF_NO_MEMORY;
 }

@@ -37,6 +37,7 @@ typedef struct wfi_group {
     int32_t stage;         /* of which they are replicas; -1: they share a norm */
     int32_t first, n_each; /* member k stands for n_each replicas from first + k * n_each on */
     int32_t part;          /* which part all of them have; -1: the whole, or each its own */
+    bool is_near;          /* the kernels of each reach the memory of all */
 } wfi_group;
 
 /* What a rank needs of a space. */
