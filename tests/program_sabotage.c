@@ -193,6 +193,109 @@ static void broken_programs(void **state) {
             fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);
 }
 
+/* ---- what the host gets ---- */
+
+/* Three outputs of one shape: two of the first stage, which the second reads, and its own. */
+static void three_outputs(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
+    wf_tensor one = wf_tanh(wf_linear(x, "net1", 8)), two = wf_relu(wf_linear(x, "net2", 8));
+    wf_output(one, "one");
+    wf_output(two, "two");
+    wf_cut(one, "second");
+    wf_output(wf_linear(wf_add(one, two), "net3", 8), "three");
+}
+
+static bool swap_outputs(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    for (int32_t k = i + 1; k < b->p->n_instructions && now->kind == WFI_STORE; k++) {
+        wfi_instruction *other = &b->p->instructions[k];
+        if (other->kind != WFI_STORE || other->rank != now->rank) continue;
+        int32_t id = now->id;
+        now->id = other->id;
+        other->id = id;
+        return true;
+    }
+    return false;
+}
+
+static bool drop_output(breaker *b, int32_t i) {
+    return drop(b, i, WFI_STORE);
+}
+
+/* The second stage stores the output that it receives, before it reads it, and is sent another. */
+static bool store_what_is_received(breaker *b, int32_t i) {
+    wf_program *p = b->p;
+    wfi_instruction *store = &p->instructions[i], *receive = NULL, *send = NULL;
+    if (store->kind != WFI_STORE || !store->rank) return false;
+    for (int32_t k = 0; k < p->n_instructions; k++) {
+        wfi_instruction *now = &p->instructions[k];
+        bool is_one = now->id == wfi_value_root(p->graph, p->graph->outputs[0]);
+        if (now->kind == WFI_RECEIVE && is_one) receive = now, b->spare[0] = k;
+        if (now->kind == WFI_SEND && is_one) send = now;
+    }
+    wfi_reference *kept = b->spare_references;
+    kept[0] = store->references[0];
+    kept[1] = send->references[0];
+    kept[0].block = receive->references[0].block;
+    for (int32_t k = 0; k < p->n_instructions; k++)
+        if (p->instructions[k].kind == WFI_SEND && p->instructions[k].id != send->id)
+            kept[1].block = p->instructions[k].references[0].block;
+    store->id = 0;
+    store->references = &kept[0];
+    send->references = &kept[1];
+    store->depends = b->spare;
+    store->n_depends = 1;
+    int32_t *list = p->ranks[store->rank].stream[store->stream];
+    memmove(list + 1, list, (size_t)store->position * sizeof *list);
+    list[0] = i;
+    renumber(p, store->rank, store->stream);
+    return true;
+}
+
+static const struct {
+    const char *name;
+    sabotage apply;
+    const char *words;
+} output_sabotages[] = {
+    {"another value is received", store_what_is_received, "gives the host something else"},
+    {"an output under another's name", swap_outputs, "the instruction does not use this block"},
+    {"an output is not stored", drop_output, "check: "},
+};
+
+static void broken_outputs(void **state) {
+    (void)state;
+    for (size_t which = 0; which < WFI_COUNT(output_sabotages); which++) {
+        wf_context *ctx = test_context();
+        wf_model *model;
+        wf_plan *plan;
+        wf_program *p;
+        wf_recipe recipe = mixed_recipe(1);
+        recipe.n_micro = 1;
+        TEST_OK(ctx, wf_plan_parse(ctx, "pp=2", &plan));
+        TEST_OK(ctx, wf_model_create(ctx, "outputs", three_outputs, NULL, 0, &model));
+        TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu,
+                                        WF_PROGRAM_FORWARD, WFI_USE_RUN, NULL, &p));
+        breaker b = break_program(ctx, p);
+        int n = 0;
+        for (int32_t i = 0; i < b.saved.n_instructions; i++) {
+            restore(b.p, &b.saved, b.instructions, b.streams);
+            if (!output_sabotages[which].apply(&b, i)) continue;
+            wf_status status = wf_program_check(b.p);
+            if (status != WF_BUG || !strstr(wf_context_error(ctx), output_sabotages[which].words))
+                fail_msg("%s: '%s' instead of '%s'", output_sabotages[which].name,
+                         status ? wf_context_error(ctx) : "it is right",
+                         output_sabotages[which].words);
+            n++;
+        }
+        assert_true(n > 0);
+        end_breaker(&b);
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+        test_context_end(ctx);
+    }
+}
+
 /* ---- steps of changes ---- */
 
 /* Each member of a change, and reference k of one. */
@@ -357,6 +460,7 @@ static void broken_steps(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_programs),
+        cmocka_unit_test(broken_outputs),
         cmocka_unit_test(broken_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

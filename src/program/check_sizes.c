@@ -33,6 +33,8 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     wfi_need need;
     if (!wfi_reference_needs(p, now, k, &need))
         return wfi_check_refuse(p, i, "names a unit, value or microbatch that is not there");
+    if (need.kind == WFI_N_BLOCK_KINDS)
+        return refuse_reference(p, i, k, "the instruction does not use this block");
     if (b->kind != need.kind) {
         snprintf(what, sizeof what, "it needs a %s", wfi_block_kind_name(need.kind));
         return refuse_reference(p, i, k, what);

@@ -111,7 +111,8 @@ NEED(input) {
 NEED(output) {
     const wf_graph *g = p->graph;
     int32_t v = wfi_value_root(g, g->outputs[now->id]);
-    (void)k;
+    const wfi_block *b = &p->blocks[now->references[k].block];
+    if (b->id != v || b->micro != now->micro) return nothing;
     return need(WFI_BLOCK_VALUE, wfi_program_code_of(p, now->micro)->place[v].bytes, WFI_READ);
 }
 
