@@ -296,6 +296,22 @@ static void broken_outputs(void **state) {
     }
 }
 
+/* ---- kept gradients ---- */
+
+/* Programs whose memory is planned for gradients that end with the update. */
+static void gradients_that_are_not_kept(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2,zero=2", "dp=2,zero=1,offload=state+params"};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make_program(ctx, plans[k], 2);
+        p->use = WFI_USE_RUN_AND_KEEP;
+        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "is not kept");
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+}
+
 /* ---- steps of changes ---- */
 
 /* Each member of a change, and reference k of one. */
@@ -461,6 +477,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_programs),
         cmocka_unit_test(broken_outputs),
+        cmocka_unit_test(gradients_that_are_not_kept),
         cmocka_unit_test(broken_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

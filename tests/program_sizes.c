@@ -369,7 +369,7 @@ static void cut_blocks(void **state) {
 /* ---- what an instruction is about ---- */
 
 /* The executor finds kernels, statistics and offsets by them. */
-static void units_and_parts(void **state) {
+static void units_parts_and_microbatches(void **state) {
     (void)state;
     int n = 0, n_passed = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
@@ -394,12 +394,20 @@ static void units_and_parts(void **state) {
                 n_passed += wf_program_check(p) == WF_OK;
             }
             *now = kept;
+            /* Masks are drawn for the microbatch that the instruction is of. */
+            for (int64_t micro = 0; micro < p->recipe.n_micro && kept.segment; micro++) {
+                if (micro == kept.micro || kept.segment->is_pack) continue;
+                now->micro = micro;
+                n++;
+                n_passed += wf_program_check(p) == WF_OK;
+            }
+            *now = kept;
         }
         TEST_OK(ctx, wf_program_check(p));
         wf_program_destroy(p);
         test_context_end(ctx);
     }
-    print_message("units and parts: %d tried, %d unnoticed\n", n, n_passed);
+    print_message("units, parts and microbatches: %d tried, %d unnoticed\n", n, n_passed);
     assert_true(n > 100);
     assert_int_equal(n_passed, 0);
 }
@@ -458,7 +466,7 @@ static void offsets_are_honoured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reference),      cmocka_unit_test(all_members_move_less),
-        cmocka_unit_test(cut_blocks),           cmocka_unit_test(units_and_parts),
+        cmocka_unit_test(cut_blocks),           cmocka_unit_test(units_parts_and_microbatches),
         cmocka_unit_test(offsets_are_honoured), cmocka_unit_test(values_that_are_summed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,29 @@
 #include "checked_trainer.h"
 #include "run/issue.h"
 
+static void three_clean_steps(wf_model_function function, int64_t n_slices, const char *plan) {
+    wf_context *ctx = test_context();
+    wf_recipe recipe = checked_recipe();
+    recipe.n_slices = n_slices;
+    wf_trainer *t = planned_trainer(ctx, function, &recipe, plan, NULL, 0);
+    assert_non_null(t->ready[0]->executor->happens);
+    for (int step = 0; step < 3; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+}
+
+/* Two pairs of layers that ranks divide. */
+static void paired_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_linear(wf_reshape(x, WF_SHAPE(-1, 192)), "first", 16);
+    h = wf_add(h, wf_linear(wf_tanh(wf_linear(h, "in1", 16)), "out1", 16));
+    wf_cut(h, "second");
+    h = wf_add(h, wf_linear(wf_tanh(wf_linear(h, "in2", 16)), "out2", 16));
+    wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
+}
+
 static void all_plans_are_clean(void **state) {
     (void)state;
     static const char *const grids[] = {"", "pp=2,", "pp=3,", "pp=4,", "dp=2,", "dp=2,pp=2,"};
@@ -13,21 +36,13 @@ static void all_plans_are_clean(void **state) {
             bool is_deep = !strncmp(grids[k], "pp=3", 4) || !strncmp(grids[k], "pp=4", 4);
             if (is_deep && wfi_schedules[s]->n_chunks > 1) continue; /* there are four units */
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[k], wfi_schedules[s]->name);
-            wf_context *ctx = test_context();
-            wf_trainer *t = checked_trainer(ctx, small_net, plan);
-            for (int step = 0; step < 3; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
-            wf_trainer_destroy(t);
-            test_context_end(ctx);
+            three_clean_steps(small_net, 1, plan);
         }
     static const char *const spreads[] = {"dataparallel=2", "dataparallel=2,output=1,overlap=off",
                                           "head:dp=2", "block:dataparallel=2,last:dp=2"};
-    for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++) {
-        wf_context *ctx = test_context();
-        wf_trainer *t = checked_trainer(ctx, small_net, spreads[k]);
-        for (int step = 0; step < 3; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
-    }
+    for (size_t k = 0; k < WFI_COUNT(spreads); k++) three_clean_steps(small_net, 1, spreads[k]);
+    static const char *const divided[] = {"tp=2", "tp=2,pp=2", "tp=2,dp=2,zero=2"};
+    for (size_t k = 0; k < WFI_COUNT(divided); k++) three_clean_steps(paired_net, 2, divided[k]);
 }
 
 static wf_status do_nothing(void *self, void *argument) {
