@@ -164,6 +164,41 @@ static void nothing_to_divide(void **state) {
     test_context_end(ctx);
 }
 
+/* The host reads all rows of what has a name. */
+static void named_rows(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(4, 16));
+    for (int k = 0; k < 2; k++) {
+        h = wf_linear(wf_tanh(wf_linear(h, k ? "in1" : "in0", 16)), k ? "out1" : "out0", 16);
+        h = wf_layer_norm(h, k ? "ln1" : "ln0");
+        if (!k) wf_output(h, "normed");
+        h = wf_layer_norm(h, k ? "ln3" : "ln2");
+    }
+    h = wf_reshape(h, WF_SHAPE(-1, 64));
+    wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
+}
+
+static void names_are_whole(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "tp=2", "tp=2,sp"};
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < 3; k++) {
+        wf_recipe recipe = WF_RECIPE_INIT;
+        wf_model *model;
+        wf_plan *plan;
+        wf_program *p;
+        recipe.batch = 4;
+        recipe.n_slices = 2;
+        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        TEST_OK(ctx, wf_model_create(ctx, "small", named_rows, NULL, 0, &model));
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_FORWARD, &p));
+        wf_program_destroy(p);
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+    }
+    test_context_end(ctx);
+}
+
 static wf_tensor begin(wf_graph *g) {
     return wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(12)), "in", 12);
 }
@@ -200,6 +235,16 @@ static void by_statistics(wf_graph *g, const void *config) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(16, 4, 4));
     wf_tensor h = wf_batch_norm(wf_conv2d(x, "conv1", 32, 3, same), "bn");
     end(g, wf_global_avg_pool(wf_conv2d(h, "conv2", 12, 3, same)));
+}
+
+/* One pair has all columns of a weight, the other those of queries, keys and values. */
+static void blocks_of_another(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor none = {g, -1}, x = wf_input(g, "x", WF_F32, WF_SHAPE(2, 12));
+    wf_tensor qkv = wf_parameter(g, "qkv", WF_SHAPE(36, 12), (wf_init){WF_INIT_NORMAL, 0.1f});
+    wf_tensor h = wf_linear(wf_tanh(wf_linear_with(x, qkv, none)), "down", 12);
+    h = wf_linear(wf_self_attention(wf_linear_with(wf_softmax(h), qkv, none), 2, 1), "out", 12);
+    end(g, wf_reshape(h, WF_SHAPE(-1, 24)));
 }
 
 static wf_tensor read_features(wf_graph *g) {
@@ -246,6 +291,7 @@ static void refused(void **state) {
         {by_statistics, "", 2, "nothing of this model can be cut: op batch_norm of unit"},
         {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing of this model can be cut"},
+        {blocks_of_another, "", 2, "nothing of this model can be cut"},
         {shared_recurrence, "", 2, "nothing of this model can be cut"},
         {recurrence, "", 7,
          "slices=7 do not divide linear of unit rnn, which gives [2, 2, 24]; 6 would"},
@@ -468,7 +514,7 @@ int main(void) {
         cmocka_unit_test(rows_send_the_same),   cmocka_unit_test(kept_as_published),
         cmocka_unit_test(tokens_are_units),     cmocka_unit_test(token_by_token),
         cmocka_unit_test(gathered_once_a_pass), cmocka_unit_test(state_that_some_have),
-        cmocka_unit_test(rows_are_proposed),
+        cmocka_unit_test(rows_are_proposed),    cmocka_unit_test(names_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

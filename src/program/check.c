@@ -406,7 +406,7 @@ static wf_status run_host(checker *c, int32_t i) {
         wfi_term ideal = wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
         if (now->references[k].access & WFI_WRITE)
             write_term(c, now, k, wfi_term_start((int)now->kind, now->id, now->micro));
-        else if (read_term(c, &now->references[k]) != ideal)
+        else if (!ideal || read_term(c, &now->references[k]) != ideal)
             return refuse(c, i, "gives the host something else than one rank would");
         if (now->kind == WFI_REPORT) mark_reported(c, now->rank, b->micro);
     }
