@@ -22,6 +22,16 @@ static void two_weights(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
 }
 
+/* Two layers with hidden state in one unit. */
+static void two_recurrences(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_lstm(wf_reshape(x, WF_SHAPE(-1, 3, 64)), "rnn", 0, 16);
+    h = wf_reshape(wf_lstm(h, "rnn", 1, 16), WF_SHAPE(-1, 48));
+    wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
+}
+
 static const struct {
     const char *name;
     wf_model_function model;
@@ -33,6 +43,7 @@ static const struct {
     {"small_net, bf16", small_net, "", WF_BF16},
     {"two_weights, bf16", two_weights, "pp=2", WF_BF16},
     {"plain_net", plain_net, "", WF_F32},
+    {"two_recurrences", two_recurrences, "", WF_F32},
 };
 #define N_PROGRAMS (sizeof programs / sizeof *programs)
 
@@ -85,8 +96,10 @@ static bool no_producer(const attempt *a) {
     if (!is_input(a) || step_of(a)->kernel->writes[a->k]) return false;
     int32_t root = wfi_value_root(g, step_of(a)->kernel->node->in[a->k]);
     wfi_value *v = &g->values[root];
-    /* Statistics without a producer are refused for another reason. */
-    bool is_made = v->kind == WFI_VALUE_NODE && a->p->code->place[root].kind != WFI_BLOCK_STATS;
+    /* Statistics and hidden state without a producer are refused for another reason. */
+    wfi_block_kind kind = a->p->code->place[wfi_place_home(a->p->code, root)].kind;
+    bool is_made =
+        v->kind == WFI_VALUE_NODE && kind != WFI_BLOCK_STATS && kind != WFI_BLOCK_NEXT_HIDDEN;
     if (is_made) v->node = -1;
     return is_made;
 }
@@ -104,7 +117,7 @@ static bool packs_another_parameter(const attempt *a) {
 }
 
 static bool packs_another_unit(const attempt *a) {
-    if (!a->segment->is_pack || a->k) return false;
+    if (!a->segment->is_pack || a->k || a->p->graph->n_units < 2) return false;
     slot_of(a)->id = (slot_of(a)->id + 1) % a->p->graph->n_units;
     return true;
 }
