@@ -412,30 +412,6 @@ static void units_parts_and_microbatches(void **state) {
     assert_int_equal(n_passed, 0);
 }
 
-/* ---- types ---- */
-
-/* Slices' values are folded and summed over ranks as F32. */
-static void values_that_are_summed(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
-    wf_program *p = make_program(ctx, "tp=2", 2);
-    int n = 0;
-    for (int32_t i = 0; i < p->n_instructions; i++) {
-        const wfi_instruction *now = &p->instructions[i];
-        const wfi_block *b = now->n_references ? &p->blocks[now->references[0].block] : NULL;
-        bool sums = now->kind == WFI_FOLD || now->kind == WFI_CHANGE;
-        if (!sums || b->kind != WFI_BLOCK_VALUE) continue;
-        p->graph->values[b->id].dtype = WF_BF16;
-        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "takes the elements for F32");
-        p->graph->values[b->id].dtype = WF_F32;
-        n++;
-    }
-    assert_true(n > 10);
-    TEST_OK(ctx, wf_program_check(p));
-    wf_program_destroy(p);
-    test_context_end(ctx);
-}
-
 /* ---- offsets that are right ---- */
 
 /* A block that begins earlier, and all who use it find what they need elsewhere in it: nothing has
@@ -467,7 +443,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reference),      cmocka_unit_test(all_members_move_less),
         cmocka_unit_test(cut_blocks),           cmocka_unit_test(units_parts_and_microbatches),
-        cmocka_unit_test(offsets_are_honoured), cmocka_unit_test(values_that_are_summed),
+        cmocka_unit_test(offsets_are_honoured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

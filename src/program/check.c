@@ -1,16 +1,19 @@
 /* The checker: proves that a program computes what one rank computes.
  *
- * 0. Inside each unit, kernels stay within their operands, and a temporary is read
- *    only while what was written into it is there (check_code.c).
+ * 0. Inside each unit, kernels stay within their operands, every value that they read has a
+ *    producer and is still there, and parameters are those that the graph names (check_code.c).
  * 1. The lists are sound (check_lists.c), and running them cannot deadlock (order.c).
- * 2. Every reference is exactly as large as what its instruction touches, and lies within its
- *    block (check_sizes.c).
+ * 2. Every reference is exactly as large as what its instruction touches, of the type that it adds,
+ *    and lies within its block (check_sizes.c).
  * 3. Any two accesses to the same bytes, one of them a write, are ordered by the
  *    dependencies. This covers races and every reuse of memory.
  * 4. Interpreted with terms instead of numbers, every instruction reads what the
  *    ideal step has there, and the state ends as the ideal's: each microbatch
  *    passed each unit, each gradient was summed once and in the recipe's order (over
- *    replicas in any, if the plan allows it).
+ *    replicas in any, if the plan allows it). The host gets each output under its own name. The
+ *    steps of a collective do what it means (check_steps.c).
+ *
+ * docs/architecture.md lists what this trusts.
  *
  * All of it for the ranks that are lowered; classes.c says why that is enough for those that follow
  * them.
