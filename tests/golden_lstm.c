@@ -159,6 +159,87 @@ static void goes_on_forward(void **state) {
     test_context_end(ctx);
 }
 
+static double eval(wf_context *ctx, wf_trainer *t, int first, int64_t n_samples) {
+    int32_t x[2 * N_STREAMS * N_TOKENS], y[2 * N_STREAMS * N_TOKENS];
+    wf_step_result result;
+    for (int half = 0; half < 2; half++) {
+        read_words(first, N_TOKENS, x + half * N_STREAMS * N_TOKENS);
+        read_words(first + 1, N_TOKENS, y + half * N_STREAMS * N_TOKENS);
+    }
+    size_t bytes = (size_t)(n_samples * N_TOKENS) * sizeof *x;
+    const wf_feed feeds[] = {{"x", x, bytes}, {"y", y, bytes}};
+    TEST_OK(ctx, wf_trainer_eval(t, feeds, 2, n_samples, &result));
+    return result.loss;
+}
+
+static void step(wf_context *ctx, wf_trainer *t, int number) {
+    int32_t x[N_STREAMS * N_TOKENS], y[N_STREAMS * N_TOKENS];
+    wf_step_result result;
+    read_words(number * N_TOKENS, N_TOKENS, x);
+    read_words(number * N_TOKENS + 1, N_TOKENS, y);
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, N_STREAMS, &result));
+}
+
+enum { N_EVALS = 10 };
+
+/* Steps (of the rate 0, unless there are none), and programs of other sizes that are only made,
+ * leave the hidden state of evaluations as it is; an evaluation of another size begins with zeros.
+ */
+static void eval_between(wf_context *ctx, const char *plan, bool steps, double losses[N_EVALS]) {
+    wf_trainer *t = make(ctx, N_TOKENS, "batch=4,micro=2,lanes=2,lr=0,threads=1", plan, !steps);
+    double *loss = losses;
+    TEST_OK(ctx, wf_trainer_load_weights(t, path));
+    if (steps) step(ctx, t, 0);
+    *loss++ = eval(ctx, t, 0, 4);
+    if (steps) step(ctx, t, 1);
+    *loss++ = eval(ctx, t, N_TOKENS, 4);
+    TEST_OK(ctx, wf_trainer_prepare_eval(t, 8));
+    *loss++ = eval(ctx, t, N_TOKENS, 4);
+    *loss++ = eval(ctx, t, 0, 1);
+    *loss++ = eval(ctx, t, 0, 4); /* from zeros */
+    *loss++ = eval(ctx, t, N_TOKENS, 4);
+    wf_trainer_reset_hidden(t, WF_PROGRAM_FORWARD);
+    *loss++ = eval(ctx, t, 0, 4); /* again */
+    *loss++ = eval(ctx, t, N_TOKENS, 4);
+    *loss++ = eval(ctx, t, 0, 8);
+    *loss++ = eval(ctx, t, N_TOKENS, 8);
+    assert_int_equal(loss - losses, N_EVALS);
+    assert_memory_equal(losses + 4, losses + 6, 2 * sizeof *losses);
+    for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
+        wf_trainer_memory m = wf_trainer_memory_of(t, r);
+        if (m.planned_peak_bytes != m.measured_peak_bytes)
+            fail_msg("%s, rank %d: %zu bytes planned, %zu measured", plan, r, m.planned_peak_bytes,
+                     m.measured_peak_bytes);
+    }
+    wf_trainer_destroy(t);
+}
+
+static void evaluates_the_same(void **state) {
+    (void)state;
+    static const char *const plans[] = {"",
+                                        "dp=2",
+                                        "pp=2",
+                                        "pp=2,schedule=zbv",
+                                        "recompute=all",
+                                        "offload=activations",
+                                        "dp=2,zero=3",
+                                        "dp=2,pp=2,offload=state"};
+    wf_context *ctx = test_context();
+    double one[N_EVALS], losses[N_EVALS];
+    write_weights(ctx);
+    eval_between(ctx, "", false, one);
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        eval_between(ctx, plans[k], true, losses);
+        for (int i = 0; i < N_EVALS; i++)
+            if (losses[i] != one[i])
+                fail_msg("%s: evaluation %d has the loss %.9f, without steps %.9f", plans[k], i + 1,
+                         losses[i], one[i]);
+    }
+    unlink(path);
+    test_context_end(ctx);
+}
+
 static void takes_whole_batches(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -177,6 +258,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trains_as_pytorch),
         cmocka_unit_test(goes_on_forward),
+        cmocka_unit_test(evaluates_the_same),
         cmocka_unit_test(takes_whole_batches),
     };
     const char *base = getenv("TMPDIR");

@@ -36,7 +36,8 @@ WF_API wf_tensor wf_embedding(wf_tensor ids, const char *name, int64_t n_rows, i
  * `name`.weight_ih_l0 [4 hidden, in], .weight_hh_l0 [4 hidden, hidden], .bias_ih_l0 and .bias_hh_l0
  * [4 hidden] (rows: input gate, forget gate, cell, output gate), all uniform in +-1/sqrt(hidden). A
  * sample goes on from where the same sample of the batch before has ended, and gradients go back no
- * further than to the begin of the batch: wf_trainer_reset_hidden. */
+ * further than to the begin of the batch. Steps have one hidden state, forward runs have another
+ * one; wf_trainer_reset_hidden says when each begins with zeros. */
 WF_API wf_tensor wf_lstm(wf_tensor x, const char *name, int layer, int64_t hidden);
 
 #ifdef __cplusplus

@@ -251,7 +251,10 @@ WF_API WF_NODISCARD wf_status wf_trainer_copy_weights(wf_trainer *to, wf_trainer
 WF_API WF_NODISCARD wf_status wf_trainer_use_average(wf_trainer *trainer, int is_used);
 
 /* Hidden state (wf_lstm) of steps, or of forward runs, begins with zeros again in the next one: a
- * new text. Nothing to a model without any. In a job, all processes call it before the same run. */
+ * new text. Steps leave the hidden state of forward runs alone, and the reverse. That of forward
+ * runs also begins with zeros where a forward run has another number of samples than the one
+ * before, and after wf_trainer_load_state: no file has it. A model without hidden state ignores the
+ * call. In a job, all processes call it before the same run. */
 WF_API void wf_trainer_reset_hidden(wf_trainer *trainer, wf_program_kind kind);
 
 /* A parameter or buffer of the model. */

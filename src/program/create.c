@@ -174,7 +174,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
 static wf_status same_state(const wf_program *p, const wf_program *like) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool found = !block->is_state || block->kind == WFI_BLOCK_HIDDEN; /* each its own */
+        bool found = !block->is_state || block->kind == WFI_BLOCK_HIDDEN; /* not shared */
         const wfi_rank *rank = &like->ranks[block->rank];
         for (int32_t k = rank->first_block; k < rank->end_block && !found; k++) {
             const wfi_block *other = &like->blocks[k];

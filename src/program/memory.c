@@ -3,7 +3,8 @@
  * State comes first, in a fixed order; the others are taken one by one in some order, each at the
  * lowest offset that is free. No order is best for all programs: several are tried, and of each the
  * blocks that end above the bound come first in the next attempt; then a few of these are moved
- * about in the best order, more often if much is still lost. The best of all is kept.
+ * about in the best order, more often if much is still lost. The best of all is kept. Hidden state
+ * of a forward program comes last, behind all that the program of steps touches.
  */
 #include "program/passes.h"
 #include "program/places.h"
@@ -324,33 +325,37 @@ static wf_status place_best(placement *m) {
     return WF_OK;
 }
 
-/* What a program of the same arenas keeps there between its runs. */
-static void leave_alone(const placement *m) {
+/* The plan of the same arena for `like`; NULL: the program is the first one. */
+static const wfi_arena_plan *arena_of_first(const placement *m) {
     const wf_program *like = m->p->like;
-    if (!like) return;
-    size_t bytes = like->ranks[like->ranks[m->rank].like].arenas[m->places.space].state_bytes;
-    if (bytes > m->arena->state_bytes) m->arena->state_bytes = bytes;
+    return like ? &like->ranks[like->ranks[m->rank].like].arenas[m->places.space] : NULL;
 }
 
-/* Only the device's memory has gaps. */
-static wf_status place_blocks(placement *m) {
-    wf_program *p = m->p;
+/* Forward runs go on with their hidden state after steps, so it is behind all memory of steps. */
+static bool is_behind_work(const placement *m, const wfi_block *block) {
+    return block->kind == WFI_BLOCK_HIDDEN && m->p->like;
+}
+
+static void place_state(placement *m, size_t gap_bytes) {
+    const wf_program *p = m->p;
+    const wfi_arena_plan *first = arena_of_first(m);
     wfi_arena_plan *r = m->arena;
-    size_t gap_bytes = m->places.space == WFI_SPACE_DEVICE ? p->gap_bytes : 0;
-    m->n = 0;
-    *r = (wfi_arena_plan){0};
     for (int32_t b = p->ranks[m->rank].first_block; b < p->ranks[m->rank].end_block; b++) {
         wfi_block *block = &p->blocks[b];
-        if (block->space != m->places.space) continue;
+        if (block->space != m->places.space || is_behind_work(m, block)) continue;
         if (!block->is_state) {
             if (m->lives[b].first >= 0) m->list[m->n++] = b;
             continue;
         }
-        if (block->kind == WFI_BLOCK_HIDDEN) leave_alone(m);
         block->offset = align(m, r->state_bytes) + gap_bytes;
         r->state_bytes = block->offset + block->bytes;
     }
-    leave_alone(m);
+    /* What the first program keeps there between its runs. */
+    if (first && first->state_bytes > r->state_bytes) r->state_bytes = first->state_bytes;
+}
+
+static wf_status place_work(placement *m, size_t gap_bytes) {
+    wfi_arena_plan *r = m->arena;
     sort_by(m, size_key);
     m->places.n_looks = 0;
     find_bound(m, 1);
@@ -359,7 +364,33 @@ static wf_status place_blocks(placement *m) {
     if (gap_bytes || !m->n) return WF_OK;
     r->peak_bytes = SIZE_MAX;
     WF_TRY(place_best(m));
-    for (int32_t k = 0; k < m->n; k++) p->blocks[m->list[k]].offset = m->best[m->list[k]];
+    for (int32_t k = 0; k < m->n; k++) m->p->blocks[m->list[k]].offset = m->best[m->list[k]];
+    return WF_OK;
+}
+
+static void place_hidden(const placement *m, size_t gap_bytes) {
+    const wf_program *p = m->p;
+    wfi_arena_plan *r = m->arena;
+    for (int32_t b = p->ranks[m->rank].first_block; b < p->ranks[m->rank].end_block; b++) {
+        wfi_block *block = &p->blocks[b];
+        if (block->space != m->places.space || !is_behind_work(m, block)) continue;
+        size_t work_bytes = arena_of_first(m)->peak_bytes;
+        if (r->bound_bytes < work_bytes) r->bound_bytes = work_bytes;
+        if (r->peak_bytes < work_bytes) r->peak_bytes = work_bytes;
+        block->offset = align(m, r->peak_bytes) + gap_bytes;
+        r->bound_bytes += block->bytes;
+        r->peak_bytes = block->offset + block->bytes + gap_bytes;
+    }
+}
+
+/* Only the device's memory has gaps. */
+static wf_status place_blocks(placement *m) {
+    size_t gap_bytes = m->places.space == WFI_SPACE_DEVICE ? m->p->gap_bytes : 0;
+    m->n = 0;
+    *m->arena = (wfi_arena_plan){0};
+    place_state(m, gap_bytes);
+    WF_TRY(place_work(m, gap_bytes));
+    place_hidden(m, gap_bytes);
     return WF_OK;
 }
 

@@ -161,6 +161,7 @@ static wf_status load(wfi_state_call *x) {
     t->n_steps = o.n_steps;
     t->plateau = o.plateau;
     t->resets_hidden[WF_PROGRAM_TRAIN] = false;
+    t->resets_hidden[WF_PROGRAM_FORWARD] = true; /* no file has that */
     return WF_OK;
 }
 

@@ -124,9 +124,13 @@ void wf_trainer_reset_hidden(wf_trainer *t, wf_program_kind kind) {
     t->resets_hidden[kind] = true;
 }
 
-/* Nobody reads another rank's. */
-static wf_status reset_hidden(wf_trainer *t, const wfi_ready *r) {
+/* Hidden state begins with zeros where the caller has asked for it, and in forward runs of another
+ * size than before: their programs put other things there. No rank reads another rank's. */
+static wf_status begin_hidden(wf_trainer *t, const wfi_ready *r) {
     const wf_program *p = r->program;
+    bool is_forward = r->kind == WF_PROGRAM_FORWARD;
+    t->resets_hidden[r->kind] |= is_forward && r->n_samples != t->n_forward;
+    if (is_forward) t->n_forward = r->n_samples;
     for (int32_t b = 0; b < p->n_blocks && t->resets_hidden[r->kind]; b++) {
         const wfi_block *block = &p->blocks[b];
         const wfi_worker *w = &t->workers[block->rank];
@@ -142,7 +146,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
                      wf_step_result *result_out) {
     int stop_reason = 0;
     WF_TRY(wfi_trainer_poll_saves(t));
-    WF_TRY(reset_hidden(t, r));
+    WF_TRY(begin_hidden(t, r));
     double *records = t->job ? begin_in_job(t, r) : r->records;
     r->reported = records;
     wfi_step step = {.args = {.seed = t->recipe.seed,

@@ -54,6 +54,7 @@ struct wf_trainer {
     int64_t n_steps;
     wfi_plateau plateau;
     bool resets_hidden[2]; /* by wf_program_kind: before its next run */
+    int64_t n_forward;     /* samples of the latest forward run, whose hidden state is kept */
     wfi_pool about_pool;
     wf_metadata *about; /* [n_about] of every file that is written */
     int n_about;

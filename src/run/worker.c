@@ -108,6 +108,7 @@ static wf_status create_shared(wfi_worker *w, wfi_space space, size_t bytes, voi
     return WF_OK;
 }
 
+/* All of the old arena is kept: hidden state of forward runs is behind the memory of steps. */
 static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan *need) {
     size_t shift_bytes = shift_of(w, space);
     const wfi_arena *a = &w->arenas[space];
@@ -119,8 +120,7 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
         WF_TRY(w->device->kind->memory_create(w->device, space, need->peak_bytes + shift_bytes,
                                               &base));
     base = (char *)base + shift_bytes;
-    if (a->base)
-        WF_TRY(wfi_memory_copy(w->device, NULL, base, space, a->base, space, need->state_bytes));
+    if (a->base) WF_TRY(wfi_memory_copy(w->device, NULL, base, space, a->base, space, a->bytes));
     take_arena(w, space, base, need->peak_bytes);
     if (is_bounced(w, space)) {
         WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
