@@ -2,6 +2,7 @@
  * gather give the bits of the module on the whole batch, for every number of devices. */
 #include "small_models.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft/checkpoint.h>
@@ -263,6 +264,47 @@ static void two_outputs(wf_graph *g, const void *config) {
     wf_output(wf_sum(wf_linear(a, "l", 4), 0), "total");
 }
 
+/* A sample of a recurrent model goes on from no other sample, and from no other call. */
+static void begins_each_sample(void **state) {
+    (void)state;
+    enum { N = 3, N_TOKENS = 4, N_WORDS = 11, N_LOGITS = N_TOKENS * N_WORDS };
+    wf_context *ctx = test_context();
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    config.n_classes = N_WORDS;
+    config.n_tokens = N_TOKENS;
+    config.hidden = 8;
+    config.n_layers = 1;
+    int32_t tokens[N * N_TOKENS];
+    for (int i = 0; i < N * N_TOKENS; i++) tokens[i] = i % N_TOKENS;
+    wf_array *input, *output;
+    TEST_OK(ctx, wf_array_create(ctx, WF_I32, &WF_SHAPE(N, N_TOKENS), "cpu:0", tokens, &input));
+    for (int64_t grain = 1; grain <= 2; grain++) {
+        static float logits[N * N_LOGITS], first[N_LOGITS];
+        wf_module_config how = WF_MODULE_CONFIG_INIT;
+        how.grain = grain;
+        wf_model *model;
+        wf_module *module;
+        TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
+        TEST_OK(ctx, wf_module_create(ctx, model, &how, &module));
+        for (int call = 0; call < 2; call++) {
+            TEST_OK(ctx, wf_module_apply(module, input, &output));
+            TEST_OK(ctx, wf_array_read(output, logits, sizeof logits));
+            wf_array_destroy(output);
+            if (!call) memcpy(first, logits, sizeof first);
+            for (int s = 0; s < N; s++)
+                for (int i = 0; i < N_LOGITS; i++)
+                    if (fabsf(logits[s * N_LOGITS + i] - first[i]) > (grain == 1 ? 0 : 1e-6f))
+                        fail_msg("grain %d, call %d, sample %d: logit %d is %.9g, not %.9g",
+                                 (int)grain, call, s, i, (double)logits[s * N_LOGITS + i],
+                                 (double)first[i]);
+        }
+        wf_module_destroy(module);
+        wf_model_destroy(model);
+    }
+    wf_array_destroy(input);
+    test_context_end(ctx);
+}
+
 static void refuses(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -320,6 +362,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_elements), cmocka_unit_test(scatters_and_gathers),
         cmocka_unit_test(is_the_module),  cmocka_unit_test(keeps_a_grain),
-        cmocka_unit_test(copies_weights), cmocka_unit_test(refuses)};
+        cmocka_unit_test(copies_weights), cmocka_unit_test(begins_each_sample),
+        cmocka_unit_test(refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

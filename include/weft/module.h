@@ -7,7 +7,8 @@
  *     wf_array_gather(outputs, n, devices[0], &output);
  *
  * gives the bits of wf_module_apply(module, input, &output). Modules compute forward only: no
- * dropout, batch norm by running statistics. To train in parallel, give a trainer a plan.
+ * dropout, batch norm by running statistics, and hidden state (wf_lstm) begins with zeros for every
+ * sample of every call. To train in parallel, give a trainer a plan.
  * A module is used by one thread at a time.
  */
 #ifndef WEFT_MODULE_H

@@ -140,7 +140,8 @@ static wf_status check_input(const wf_module *m, const wf_array *input) {
     return WF_OK;
 }
 
-/* Piece by piece, each of as many samples as the grain says. */
+/* Piece by piece, each of as many samples as the grain says. A recurrent model begins every piece
+ * with zeros: otherwise a sample would go on from one of the piece before. */
 static wf_status apply_pieces(wf_module *m, const wf_array *input, wf_array *output) {
     const wf_graph *g = wfi_trainer_graph(m->trainer);
     int64_t n = input->shape.dim[0], grain = m->config.grain ? m->config.grain : n;
@@ -148,6 +149,7 @@ static wf_status apply_pieces(wf_module *m, const wf_array *input, wf_array *out
     for (int64_t first = 0; first < n; first += grain) {
         size_t at = (size_t)first, n_now = (size_t)wfi_min_i64(grain, n - first);
         wf_feed feed = {g->values[m->input].name, input->data + at * in_bytes, n_now * in_bytes};
+        wf_trainer_reset_hidden(m->trainer, WF_PROGRAM_FORWARD);
         WF_TRY(wf_trainer_forward(m->trainer, &feed, 1, (int64_t)n_now, g->values[m->output].name,
                                   output->data + at * out_bytes, n_now * out_bytes));
     }
