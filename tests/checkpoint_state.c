@@ -1,5 +1,5 @@
 /* Training states that somebody has written otherwise than weft does: numbers that no run can have
- * are refused by name, and the trainer is as it was. */
+ * are refused by name, and the trainer is as it was. And states that are still being written. */
 #include "small_models.h"
 
 #include "data_folder.h"
@@ -96,6 +96,31 @@ static void numbers_out_of_range(void **state) {
     assert_string_equal(before, after);
     rewrite(f, "9007199254740992", NULL, 0, 0);
     TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "bad")));
+    wf_trainer_destroy(t);
+}
+
+/* A load finds what this trainer has saved, also where a thread is still writing it. */
+static void loads_what_is_being_saved(void **state) {
+    folder *f = *state;
+    const char *path = folder_file(f, "meanwhile");
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_recipe recipe = small_recipe();
+    wf_model *model;
+    char saved[65], loaded[65];
+    config.save_async = 1;
+    recipe.n_threads = 1;
+    TEST_OK(f->ctx, wf_model_create(f->ctx, "small", small_net, NULL, 0, &model));
+    wf_trainer *t = test_trainer(f->ctx, model, &recipe, "", &config);
+    for (int round = 0; round < 4; round++) {
+        small_step(f->ctx, t, round);
+        TEST_OK(f->ctx, wf_trainer_weights_sha256(t, saved));
+        TEST_OK(f->ctx,
+                round % 2 ? wf_trainer_save(t, path) : wf_trainer_save_state(t, path, NULL, 0));
+        TEST_OK(f->ctx,
+                round % 2 ? wf_trainer_load_weights(t, path) : wf_trainer_load_state(t, path));
+        TEST_OK(f->ctx, wf_trainer_weights_sha256(t, loaded));
+        assert_string_equal(loaded, saved);
+    }
     wf_trainer_destroy(t);
 }
 
@@ -252,6 +277,7 @@ static void a_file_that_breaks_off(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(numbers_out_of_range),
+        TEST_IN_FOLDER(loads_what_is_being_saved),
         TEST_IN_FOLDER(other_sums),
         TEST_IN_FOLDER(flipped_bits),
         TEST_IN_FOLDER(a_file_that_breaks_off),

@@ -203,17 +203,19 @@ WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const c
                                                     const wf_metadata *metadata, int n_metadata);
 /* With config.save_async, the two above return when what they save is copied (to the host's memory,
  * in the process that writes it; NO_MEMORY). A thread writes it, and the first step after that puts
- * the file in its place, before it begins; so does a save after another step, and this call, which
- * waits for the thread. A disk that is full is heard of there: IO of that step, save or call, and
- * the old file is as it was. A trainer that is destroyed before leaves the old file, too. */
+ * the file in its place, before it begins. A save after another step, every load of this trainer,
+ * and this call wait for the thread, and do so, too. All other readers of the file
+ * (wf_trainer_state_metadata, other trainers) need this call first. A disk that is full is heard of
+ * there: IO of that step, save, load or call, and the old file is as it was. A trainer that is
+ * destroyed before leaves the old file, too. */
 WF_API WF_NODISCARD wf_status wf_trainer_save_wait(wf_trainer *trainer);
 /* Reads what wf_trainer_save_state wrote, under whatever plan; the next steps give the bits of a
  * run that never stopped. All is looked at before any of it is moved. Errors: those of
  * wf_trainer_load_weights; CORRUPT also if it is no state; INVALID_ARG if its run had other
  * micro, lanes or slices, which a recipe that leaves them open has from its plan. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const char *path);
-/* The value of a key in a state file; free with wf_text_free. NULL if absent. Errors: those of
- * wf_safetensors_open. */
+/* The value of a key in a state file, which is in its place (wf_trainer_save_wait); free with
+ * wf_text_free. NULL if absent. Errors: those of wf_safetensors_open. */
 WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path,
                                                         const char *key, char **value_out);
 /* Loads parameters and buffers by name from a safetensors file, shards or a folder

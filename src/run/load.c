@@ -182,6 +182,7 @@ wf_status wf_trainer_load_weights_but(wf_trainer *t, const char *path, const cha
                                       char **skipped_out) {
     wfi_state_call x = {.t = t, .path = path, .skip = skip, .skipped_out = skipped_out};
     WF_TRY(wfi_trainer_check_average(t, "load weights"));
+    WF_TRY(wf_trainer_save_wait(t)); /* perhaps of the same file */
     return wfi_state_perform(&x, "load weights", WFI_STATE_WEIGHTS, load_but);
 }
 
@@ -191,6 +192,7 @@ wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
 
 wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
     WF_TRY(wfi_trainer_check_average(t, "load the state"));
+    WF_TRY(wf_trainer_save_wait(t));
     return wfi_state_perform(&(wfi_state_call){.t = t, .path = path, .is_state = true},
                              "load its state", WFI_STATE_ALL, load);
 }
