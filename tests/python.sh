@@ -43,6 +43,7 @@ refused("INVALID_ARG", "unknown key 'bach'", lambda: weft.Trainer(model, "bach=3
 refused("INVALID_ARG", "plan", lambda: weft.Trainer(model, recipe, "dp=x"))
 refused("SHAPE", "input 'y' was not given", lambda: t.step(x=batch(8)["x"]))
 refused("SHAPE", "8 samples take", lambda: t.step(x=array.array("f", [0] * 8), y=batch(8)["y"]))
+refused("INVALID_ARG", "y[7] is 10; the model has 10 classes, 0 to 9", lambda: t.step(x=batch(8)["x"], y=array.array("i", [0] * 7 + [10])))
 same(t.step(x=batch(8)["x"].cast("B").cast("f", (8, 16)), y=batch(8)["y"]).n_rows, 8, "flat images")
 text = weft.Model("gpt2-tiny", n_tokens=4, n_classes=16)
 refused("TypeError", "x: elements are float32", lambda: weft.Trainer(text, "batch=2,threads=1").step(

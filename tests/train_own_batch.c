@@ -58,7 +58,8 @@ static wf_status own_step(wf_trainer *t, const rank_place *at, int step, int64_t
     return status;
 }
 
-/* Rank 0 brings too few, then rank 1 the wrong feeds. Each rank says what it was told. */
+/* Rank 0 brings too few, then rank 1 the wrong feeds: too few bytes, and a label that there is not.
+ * Each rank says what it was told. */
 static void be_wrong(wf_context *ctx, wf_trainer *t, const rank_place *at, int rank) {
     static small_batch b;
     wf_feed feed = {"x", b.x, 5};
@@ -69,6 +70,10 @@ static void be_wrong(wf_context *ctx, wf_trainer *t, const rank_place *at, int r
     wf_status status =
         rank == 1 ? wf_trainer_step(t, &feed, 1, 1, &result) : own_step(t, at, 1, 0, &loss);
     if (status == WF_SHAPE) printf("[%s] ", wf_context_error(ctx));
+    b.y[0] = 10;
+    feed = (wf_feed){"y", b.y, sizeof *b.y};
+    status = rank == 1 ? wf_trainer_step(t, &feed, 1, 1, &result) : own_step(t, at, 1, 0, &loss);
+    if (status == WF_INVALID_ARG) printf("(%s) ", wf_context_error(ctx));
 }
 
 static void say_forward(wf_context *ctx, wf_trainer *t, const rank_place *at) {
@@ -214,10 +219,12 @@ static void bits_of_one_rank(void **state) {
             if (p[r].status || !same || strcmp(same + 2, want))
                 fail_msg("plan '%s', rank %d: '%s', one rank says '%s'", plans[k].plan, r,
                          p[r].said, want);
-            const char *wrong = r == 1 ? "was given 5 bytes" : "the feeds of rank 1 were refused";
-            if (!strstr(p[r].said, plans[k].too_few) || !strstr(p[r].said, wrong))
-                fail_msg("plan '%s', rank %d: '%s', not '%s' and '%s'", plans[k].plan, r, p[r].said,
-                         plans[k].too_few, wrong);
+            const char *wrong = r == 1 ? "was given 5 bytes" : "[the feeds of rank 1 were refused";
+            const char *label = r == 1 ? "(y[0] is 10; " : "(the feeds of rank 1 were refused";
+            if (!strstr(p[r].said, plans[k].too_few) || !strstr(p[r].said, wrong) ||
+                !strstr(p[r].said, label))
+                fail_msg("plan '%s', rank %d: '%s', not '%s', '%s' and '%s'", plans[k].plan, r,
+                         p[r].said, plans[k].too_few, wrong, label);
         }
     }
 }

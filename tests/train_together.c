@@ -237,6 +237,50 @@ static const char *meets_in_another_order(ranks_one *one) {
     return NULL;
 }
 
+/* Step `number`, or an evaluation, with the label of sample 3. */
+static wf_status run_label(wf_trainer *trainer, int number, bool trains, int32_t label) {
+    small_batch batch;
+    wf_step_result result;
+    small_batch_fill(&batch, number);
+    batch.y[3] = label;
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    return trains ? wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result)
+                  : wf_trainer_eval(trainer, feeds, 2, SMALL_BATCH, &result);
+}
+
+/* All ranks refuse the same feeds, nothing has changed, and the next run is as any other. */
+static const char *refused_together(ranks_one *one) {
+    const work *w = one->self;
+    wf_trainer *t;
+    wf_step_result result;
+    char before[65], after[65];
+    RANKS_TRY(one, make_trainer(one->ctx, one->job, w->plan, 4, 1, false, &t));
+    RANKS_TRY(one, run_batch(t, 0, true, &result));
+    RANKS_TRY(one, wf_trainer_weights_sha256(t, before));
+    for (int k = 0; k < 3; k++)
+        RANKS_REFUSED(one, run_label(t, 1, w->trains, 10), WF_INVALID_ARG,
+                      "y[3] is 10; the model has 10 classes, 0 to 9");
+    RANKS_TRY(one, wf_trainer_weights_sha256(t, after));
+    if (strcmp(before, after)) return "the weights are others";
+    RANKS_TRY(one, run_label(t, 1, w->trains, -1));
+    wf_trainer_destroy(t);
+    return NULL;
+}
+
+/* Rank 1 is given another label than the others, which wait for it in their run. */
+static const char *refused_alone(ranks_one *one) {
+    const work *w = one->self;
+    wf_trainer *t;
+    RANKS_TRY(one, make_trainer(one->ctx, one->job, w->plan, 4, 1, false, &t));
+    wf_status status = run_label(t, 0, w->trains, one->rank == 1 ? 10 : 3);
+    wf_trainer_destroy(t);
+    if (one->rank == 1)
+        RANKS_REFUSED(one, status, WF_INVALID_ARG, "y[3] is 10");
+    else
+        RANKS_REFUSED(one, status, WF_REMOTE, "to a run that its feeds do not allow");
+    return NULL;
+}
+
 static void who_differs_is_named(void **state) {
     (void)state;
     work *w = make_work("dp=2");
@@ -249,6 +293,8 @@ static void who_differs_is_named(void **state) {
             w->trains = trains;
             run_as(how, 2, run_in_another_order, w);
             run_as(how, 2, meets_in_another_order, w);
+            run_as(how, 2, refused_together, w);
+            run_as(how, 2, refused_alone, w);
         }
     }
     munmap(w, sizeof *w);

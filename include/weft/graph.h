@@ -177,7 +177,8 @@ WF_API wf_tensor wf_mean(wf_tensor x, int dim); /* the dim is removed */
  * causal: position i attends to 0..i. */
 WF_API wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal);
 /* The same, causal, of one text token by token: the graph's samples are its tokens, qkv [n, 3 c],
- * position I32 [n] of each in the text, below n_positions (else the result is 0). Keys and values
+ * position I32 [n] of each in the text, below n_positions (else, as where it is negative, a token
+ * is nowhere in the text and the result is 0). Keys and values
  * stay in the cache `name` from run to run, so that the next tokens need not compute them again; a
  * new text begins at position 0. Graphs for forward runs only; a cache is not saved. */
 WF_API wf_tensor wf_cached_attention(wf_tensor qkv, wf_tensor position, const char *name,

@@ -56,7 +56,8 @@ WF_API WF_NODISCARD wf_status wf_module_read(wf_module *module, const char *name
                                              size_t dst_bytes);
 
 /* module(input): `input` [n, sample...] on the module's device, any n >= 1; *output_out is on it,
- * too. Errors: SHAPE (also: another dtype or device), TIMEOUT, DEVICE. */
+ * too. Errors: SHAPE (also: another dtype or device), INVALID_ARG (a token that the model does not
+ * have), TIMEOUT, DEVICE. */
 WF_API WF_NODISCARD wf_status wf_module_apply(wf_module *module, const wf_array *input,
                                               wf_array **output_out);
 

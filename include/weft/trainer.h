@@ -5,7 +5,9 @@
  *     wf_trainer_save(trainer, "run/model.safetensors");
  *
  * In a job, a call that fails for more than its feeds (a file, memory, a device, a recipe that is
- * refused) ends the job: no process can go on as if the others had done what it could not.
+ * refused) ends the job: no process can go on as if the others had done what it could not. Feeds
+ * that are refused in all processes alike end nothing; in some of them, where each brings the whole
+ * batch, they end the job, too.
  *
  * One thread at a time may call it. Steps of fewer samples than the recipe's batch
  * (the end of an epoch) get a program of their own, made when first needed.
@@ -51,7 +53,10 @@ typedef struct wf_trainer_config {
 #define WF_TRAINER_CONFIG_INIT                                                                     \
     { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* One input of the global batch, row-major on the host, dim 0 = samples. */
+/* One input of the global batch, row-major on the host, dim 0 = samples. Elements are of the dtype
+ * that wf_input says. Labels are below the number of classes, where negative ones are ignored, and
+ * tokens from 0 to the table's last row; the run that is fed others is refused, INVALID_ARG, and
+ * nothing has changed. */
 typedef struct wf_feed {
     const char *name; /* as in wf_input */
     const void *data;
@@ -135,7 +140,9 @@ WF_API void wf_trainer_destroy(wf_trainer *trainer);
  * of the step: the numbers of all processes have to be what wf_trainer_part says for their
  * sum, and loss and weights are those of one rank given all parts in the order of ranks.
  * Errors: SHAPE (a feed is missing, unknown or of the wrong size; parts that do not fit
- * together, on all processes, and none has stepped); NOT_FINITE: the loss of a microbatch, a
+ * together, on all processes, and none has stepped); INVALID_ARG (a label or a token that the model
+ * does not have: the sentence names input, sample and value); with own_batch, that the feeds of
+ * another process were refused, with its status; NOT_FINITE: the loss of a microbatch, a
  * gradient, a new weight or what is kept beside it is infinite or no number, the same on all
  * processes. The sentence names the unit (of several the last, in which the backward pass begins)
  * and, if its loss is not finite either, the first such microbatch: gradients are looked at when
@@ -159,7 +166,8 @@ WF_API WF_NODISCARD wf_status wf_trainer_prepare_eval(wf_trainer *trainer, int64
  * feeds are of the whole run, also with own_batch; there a process may leave out what its rank
  * does not read. Errors: those of wf_trainer_prepare_eval, if no run had as many samples yet; SHAPE
  * (a feed is missing, unknown or of the wrong size; no samples; in a job with own_batch also: not
- * the same number on all ranks, or another rank's feeds were refused); NOT_FINITE: the loss of a
+ * the same number on all ranks); INVALID_ARG (as wf_trainer_step); with own_batch, that the feeds
+ * of another process were refused, with its status; NOT_FINITE: the loss of a
  * microbatch, on all processes, and the trainer is as it was; TIMEOUT, DEVICE, REMOTE: the trainer
  * can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,

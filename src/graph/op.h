@@ -122,6 +122,8 @@ typedef struct wfi_op_roles {
     uint8_t weight_in, weight_out;
     /* Class indices, of which negative ones do not count, and how many rows were right. */
     uint8_t label_in, hit_out;
+    /* Numbers of rows; places in a text, of which negative ones are nowhere in it. */
+    uint8_t id_in, place_in;
     /* Caches, which it reads and writes. */
     uint8_t cache_in;
     /* What stays F32 where activations are narrow: sums, what is exact, and its gradients. */
@@ -195,6 +197,9 @@ struct wfi_op {
     void (*reference)(const wfi_call *call);
     /* For kernels that are one text; no data is looked at. NULL: they are told nothing. */
     wfi_numbers (*numbers)(const wfi_call *call);
+    /* How many classes or rows there are for what plays the roles label_in and id_in: it is below
+     * that number. Only with either role. */
+    int64_t (*n_ids)(const wf_graph *g, const wfi_node *node);
     /* Which product of matrices the first output is; NULL: it is none. */
     wfi_product (*product)(const wfi_call *call);
     /* Adds to the outputs what the reference would put there, with the same bits; NULL: nothing

@@ -341,7 +341,7 @@ static const wfi_op_sample cached_attention_samples[] = {
 
 const wfi_op wfi_op_cached_attention = {
     .name = "cached_attention",
-    .roles = {.cache_in = 1 << 2},
+    .roles = {.place_in = 1 << 1, .cache_in = 1 << 2},
     .tolerance = 1e-5f,
     .check = cached_attention_check,
     .flops = cached_attention_flops,

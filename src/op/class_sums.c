@@ -121,6 +121,11 @@ static wfi_numbers of_sums_numbers(const wfi_call *call) {
                          .f = {call->attr->classes.smoothing}};
 }
 
+static int64_t n_classes_of(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.classes.n_classes;
+}
+
 PLAIN_REFERENCE(of_sums_reference, cross_entropy_of_sums, of_sums_numbers)
 PLAIN_REFERENCE(of_sums_backward_reference, cross_entropy_of_sums_backward, of_sums_numbers)
 
@@ -180,6 +185,7 @@ static const wfi_op_sample of_sums_samples[] = {{.n_in = 2,
 const wfi_op wfi_op_cross_entropy_of_sums = {
     .name = "cross_entropy_of_sums",
     .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
+    .n_ids = n_classes_of,
     .tolerance = 5e-6f,
     .check = of_sums_check,
     .backward =

@@ -5,7 +5,7 @@
  * attr.embedding: which rows the table has, where it may be a part
  *
  * The row of an id that the table does not have is zero, and passes nothing back: so parts add up
- * to the whole without rounding. Ids that no part has the data's source refuses. */
+ * to the whole without rounding. Ids that no part has are refused where they are fed. */
 #include "op/plain.h"
 
 #include "op/embedding.cl"
@@ -114,6 +114,12 @@ static size_t embedding_backward_add_scratch(const wf_graph *g, const wfi_node *
     return wfi_round_up((size_t)node->shape.dim[1], 2) * sizeof(float) + n_places * sizeof(int64_t);
 }
 
+/* Of the whole table. */
+static int64_t n_rows_of(const wf_graph *g, const wfi_node *node) {
+    int64_t n_classes = node->attr.embedding.n_classes;
+    return n_classes ? n_classes : wfi_in_shape(g, node, 1).dim[0];
+}
+
 static const wfi_op_sample embedding_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(8), WFI_DIMS(5, 6)}, .ids = 1 << 0, .id_limit = 4},
     {.n_in = 2,
@@ -144,6 +150,8 @@ static const wfi_op_cut embedding_place[] = {{.name = "rows", .in = {1}, .out = 
 
 const wfi_op wfi_op_embedding = {
     .name = "embedding",
+    .roles = {.id_in = 1 << 0},
+    .n_ids = n_rows_of,
     .tolerance = 0,
     .check = embedding_check,
     .backward =

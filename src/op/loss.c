@@ -57,6 +57,11 @@ static wfi_numbers cross_entropy_numbers(const wfi_call *call) {
 PLAIN_REFERENCE(cross_entropy_reference, cross_entropy, cross_entropy_numbers)
 PLAIN_REFERENCE(cross_entropy_backward_reference, cross_entropy_backward, cross_entropy_numbers)
 
+static int64_t n_classes_of(const wf_graph *g, const wfi_node *node) {
+    wf_shape logits = wfi_in_shape(g, node, 0);
+    return wfi_last_dim(&logits);
+}
+
 static const wfi_op_sample cross_entropy_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
 
@@ -66,6 +71,7 @@ static const wfi_op_cut cross_entropy_place[] = {
 const wfi_op wfi_op_cross_entropy = {
     .name = "cross_entropy",
     .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
+    .n_ids = n_classes_of,
     .tolerance = 5e-6f,
     .check = cross_entropy_check,
     .backward =
@@ -98,6 +104,7 @@ static const wfi_op_sample smoothed_cross_entropy_samples[] = {{.n_in = 2,
 const wfi_op wfi_op_smoothed_cross_entropy = {
     .name = "smoothed_cross_entropy",
     .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
+    .n_ids = n_classes_of,
     .tolerance = 5e-6f,
     .check = cross_entropy_check,
     .backward =

@@ -1,7 +1,7 @@
 /* Rows of n[1] logits; f[0]: how far labels are smoothed. */
 
-/* The loader refuses labels that are too large; one that comes here all the same makes the loss
- * NaN, and nothing is read out of bounds. */
+/* Labels that are too large are refused where they are fed; one that comes here all the same makes
+ * the loss NaN, and nothing is read out of bounds. */
 KERNEL(cross_entropy) {
     LOCAL double part[GROUP];
     int label = I32(IN(1))[GROUP_INDEX];

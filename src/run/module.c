@@ -137,7 +137,8 @@ static wf_status check_input(const wf_module *m, const wf_array *input) {
                         "module: the input is on %s, the module on %s; wf_array_copy brings it "
                         "there",
                         input->device, m->device);
-    return WF_OK;
+    return wfi_check_ids(m->trainer, m->trainer->ready[0], m->input, (const int32_t *)input->data,
+                         input->shape.dim[0]);
 }
 
 /* Piece by piece, each of as many samples as the grain says. A recurrent model begins every piece

@@ -9,9 +9,8 @@
 
 #include <stdio.h>
 
-typedef wfi_control_numbers told; /* how many samples, and rows that count */
+typedef wfi_control_numbers told; /* how many samples, and rows that count; or REFUSED, status */
 
-/* What a process tells whose feeds were refused. */
 #define REFUSED (-1)
 
 static bool loads(const wf_program *p, int32_t rank, int32_t input) {
@@ -71,6 +70,16 @@ static bool counts(const wf_trainer *t, const wf_program *p) {
     return true;
 }
 
+wf_status wfi_trainer_refuse_run(wf_trainer *t, wf_status given) {
+    char refused[WFI_SENTENCE_BYTES];
+    int ignored;
+    if (!t->job) return given;
+    snprintf(refused, sizeof refused, "%s", wf_context_error(t->ctx));
+    (void)wfi_control_begin_run(t->job, 0, "a run that its feeds do not allow");
+    (void)wfi_control_end_run(t->job, &ignored); /* the others hear of it, if it fails */
+    return wfi_fail(t->ctx, given, "%s", refused);
+}
+
 /* Tells, and hears; everybody finds the same. A process whose feeds were refused has its
  * sentence already. */
 static wf_status tell(wf_trainer *t, wf_status given, const told own, const told **all_out) {
@@ -80,14 +89,15 @@ static wf_status tell(wf_trainer *t, wf_status given, const told own, const told
     if (given != WF_OK) return wfi_fail(t->ctx, given, "%s", refused);
     for (int k = 0; k < wf_job_n_ranks(t->job); k++)
         if ((*all_out)[k][0] == REFUSED)
-            return wfi_fail(t->ctx, WF_SHAPE, "the feeds of rank %d were refused; no rank ran", k);
+            return wfi_fail(t->ctx, (wf_status)(*all_out)[k][1],
+                            "the feeds of rank %d were refused; no rank ran", k);
     return WF_OK;
 }
 
 /* With the rows that count, of feeds that have been bound with status `given`. */
 static wf_status tell_rows(wf_trainer *t, const wfi_ready *r, wf_status given, int64_t n_samples,
                            const told **all_out) {
-    told own = {given == WF_OK ? n_samples : REFUSED, 0};
+    told own = {given == WF_OK ? n_samples : REFUSED, given};
     if (given == WF_OK && counts(t, r->program)) own[1] = wfi_count_rows(r, n_samples);
     return tell(t, given, own, all_out);
 }

@@ -5,68 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int32_t find_input(const wf_graph *g, const char *name) {
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WFI_VALUE_INPUT && !strcmp(g->values[v].name, name)) return v;
-    return -1;
-}
-
-bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input) {
-    if (v == input) return true;
-    if (v < 0 || g->values[v].node < 0) return false;
-    const wfi_node *node = &g->nodes[g->values[v].node];
-    for (int i = 0; i < node->n_in; i++)
-        if (wfi_value_depends_on(g, node->in[i], input)) return true;
-    return false;
-}
-
-static size_t sample_bytes(const wf_graph *g, int32_t v) {
-    return wfi_value_bytes(g, v) / (size_t)g->batch;
-}
-
-static wf_status bind_feed(wf_trainer *t, wfi_ready *r, const wf_feed *feed, int64_t n_samples) {
-    const wf_graph *g = r->program->graph;
-    int32_t v = find_input(g, feed->name);
-    if (v < 0) return wfi_fail(t->ctx, WF_SHAPE, "the model has no input '%s'", feed->name);
-    size_t want = sample_bytes(g, v) * (size_t)n_samples;
-    if (feed->bytes != want)
-        return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was given %zu bytes; %lld samples take %zu",
-                        feed->name, feed->bytes, (long long)n_samples, want);
-    r->inputs[v] = feed->data;
-    return WF_OK;
-}
-
-wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
-                         int64_t n_samples, int32_t output) {
-    const wf_graph *g = r->program->graph;
-    memset(r->inputs, 0, (size_t)g->n_values * sizeof *r->inputs);
-    if (n_samples < 1)
-        return wfi_fail(t->ctx, WF_SHAPE, "a run of %lld samples", (long long)n_samples);
-    for (int i = 0; i < n_feeds; i++) WF_TRY(bind_feed(t, r, &feeds[i], n_samples));
-    for (int32_t v = 0; v < g->n_values; v++) {
-        if (g->values[v].kind != WFI_VALUE_INPUT || r->inputs[v]) continue;
-        if (!wfi_trainer_loads(t, r->program, v)) continue;
-        if (output < 0 || wfi_value_depends_on(g, output, v))
-            return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
-        /* Labels, say, of which the output knows nothing: zeros do. */
-        size_t bytes = sample_bytes(g, v) * (size_t)r->n_samples;
-        if (!r->zeros[v]) r->zeros[v] = wfi_pool_alloc(&r->pool, 1, bytes);
-        if (!r->zeros[v]) return WF_NO_MEMORY;
-        r->inputs[v] = r->zeros[v];
-    }
-    return WF_OK;
-}
-
-int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples) {
-    const wf_graph *g = r->program->graph;
-    int64_t n = g->n_rows / g->batch * n_samples;
-    if (g->labels < 0) return n;
-    const int32_t *labels = r->inputs[g->labels];
-    int64_t n_counted = 0;
-    for (int64_t i = 0; i < n; i++) n_counted += labels[i] >= 0;
-    return n_counted;
-}
-
 /* For the report: what other processes cannot observe. */
 static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
@@ -222,7 +160,8 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
                         (long long)n_all, (long long)t->recipe.batch);
     wfi_ready *r;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_all, &r));
-    WF_TRY(wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, -1));
+    wf_status given = wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, -1);
+    if (given != WF_OK) return wfi_trainer_refuse_run(t, given);
     if (!is_part) n_rows = wfi_count_rows(r, n_all);
     wf_step_result result;
     WF_TRY(run(t, r, n_rows, find_lr(t), &result));
@@ -281,7 +220,7 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
     if (wfi_trainer_is_part(t))
         WF_TRY(wfi_trainer_join_rows(t, r, given, &n_rows));
     else if (given != WF_OK)
-        return given;
+        return wfi_trainer_refuse_run(t, given);
     else
         n_rows = wfi_count_rows(r, n_samples);
     wf_step_result result;

@@ -146,9 +146,12 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     r->inputs = wfi_pool_alloc(&r->pool, n_values, sizeof *r->inputs);
     r->outputs = wfi_pool_alloc(&r->pool, (size_t)g->n_outputs, sizeof *r->outputs);
     r->records = wfi_pool_alloc(&r->pool, n_micro, 2 * sizeof *r->records);
+    r->ids = wfi_pool_alloc(&r->pool, n_values, sizeof *r->ids);
     r->zeros = wfi_pool_alloc(&r->pool, n_values, sizeof *r->zeros);
     r->reporter = wfi_pool_alloc(&r->pool, n_micro, sizeof *r->reporter);
-    if (!r->inputs || !r->outputs || !r->records || !r->zeros || !r->reporter) return WF_NO_MEMORY;
+    if (!r->inputs || !r->outputs || !r->records || !r->ids || !r->zeros || !r->reporter)
+        return WF_NO_MEMORY;
+    wfi_find_ids(g, r->ids);
     find_reporters(r->program, r->reporter);
     WF_TRY(grow_workers(t, r->program));
     /* The timeline is one of full steps. */

@@ -6,6 +6,13 @@
 
 #include <weft/trainer.h>
 
+/* Which integers may be fed to an input: labels, or numbers of rows. */
+typedef struct wfi_ids {
+    int64_t end; /* all are below; 0: any integer may be fed */
+    /* Negative labels do not count; there are no negative rows, except of places. */
+    bool are_rows, are_places;
+} wfi_ids;
+
 /* A program made for one kind and number of samples, ready to run. */
 typedef struct wfi_ready {
     wf_program_kind kind;
@@ -16,6 +23,7 @@ typedef struct wfi_ready {
     bool has_run;
     const void **inputs;    /* [n_values] */
     void **outputs;         /* [n_outputs] */
+    wfi_ids *ids;           /* [n_values] of inputs */
     void **zeros;           /* [n_values] for inputs that may be left out, made when needed */
     double *records;        /* [n_micro][2] */
     const double *reported; /* [n_micro][2] by the latest run: records, or a job's */
@@ -110,13 +118,19 @@ wf_status wfi_trainer_check_job(const wf_trainer *t);
 wf_status wfi_trainer_compare_recipe(const wf_trainer *t);
 wf_status wfi_trainer_compare_program(const wf_trainer *t);
 
-/* ---- step.c ---- */
+/* ---- feeds.c ---- */
+
+/* What ops say of the integers that they read; `ids` [n_values] are zeros. */
+void wfi_find_ids(const wf_graph *g, wfi_ids *ids);
+/* That those fed to input `v` are in its range. Errors: INVALID_ARG. */
+wf_status wfi_check_ids(const wf_trainer *t, const wfi_ready *r, int32_t v, const int32_t *data,
+                        int64_t n_samples);
 
 /* Whether value v is computed from `input`. */
 bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input);
 
 /* Points the program's inputs to the feeds, of `n_samples` samples each. `output`: the value that
- * is wanted, or -1 for the loss. Errors: SHAPE. */
+ * is wanted, or -1 for the loss. Errors: SHAPE; those of wfi_check_ids. */
 wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
                          int64_t n_samples, int32_t output);
 /* Rows of `n_samples` bound samples whose label is not negative: the divisor of the mean. */
@@ -141,6 +155,10 @@ wf_status wfi_trainer_join_step(wf_trainer *t, const wf_feed *feeds, int n_feeds
 wf_status wfi_trainer_join_forward(wf_trainer *t, int64_t n_samples);
 wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status given,
                                 int64_t *n_rows_out);
+/* The feeds of a run were refused with status `given`, which is returned with its sentence. In a
+ * job whose processes all have the whole batch, this is a run that does nothing: all of them are
+ * refused alike, and one that was given other feeds, and runs, finds that it is alone. */
+wf_status wfi_trainer_refuse_run(wf_trainer *t, wf_status given);
 /* Errors: UNSUPPORTED: the plan does not give each process a range of samples. */
 wf_status wfi_trainer_check_parts(const wf_trainer *t);
 

@@ -1,0 +1,158 @@
+/* Labels and tokens that the model does not have are refused where they are fed, by name, before
+ * anything has changed; those that are ignored are not.
+ */
+#include "small_models.h"
+
+#include <limits.h>
+#include <weft/module.h>
+
+static void expect_sha(wf_context *ctx, wf_trainer *t, const char *want) {
+    char sha[65];
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
+    assert_string_equal(sha, want);
+}
+
+/* Step, evaluation and output; the label of sample 3. */
+static void expect_label(wf_context *ctx, wf_trainer *t, int32_t label, wf_status status,
+                         const char *sentence) {
+    static float logits[SMALL_BATCH * 10];
+    small_batch b;
+    wf_step_result result;
+    small_batch_fill(&b, 1);
+    b.y[3] = label;
+    const wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
+    const wf_status all[] = {
+        wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result),
+        wf_trainer_eval(t, feeds, 2, SMALL_BATCH, &result),
+        wf_trainer_forward(t, feeds, 2, SMALL_BATCH, "logits", logits, sizeof logits)};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (all[k] != status || (status && !strstr(wf_context_error(ctx), sentence)))
+            fail_msg("label %d, call %zu: %s, '%s', not %s, '%s'", label, k, wf_status_name(all[k]),
+                     wf_context_error(ctx), wf_status_name(status), sentence);
+}
+
+static void labels_have_classes(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "pp=2", "dp=2,zero=3"};
+    const char *words = "y[3] is 10; the model has 10 classes, 0 to 9, and ignores negative labels";
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_recipe recipe = small_recipe();
+        char sha[65];
+        recipe.n_lanes = 2;
+        recipe.n_threads = 1;
+        recipe.kernels = WF_KERNELS_REFERENCE;
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
+        expect_label(ctx, t, 10, WF_INVALID_ARG, words);
+        expect_label(ctx, t, INT32_MAX, WF_INVALID_ARG, "y[3] is 2147483647; ");
+        /* The bits of 1.0f. */
+        expect_label(ctx, t, 0x3F800000, WF_INVALID_ARG,
+                     "; 1065353216 has the bits of the float 1");
+        assert_int_equal(wf_trainer_n_steps(t), 0);
+        expect_sha(ctx, t, sha);
+        expect_label(ctx, t, 9, WF_OK, "");
+        expect_label(ctx, t, -1, WF_OK, "");
+        expect_label(ctx, t, INT32_MIN, WF_OK, "");
+        assert_int_equal(wf_trainer_n_steps(t), 3);
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
+}
+
+enum { N_TEXTS = 2, N_TOKENS = 4, N_WORDS = 21 };
+
+static wf_status step_tokens(wf_trainer *t, const char *name, int32_t value) {
+    int32_t x[N_TEXTS * N_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 20}, y[N_TEXTS * N_TOKENS] = {0};
+    wf_step_result result;
+    (*name == 'x' ? x : y)[N_TOKENS + 2] = value;
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    return wf_trainer_step(t, feeds, 2, N_TEXTS, &result);
+}
+
+/* Also where the vocabulary is cut, and no slice has all of the classes. */
+static void tokens_have_rows(void **state) {
+    (void)state;
+    static const char *const models[] = {"gpt2-tiny", "lstm"};
+    static const char *const plans[] = {"", "tp=2"};
+    const char *rows = "x[1], element 2, is 21; the model has 21 rows for it, 0 to 20";
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < 4; k++) {
+        wf_model_config config = WF_MODEL_CONFIG_INIT;
+        wf_recipe recipe = WF_RECIPE_INIT;
+        wf_model *model;
+        config.n_classes = N_WORDS;
+        config.n_tokens = N_TOKENS;
+        if (k % 2) config.hidden = 8;
+        recipe.batch = N_TEXTS;
+        recipe.n_threads = 1;
+        recipe.n_slices = k / 2 ? 2 : 1;
+        TEST_OK(ctx, wf_model_find(ctx, models[k % 2], &config, &model));
+        wf_trainer *t = test_trainer(ctx, model, &recipe, plans[k / 2], NULL);
+        TEST_REFUSED(ctx, step_tokens(t, "x", N_WORDS), WF_INVALID_ARG, rows);
+        TEST_REFUSED(ctx, step_tokens(t, "x", -1), WF_INVALID_ARG, "x[1], element 2, is -1;");
+        TEST_REFUSED(ctx, step_tokens(t, "y", N_WORDS), WF_INVALID_ARG,
+                     "y[1], element 2, is 21; the model has 21 classes, 0 to 20, and ignores");
+        assert_int_equal(wf_trainer_n_steps(t), 0);
+        TEST_OK(ctx, step_tokens(t, "x", N_WORDS - 1));
+        TEST_OK(ctx, step_tokens(t, "y", -100));
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
+}
+
+/* By its number in the array, not in the piece that is computed at once. */
+static void modules_have_rows(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    wf_module *module;
+    wf_array *input, *output;
+    int32_t tokens[3 * N_TOKENS] = {0};
+    config.n_classes = N_WORDS;
+    config.n_tokens = N_TOKENS;
+    tokens[2 * N_TOKENS + 1] = N_WORDS;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+    TEST_OK(ctx, wf_module_create(ctx, model, NULL, &module));
+    TEST_OK(ctx, wf_array_create(ctx, WF_I32, &WF_SHAPE(3, N_TOKENS), "cpu", tokens, &input));
+    TEST_REFUSED(ctx, wf_module_apply(module, input, &output), WF_INVALID_ARG,
+                 "x[2], element 1, is 21; the model has 21 rows");
+    wf_array_destroy(input);
+    wf_module_destroy(module);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+static void gathering_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(5)), "fc", 3);
+    wf_loss(wf_gather(x, wf_input(g, "index", WF_I32, WF_SCALAR)));
+}
+
+/* An element that there is not is 0, as graph.h says. */
+static void elements_may_be_missing(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_step_result result;
+    recipe.batch = 2;
+    wf_trainer *t = planned_trainer(ctx, gathering_net, &recipe, "", NULL, 0);
+    float x[2 * 5] = {1};
+    int32_t index[2] = {-1, 3};
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"index", index, sizeof index}};
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, 2, &result));
+    assert_true(result.loss == 0);
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_have_classes),
+        cmocka_unit_test(tokens_have_rows),
+        cmocka_unit_test(modules_have_rows),
+        cmocka_unit_test(elements_may_be_missing),
+    };
+    return cmocka_run_group_tests_name("train_feeds", tests, NULL, NULL);
+}
