@@ -34,6 +34,11 @@ for plan in dp=2 dp=2,zero=2 dp=2,zero=3,offload=params+state:disk pp=2,recomput
 done
 [[ $(sha train $net $frozen --steps 3 --plan dp=2,pp=2,zero=1 --devices cpu:4) == "$one" ]] || fail "threads: not one rank's bits"
 
+# ---- the log has the norm also where rank 0's process updates nothing ----
+mlp="--model mlp --data synthetic --image 12 --batch 8 --micro 2 --lanes 2 --threads 1 --clip-norm .5 --freeze net1,net2 --steps 1"
+norm() { "$WEFT" train $mlp --quiet --out "$folder/norm" "$@" && grep -o '"gradient_norm":[^,}]*' "$folder/norm/log.jsonl"; rm -rf "$folder/norm"; }
+[[ $(norm --plan pp=2 --ranks 2) == "$(norm)" && -n $(norm) ]] || fail "the norm in the log is '$(norm --plan pp=2 --ranks 2)', not '$(norm)'"
+
 # ---- going on ----
 report train $net $frozen --steps 1 --out "$folder/run" >/dev/null
 expect 2 "has --freeze wte+wpe+h.0, not none" train --resume --out "$folder/run" --steps 3 --threads 1 --freeze ''

@@ -191,9 +191,9 @@ static wf_status train(wf_context *ctx, rank *self, wf_job *job) {
         if (m.wire_bytes == 0) strcat(wrong, " wire!");
     }
     if (!status)
-        snprintf(self->said, sizeof self->said, "%lld steps %.17g %s %a %a %a%s",
-                 (long long)wf_trainer_n_steps(second), result.loss, sha, (double)bias[3],
-                 (double)gradient[3], (double)logits[155], wrong);
+        snprintf(self->said, sizeof self->said, "%lld steps %.17g %.17g %s %a %a %a%s",
+                 (long long)wf_trainer_n_steps(second), result.loss, result.gradient_norm, sha,
+                 (double)bias[3], (double)gradient[3], (double)logits[155], wrong);
     wf_trainer_destroy(second);
     return status;
 }

@@ -68,8 +68,7 @@ typedef struct wf_step_result {
     int64_t n_rows; /* that count: samples or tokens, ignored labels left out */
     int64_t n_hits; /* rows whose largest logit is the label; 0 without labels */
     double lr;
-    double gradient_norm; /* before clipping; 0 unless clipping is on, and in a process whose
-                           * ranks update nothing (dataparallel=N: all but rank 0's) */
+    double gradient_norm; /* before clipping, the same in all processes; 0 unless clipping is on */
     int stop_reason;      /* in a job: the largest that a process gave to wf_job_request_stop
                            * before it began this run, whichever trainer's; the same in all. 0: go on */
 } wf_step_result;

@@ -28,7 +28,7 @@ typedef struct wfi_step {
     int64_t first_sample;      /* ... sample on */
     void *const *outputs;      /* [n_outputs] where to copy outputs, NULL = not wanted */
     double *records;           /* [n_micro][2] loss sums and hits */
-    double gradient_norm;      /* out, if clipping */
+    double *gradient_norm;     /* where to put it, if clipping */
 } wfi_step;
 
 typedef struct wfi_executor {

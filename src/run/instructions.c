@@ -193,7 +193,7 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
                             .begin = wfi_reference_begin(e->p, &r[0]),
                             .groups = e->p->graph->units[now->unit].groups,
                             .squares = squares,
-                            .norm_out = &e->step.gradient_norm,
+                            .norm_out = e->step.gradient_norm,
                             .not_finite = worker_of(e, now)->not_finite,
                             .unit = now->unit};
     float *states = n_states ? wfi_executor_touch(e, &r[2]) : NULL;

@@ -85,7 +85,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     int stop_reason = 0;
     WF_TRY(wfi_trainer_poll_saves(t));
     WF_TRY(begin_hidden(t, r));
-    double *records = t->job ? begin_in_job(t, r) : r->records;
+    double *records = t->job ? begin_in_job(t, r) : r->records, norm = 0;
     r->reported = records;
     wfi_step step = {.args = {.seed = t->recipe.seed,
                               .step = (uint64_t)t->n_steps,
@@ -93,7 +93,8 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
                      .lr = lr,
                      .inputs = r->inputs,
                      .outputs = r->outputs,
-                     .records = records};
+                     .records = records,
+                     .gradient_norm = t->job ? wfi_control_own_norm(t->job) : &norm};
     int64_t ignored;
     wfi_trainer_own_part(t, r->program, &step.first_sample, &ignored);
     t->ran_last = r;
@@ -106,7 +107,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     if (t->job) WF_TRY(end_in_job(t, r, records, &stop_reason));
     wf_step_result result = {.n_rows = n_rows,
                              .lr = lr,
-                             .gradient_norm = r->executor->step.gradient_norm,
+                             .gradient_norm = t->job ? wfi_control_norm(t->job) : norm,
                              .stop_reason = stop_reason};
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;

@@ -82,6 +82,10 @@ wf_status wfi_control_end_run(wfi_control *control, int *stop_reason_out);
 int64_t *wfi_control_own_not_finite(wfi_control *control);
 /* After the run, before the next: the largest of all ranks'. */
 int64_t wfi_control_not_finite(const wfi_control *control);
+/* The same of the gradient's norm: where a rank that updates writes it (0 in the beginning), and
+ * what all ranks have after the run. */
+double *wfi_control_own_norm(wfi_control *control);
+double wfi_control_norm(const wfi_control *control);
 /* How many saves this rank's threads are writing; atomic access. */
 int *wfi_control_n_writing(wfi_control *control);
 /* After a run, before the next: whether any rank was writing when it began; the same on all. */

@@ -6,7 +6,7 @@
 #include "comm/job/control.h"
 #include "comm/transport/transport.h"
 
-#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000008) /* changes with the layout */
+#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000009) /* changes with the layout */
 
 typedef struct wfi_job_segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */

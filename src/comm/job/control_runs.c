@@ -53,6 +53,7 @@ double *wfi_control_begin_run(wfi_control *c, uint64_t run, const char *what) {
     own->state.stop[half_of(n)] = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
     own->state.n_writing[half_of(n)] = __atomic_load_n(&c->n_writing, __ATOMIC_ACQUIRE);
     __atomic_store_n(&own->state.not_finite[half_of(n)], 0, __ATOMIC_RELAXED);
+    own->state.gradient_norm[half_of(n)] = 0;
     __atomic_store_n(&c->n_runs, n, __ATOMIC_RELEASE);
     __atomic_store_n(&own->runs.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->runs);
@@ -121,6 +122,21 @@ int64_t wfi_control_not_finite(const wfi_control *c) {
     for (int r = 0; r < c->n_ranks; r++) {
         const int64_t *cell = &c->shared->ranks[r].state.not_finite[half_of(c->n_runs)];
         largest = wfi_max_i64(largest, __atomic_load_n(cell, __ATOMIC_ACQUIRE));
+    }
+    return largest;
+}
+
+double *wfi_control_own_norm(wfi_control *c) {
+    return &c->shared->ranks[c->rank].state.gradient_norm[half_of(c->n_runs)];
+}
+
+double wfi_control_norm(const wfi_control *c) {
+    double largest = 0;
+    for (int r = 0; r < c->n_ranks; r++) {
+        double norm;
+        __atomic_load(&c->shared->ranks[r].state.gradient_norm[half_of(c->n_runs)], &norm,
+                      __ATOMIC_ACQUIRE);
+        if (!(norm <= largest)) largest = norm;
     }
     return largest;
 }

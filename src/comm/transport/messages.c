@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC UINT32_C(0x77656604) /* changes with the messages */
+#define MAGIC UINT32_C(0x77656605) /* changes with the messages */
 
 static bool is_other(const wfi_transport *t, int rank) {
     return rank != t->config.rank;

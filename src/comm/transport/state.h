@@ -29,6 +29,7 @@ typedef struct wfi_control_state {
     int64_t stop[2];                    /* ... its reason to stop then, or 0 */
     int64_t n_writing[2];               /* ... how many saves of it were being written then */
     int64_t not_finite[2];              /* run/not_finite.h; runs take turns */
+    double gradient_norm[2];            /* that it has found in a step; runs take turns */
     wfi_control_numbers numbers[2];     /* that it tells the others, every other time */
     uint64_t host;                      /* the same on one machine */
     char doing[WFI_CONTROL_DOING];      /* what it last came to do */
