@@ -124,6 +124,37 @@ static void loads_what_is_being_saved(void **state) {
     wf_trainer_destroy(t);
 }
 
+/* PyTorch's ReduceLROnPlateau begins with an infinite loss, to which the first is compared: so one
+ * that is no number is not the best for ever. Also where a state is saved in between. */
+static void plateau_after_no_number(void **state) {
+    folder *f = *state;
+    static const double losses[] = {NAN, NAN, 3, 2, NAN, 1, 4, 1};
+    static const double n_cuts[2][8] = {{1, 2, 2, 2, 3, 3, 4, 5}, {0, 1, 1, 1, 1, 1, 1, 2}};
+    for (int patience = 0; patience < 2; patience++) {
+        wf_recipe recipe = small_recipe();
+        recipe.n_threads = 1;
+        recipe.lr_schedule = WF_LR_PLATEAU;
+        recipe.lr = 1;
+        recipe.lr_gamma = 0.5;
+        recipe.lr_patience = patience;
+        wf_trainer *t = small_trainer(f->ctx, small_net, &recipe, 0);
+        for (size_t k = 0; k < sizeof losses / sizeof *losses; k++) {
+            small_batch b;
+            wf_step_result result;
+            wf_trainer_evaluated(t, losses[k]);
+            TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "plateau"), NULL, 0));
+            TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "plateau")));
+            small_batch_fill(&b, 0);
+            const wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
+            TEST_OK(f->ctx, wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result));
+            if (result.lr != exp2(-n_cuts[patience][k]))
+                fail_msg("patience %d, test %zu: the rate is %g, not %g", patience, k + 1,
+                         result.lr, exp2(-n_cuts[patience][k]));
+        }
+        wf_trainer_destroy(t);
+    }
+}
+
 /* A recipe that leaves lanes to the plan has others under another plan, and so other bits. */
 static void other_sums(void **state) {
     folder *f = *state;
@@ -278,6 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(numbers_out_of_range),
         TEST_IN_FOLDER(loads_what_is_being_saved),
+        TEST_IN_FOLDER(plateau_after_no_number),
         TEST_IN_FOLDER(other_sums),
         TEST_IN_FOLDER(flipped_bits),
         TEST_IN_FOLDER(a_file_that_breaks_off),

@@ -174,8 +174,8 @@ WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed
                                               wf_step_result *result_out);
 
 /* With the schedule plateau: the loss on data that is not trained on, the same in all processes,
- * decides about the learning rate from the next step on. It is a part of the state. Otherwise
- * nothing. */
+ * decides about the learning rate from the next step on. A loss that is NaN is no better than any,
+ * as the first one, too. It is a part of the state. Otherwise nothing. */
 WF_API void wf_trainer_evaluated(wf_trainer *trainer, double loss);
 
 /* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every

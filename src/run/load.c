@@ -75,8 +75,8 @@ static wf_status read_plateau(const wfi_state_call *x, wfi_plateau *plateau_out)
     for (size_t k = 0; k < WFI_COUNT(counts); k++) *counts[k] = strtoll(end, &end, 10);
     p.best = strtod(end, &end);
     bool good = !*end && p.n_evaluated > 0 && p.n_cuts >= 0 && p.n_bad >= 0 &&
-                p.n_cuts <= p.n_evaluated && p.n_bad < p.n_evaluated &&
-                p.n_evaluated <= MAX_STEPS && isfinite(p.best);
+                p.n_cuts <= p.n_evaluated && p.n_evaluated <= MAX_STEPS && !isnan(p.best) &&
+                p.n_bad <= p.n_evaluated - (p.best < INFINITY);
     *plateau_out = p;
     if (good) return WF_OK;
     return wfi_fail(x->t->ctx, WF_CORRUPT,

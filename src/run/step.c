@@ -2,6 +2,7 @@
 #include "run/not_finite.h"
 #include "run/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -124,7 +125,8 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
 void wf_trainer_evaluated(wf_trainer *t, double loss) {
     wfi_plateau *p = &t->plateau;
     if (t->recipe.lr_schedule != WF_LR_PLATEAU) return;
-    bool is_better = !p->n_evaluated || loss < p->best;
+    if (!p->n_evaluated) p->best = INFINITY; /* as PyTorch: what is no number is never the best */
+    bool is_better = loss < p->best;
     p->n_evaluated++;
     p->n_bad = is_better ? 0 : p->n_bad + 1;
     if (is_better) p->best = loss;
