@@ -71,12 +71,6 @@ static int32_t current_unit(wf_graph *g) {
 
 void wfi_graph_add_unit(wf_graph *g, const char *name) {
     if (g->status != WF_OK) return;
-    for (int32_t u = 0; u < g->n_units; u++)
-        if (!strcmp(g->units[u].name, name)) {
-            wfi_graph_fail(g, WF_INVALID_ARG, "two units are called '%s'; cuts need unique names",
-                           name);
-            return;
-        }
     g->status = WFI_GROW(g->ctx, g->units, g->n_units, g->unit_capacity, "a graph's units");
     if (g->status != WF_OK) return;
     char *copy = wfi_pool_format(&g->pool, "%s", name);
@@ -87,15 +81,21 @@ void wfi_graph_add_unit(wf_graph *g, const char *name) {
     g->units[g->n_units++] = (wfi_unit){.name = copy};
 }
 
+/* Whether the unit at hand has no op and declares nothing but inputs: a cut before the first op
+ * names the first unit. What is its comes last. */
+static bool is_empty(const wf_graph *g, int32_t unit) {
+    bool has_node = g->n_nodes && g->nodes[g->n_nodes - 1].unit == unit;
+    int32_t v = g->n_values - 1;
+    while (v >= 0 && g->values[v].unit == unit && g->values[v].kind == WFI_VALUE_INPUT) v--;
+    bool has_value = v >= 0 && g->values[v].unit == unit;
+    return !g->units[unit].is_passed && !has_node && !has_value;
+}
+
 wf_tensor wf_cut(wf_tensor x, const char *name) {
     wf_graph *g = x.graph;
     if (g->status != WF_OK) return x;
     int32_t u = current_unit(g);
-    bool is_empty = !g->units[u].is_passed; /* a cut before the first op names the first unit */
-    for (int32_t n = 0; n < g->n_nodes; n++) is_empty &= g->nodes[n].unit != u;
-    for (int32_t v = 0; v < g->n_values; v++)
-        is_empty &= g->values[v].unit != u || g->values[v].kind == WFI_VALUE_INPUT;
-    if (is_empty) {
+    if (is_empty(g, u)) {
         char *copy = wfi_pool_format(&g->pool, "%s", name);
         if (!copy)
             g->status = WF_NO_MEMORY;
@@ -257,10 +257,6 @@ wf_tensor wf_parameter(wf_graph *g, const char *name, wf_shape shape, wf_init in
 }
 
 int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice) {
-    for (int32_t v = cut.whole + 1; v < g->n_values; v++) /* of a weight that is tied */
-        if (g->values[v].cut && g->values[v].cut->whole == cut.whole &&
-            g->units[g->values[v].unit].slice == slice)
-            return v;
     wfi_cut *own = wfi_pool_alloc(&g->pool, 1, sizeof *own);
     const wfi_value *whole = wfi_value_at(g, cut.whole);
     int64_t n = whole->shape.dim[cut.dim] / cut.n_blocks;

@@ -307,8 +307,8 @@ void wfi_graph_add_hidden(wf_graph *g, wfi_hidden hidden);
 void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);
 /* Which node makes which value, after nodes were moved. */
 void wfi_graph_find_producers(wf_graph *g);
-/* A slice's part of a parameter: that which there is, or a new one, declared in the current unit;
- * it has no place yet. Returns the value, or -1. */
+/* A slice's part of a parameter, declared in the current unit; it has no place yet. Returns the
+ * value, or -1. */
 int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice);
 /* Buffers get their places in their units' flat storage. */
 void wfi_graph_lay_out_buffers(wf_graph *g);

@@ -20,6 +20,9 @@ struct wfi_autodiff {
     int32_t *gradient; /* [n_forward] of values: their gradient so far; of parameters: the last of
                           their weight gradients, or -1 */
     bool *wants;       /* [n_forward] */
+    int32_t *earlier;  /* [n_weight_gradients] the parameter's gradient before, of another unit, or
+                          -1 */
+    size_t earlier_capacity;
 };
 
 wf_graph *wfi_autodiff_graph(wfi_autodiff *ad) {
@@ -58,9 +61,9 @@ const wfi_node *wfi_backward_node(wfi_autodiff *ad, const wfi_op *op, const wfi_
 
 static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t value) {
     wf_graph *g = ad->g;
-    for (int32_t i = ad->gradient[param]; i >= 0; i--) {
+    for (int32_t i = ad->gradient[param]; i >= 0; i = ad->earlier[i]) {
         wfi_weight_gradient *w = &g->weight_gradients[i];
-        if (w->param != param || w->unit != ad->unit) continue;
+        if (w->unit != ad->unit) continue;
         const wfi_node *sum =
             wfi_backward_node(ad, &wfi_op_add, NULL, NULL, 2, (int32_t[]){w->value, value});
         if (!sum) return g->status;
@@ -71,6 +74,8 @@ static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t va
     }
     WF_TRY(WFI_GROW(g->ctx, g->weight_gradients, g->n_weight_gradients, g->weight_gradient_capacity,
                     "weight gradients"));
+    WF_TRY(WFI_GROW(g->ctx, ad->earlier, g->n_weight_gradients, ad->earlier_capacity, "autodiff"));
+    ad->earlier[g->n_weight_gradients] = ad->gradient[param];
     ad->gradient[param] = g->n_weight_gradients;
     g->weight_gradients[g->n_weight_gradients++] = (wfi_weight_gradient){param, value, ad->unit};
     return WF_OK;
@@ -218,5 +223,6 @@ wf_status wfi_graph_autodiff(wf_graph *g) {
     if (status == WF_OK) status = sort_weight_gradients(g);
     wfi_free(g->ctx, ad.gradient);
     wfi_free(g->ctx, ad.wants);
+    wfi_free(g->ctx, ad.earlier);
     return status;
 }

@@ -7,9 +7,10 @@
 typedef struct cast_pass {
     wf_graph *g;
     wf_dtype dtype;
-    bool *is_wide;   /* [n_values] of values that own their bytes: stays F32 */
-    int32_t *cast;   /* [n_values], or -1: its cast, in the unit of that */
-    wfi_node *nodes; /* the new order */
+    bool *is_wide;            /* [n_values] of values that own their bytes: stays F32 */
+    int32_t *cast;            /* [n_values], or -1: its cast, in the unit of that */
+    bool *is_narrow_gradient; /* [n_values] a weight's gradient that is made in `dtype` */
+    wfi_node *nodes;          /* the new order */
     int32_t n_nodes;
     size_t capacity;
 } cast_pass;
@@ -66,6 +67,10 @@ static void set_types(cast_pass *pass) {
     for (int32_t v = 0; v < g->n_values; v++)
         if (g->values[v].dtype == WF_F32 && !pass->is_wide[wfi_value_root(g, v)])
             g->values[v].dtype = pass->dtype;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        int32_t v = g->weight_gradients[i].value;
+        pass->is_narrow_gradient[v] = g->values[v].dtype != WF_F32;
+    }
 }
 
 static wf_status push(cast_pass *pass, const wfi_node *node) {
@@ -106,9 +111,16 @@ static wf_status cast_of(cast_pass *pass, int32_t v, const wfi_node *near, int32
     return WF_OK;
 }
 
+static bool makes_narrow_gradient(const cast_pass *pass, const wfi_node *node) {
+    for (int k = 0; k < node->n_out; k++)
+        if (node->out[k] >= 0 && pass->is_narrow_gradient[node->out[k]]) return true;
+    return false;
+}
+
 /* What the node makes is summed as F32 if it is a weight's gradient. */
 static wf_status widen_gradients(cast_pass *pass, const wfi_node *node) {
     wf_graph *g = pass->g;
+    if (!makes_narrow_gradient(pass, node)) return WF_OK;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         wfi_weight_gradient *w = &g->weight_gradients[i];
         for (int k = 0; k < node->n_out; k++)
@@ -147,7 +159,10 @@ wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
     cast_pass pass = {.g = g, .dtype = dtype};
     pass.is_wide = wfi_alloc(g->ctx, n, sizeof *pass.is_wide, "the cast pass");
     pass.cast = wfi_alloc(g->ctx, n, sizeof *pass.cast, "the cast pass");
-    wf_status status = pass.is_wide && pass.cast ? WF_OK : WF_NO_MEMORY;
+    pass.is_narrow_gradient =
+        wfi_alloc(g->ctx, n, sizeof *pass.is_narrow_gradient, "the cast pass");
+    bool ok = pass.is_wide && pass.cast && pass.is_narrow_gradient;
+    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
         for (size_t v = 0; v < n; v++) pass.cast[v] = -1;
         find_wide(&pass);
@@ -157,5 +172,6 @@ wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
     wfi_free(g->ctx, pass.nodes);
     wfi_free(g->ctx, pass.is_wide);
     wfi_free(g->ctx, pass.cast);
+    wfi_free(g->ctx, pass.is_narrow_gradient);
     return status;
 }

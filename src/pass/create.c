@@ -1,6 +1,29 @@
 /* From a model function to a finished graph: build, fuse, differentiate. */
 #include "pass/pass.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Plans, checkpoints and reports name units. */
+static wf_status check_names(const wf_graph *g) {
+    size_t n = (size_t)g->n_units, k = 1;
+    const char **names = wfi_alloc(g->ctx, n, sizeof *names, "names of units");
+    if (!names) return WF_NO_MEMORY;
+    for (size_t u = 0; u < n; u++) names[u] = g->units[u].name;
+    qsort(names, n, sizeof *names, compare_names);
+    while (k < n && strcmp(names[k - 1], names[k])) k++;
+    wf_status status = WF_OK;
+    if (k < n)
+        status = wfi_fail(g->ctx, WF_INVALID_ARG,
+                          "two units are called '%s'; cuts need unique names", names[k]);
+    wfi_free(g->ctx, names);
+    return status;
+}
+
 wf_status wfi_graph_declare(wf_context *ctx, int64_t batch, bool training, wf_model_function model,
                             const void *model_config, wf_graph **graph_out) {
     if (batch < 1)
@@ -34,6 +57,7 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32
         wfi_graph_fail(g, WF_INVALID_ARG,
                        "the model never calls wf_loss, so nothing can be trained");
     if (g->status == WF_OK) g->status = wfi_graph_shard(g, n_slices);
+    if (g->status == WF_OK) g->status = check_names(g);
     if (g->status == WF_OK) g->status = wfi_graph_freeze(g, config->freeze, config->lr_scale);
     if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
     if (g->status == WF_OK && splits_loss) g->status = wfi_graph_split_loss(g);

@@ -2,20 +2,16 @@
  * one node, where the op can do it (wfi_op.with_addend, with_relu) and nothing else reads the value
  * in between. The choice looks at the graph alone, so every plan makes the same one. */
 #include "graph/op.h"
+#include "graph/readers.h"
 #include "op/op_table.h"
 #include "pass/pass.h"
 
-static int32_t count_uses(const wf_graph *g, int32_t v) {
-    int32_t n = 0;
-    for (int32_t k = 0; k < g->n_nodes; k++)
-        for (int i = 0; i < g->nodes[k].n_in; i++) n += !g->nodes[k].dead && g->nodes[k].in[i] == v;
-    return n;
-}
-
-/* The node that makes input i of node n for it alone, in its unit; or NULL. */
-static wfi_node *maker_of(wf_graph *g, int32_t n, int i) {
+/* The node that makes input i of node n for it alone, in its unit; or NULL. Values have the readers
+ * that they had before: a fused node reads what the two read, but for what is between them. */
+static wfi_node *maker_of(wf_graph *g, const wfi_readers *readers, int32_t n, int i) {
     int32_t x = g->nodes[n].in[i], producer = g->values[x].node;
-    if (producer < 0 || g->values[x].name || x == g->loss || count_uses(g, x) != 1) return NULL;
+    if (producer < 0 || g->values[x].name || x == g->loss || wfi_n_readers(readers, x) != 1)
+        return NULL;
     wfi_node *before = &g->nodes[producer];
     return before->unit == g->nodes[n].unit && !before->dead ? before : NULL;
 }
@@ -35,9 +31,9 @@ static void set_producer(wf_graph *g, int32_t n) {
         if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
 }
 
-static void fuse_addend(wf_graph *g, int32_t n) {
+static void fuse_addend(wf_graph *g, const wfi_readers *readers, int32_t n) {
     for (int i = 0; i < 2; i++) {
-        wfi_node *before = maker_of(g, n, i);
+        wfi_node *before = maker_of(g, readers, n, i);
         if (!before || !before->op->with_addend) continue;
         if (!before->op->with_addend(g, before, g->nodes[n].in[!i])) continue;
         replace(g, n, before);
@@ -46,8 +42,8 @@ static void fuse_addend(wf_graph *g, int32_t n) {
     }
 }
 
-static wf_status fuse_relu(wf_graph *g, int32_t n) {
-    wfi_node *before = maker_of(g, n, 0);
+static wf_status fuse_relu(wf_graph *g, const wfi_readers *readers, int32_t n) {
+    wfi_node *before = maker_of(g, readers, n, 0);
     if (!before || !before->op->with_relu) return WF_OK;
     replace(g, n, before);
     WF_TRY(g->nodes[n].op->with_relu(g, &g->nodes[n]));
@@ -56,11 +52,15 @@ static wf_status fuse_relu(wf_graph *g, int32_t n) {
 }
 
 wf_status wfi_graph_fuse(wf_graph *g) {
-    for (int32_t n = 0; n < g->n_nodes; n++) {
+    wfi_readers readers;
+    WF_TRY(wfi_readers_find(g, &readers));
+    wf_status status = WF_OK;
+    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead) continue;
-        if (node->op == &wfi_op_add) fuse_addend(g, n);
-        if (node->op == &wfi_op_relu) WF_TRY(fuse_relu(g, n));
+        if (node->op == &wfi_op_add) fuse_addend(g, &readers, n);
+        if (node->op == &wfi_op_relu) status = fuse_relu(g, &readers, n);
     }
-    return WF_OK;
+    wfi_readers_release(g->ctx, &readers);
+    return status;
 }

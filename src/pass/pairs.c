@@ -15,6 +15,7 @@ typedef struct search {
     const wf_graph *g;
     wfi_pairs pairs;
     int32_t *found;          /* [n_found] nodes of the pair that is looked for */
+    bool *is_found;          /* [n_nodes] it is one of them */
     int32_t n_found, end;    /* the last node found that ends it, or -1 */
     const wfi_node *stopped; /* the first node behind columns that cannot be cut in the same way */
 } search;
@@ -80,16 +81,10 @@ bool wfi_pairs_goes_on(const wfi_pairs *pairs, const wfi_node *end) {
     return goes;
 }
 
-static bool is_found(const search *s, int32_t n) {
-    for (int32_t k = 0; k < s->n_found; k++)
-        if (s->found[k] == n) return true;
-    return false;
-}
-
 /* How the node is cut if a pair begins with it: its columns, whatever it reads. */
 static const wfi_op_cut *find_beginning(const search *s, int32_t n) {
     const wfi_node *node = &s->g->nodes[n];
-    if (node->dead || s->pairs.end_of[n] >= 0 || is_found(s, n)) return NULL;
+    if (node->dead || s->pairs.end_of[n] >= 0 || s->is_found[n]) return NULL;
     const wfi_op_cut *rule = find_rule(s, node, false);
     return rule && rule->in[0] == WFI_WHOLE ? rule : NULL;
 }
@@ -120,10 +115,9 @@ static bool is_parameter(const wf_graph *g, int32_t v) {
 
 /* A node of a pair that reads the value, or, if not `in_pair`, one of none; -1: there is none. */
 static int32_t find_reader(const search *s, int32_t v, bool in_pair) {
-    const wf_graph *g = s->g;
-    for (int32_t n = 0; n < g->n_nodes; n++)
-        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
-            if (g->nodes[n].in[i] == v && (s->pairs.end_of[n] >= 0) == in_pair) return n;
+    const wfi_readers *readers = &s->pairs.readers;
+    for (int32_t k = readers->first[v]; k < readers->first[v + 1]; k++)
+        if ((s->pairs.end_of[readers->nodes[k]] >= 0) == in_pair) return readers->nodes[k];
     return -1;
 }
 
@@ -148,6 +142,7 @@ static void take_node(search *s, int32_t n, const wfi_op_cut *rule, int n_in) {
                 (wfi_value_cut){dim_of(g, rule->out[i], node->out[i], any), 1};
     s->pairs.rule[n] = rule;
     s->found[s->n_found++] = n;
+    s->is_found[n] = true;
 }
 
 /* What reads a value that is cut: it ends the pair, or is cut in the same way. */
@@ -157,7 +152,7 @@ static bool take_reader(search *s, int32_t n) {
     wfi_node product = wfi_without_bias(node);
     const wfi_op_cut *rule = find_rule(s, &product, true);
     bool ends = rule != NULL;
-    if (is_found(s, n)) return true;
+    if (s->is_found[n]) return true;
     if (s->pairs.end_of[n] >= 0) return false;
     if (ends && is_seen_outside(g, node->out[0])) return false;
     if (!ends) rule = find_rule(s, node, false);
@@ -170,10 +165,9 @@ static bool take_reader(search *s, int32_t n) {
 }
 
 static bool take_readers(search *s, int32_t v) {
-    const wf_graph *g = s->g;
-    for (int32_t n = 0; n < g->n_nodes; n++)
-        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
-            if (g->nodes[n].in[i] == v && !take_reader(s, n)) return false;
+    const wfi_readers *readers = &s->pairs.readers;
+    for (int32_t k = readers->first[v]; k < readers->first[v + 1]; k++)
+        if (!take_reader(s, readers->nodes[k])) return false;
     return true;
 }
 
@@ -285,6 +279,7 @@ static void find_pair(search *s, int32_t n, bool goes_on) {
     is_pair = is_pair && s->end >= 0 && find_blocks(s) &&
               goes_on == wfi_pairs_goes_on(&s->pairs, &g->nodes[find_end(s, n)]);
     for (int32_t k = 0; k < s->n_found; k++) {
+        s->is_found[s->found[k]] = false;
         s->pairs.n_pairs += is_pair && is_end(s, s->found[k]);
         if (is_pair)
             s->pairs.end_of[s->found[k]] = find_end(s, s->found[k]);
@@ -360,11 +355,25 @@ static wf_status allocate(search *s) {
     pairs->rule = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->rule, "pairs");
     pairs->cuts = wfi_alloc(g->ctx, n_values, sizeof *pairs->cuts, "pairs");
     pairs->is_row = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->is_row, "pairs");
+    pairs->first_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->first_of, "pairs");
+    pairs->next_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->next_of, "pairs");
     s->found = wfi_alloc(g->ctx, n_nodes, sizeof *s->found, "pairs");
-    bool ok = pairs->end_of && pairs->rule && pairs->cuts && pairs->is_row && s->found;
-    for (int32_t n = 0; n < g->n_nodes && ok; n++) pairs->end_of[n] = -1;
+    s->is_found = wfi_alloc(g->ctx, n_nodes, sizeof *s->is_found, "pairs");
+    bool ok = pairs->end_of && pairs->rule && pairs->cuts && pairs->is_row && pairs->first_of &&
+              pairs->next_of && s->found && s->is_found;
+    for (int32_t n = 0; n < g->n_nodes && ok; n++) pairs->end_of[n] = pairs->first_of[n] = -1;
     for (int32_t v = 0; v < g->n_values && ok; v++) pairs->cuts[v] = (wfi_value_cut){0, 1};
-    return ok ? WF_OK : WF_NO_MEMORY;
+    return ok ? wfi_readers_find(g, &pairs->readers) : WF_NO_MEMORY;
+}
+
+static void list_nodes(search *s) {
+    wfi_pairs *pairs = &s->pairs;
+    for (int32_t n = s->g->n_nodes - 1; n >= 0; n--) {
+        int32_t end = pairs->end_of[n];
+        if (end < 0) continue;
+        pairs->next_of[n] = pairs->first_of[end];
+        pairs->first_of[end] = n;
+    }
 }
 
 static wf_status find_all(search *s) {
@@ -380,7 +389,9 @@ wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_o
     wf_status status = find_all(&s);
     if (status == WF_OK) status = check_number(&s);
     if (status == WF_OK) wfi_pairs_find_rows(g, &s.pairs);
+    if (status == WF_OK) list_nodes(&s);
     wfi_free(g->ctx, s.found);
+    wfi_free(g->ctx, s.is_found);
     *pairs_out = s.pairs;
     if (status != WF_OK) wfi_pairs_release(g->ctx, pairs_out);
     return status;
@@ -401,5 +412,8 @@ void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs) {
     wfi_free(ctx, pairs->rule);
     wfi_free(ctx, pairs->cuts);
     wfi_free(ctx, pairs->is_row);
+    wfi_free(ctx, pairs->first_of);
+    wfi_free(ctx, pairs->next_of);
+    wfi_readers_release(ctx, &pairs->readers);
     *pairs = (wfi_pairs){0};
 }

@@ -8,6 +8,7 @@
 #define WFI_PASS_PAIRS_H
 
 #include "graph/op.h"
+#include "graph/readers.h"
 
 /* How a value is cut: along a dim, counted from 1, that is so many blocks side by side. Dim 0: it
  * is whole. */
@@ -17,7 +18,10 @@ typedef struct wfi_value_cut {
 
 typedef struct wfi_pairs {
     int32_t n_pairs, n_slices;
-    int32_t *end_of;         /* [n_nodes] the node that ends the node's pair, or -1 */
+    wfi_readers readers;
+    int32_t *end_of; /* [n_nodes] the node that ends the node's pair, or -1 */
+    /* A pair's nodes in order: first_of[end], then next_of[that], ..., up to -1. [n_nodes] each. */
+    int32_t *first_of, *next_of;
     const wfi_op_cut **rule; /* [n_nodes] of a pair: how its op is cut */
     wfi_value_cut *cuts;     /* [n_values] */
     bool *is_row;            /* [n_nodes] of no pair: each slice can compute some of its rows */

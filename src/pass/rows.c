@@ -51,9 +51,9 @@ static bool is_between(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
         int32_t producer = g->values[node->in[i]].node;
         if (producer >= 0 && (pairs->is_row[producer] || pairs->end_of[producer] >= 0)) return true;
     }
-    for (int32_t k = n + 1; k < g->n_nodes; k++)
-        for (int i = 0; i < g->nodes[k].n_in && pairs->end_of[k] >= 0; i++)
-            if (g->nodes[k].in[i] == node->out[0]) return true;
+    const wfi_readers *readers = &pairs->readers;
+    for (int32_t k = readers->first[node->out[0]]; k < readers->first[node->out[0] + 1]; k++)
+        if (pairs->end_of[readers->nodes[k]] >= 0) return true;
     return false;
 }
 
@@ -65,18 +65,19 @@ static bool is_seen_outside(const wf_graph *g, const wfi_node *node) {
     return is_seen;
 }
 
-/* Whether a node of the unit that is no dropout makes rows of which node n makes others. */
+/* Whether node k is of the unit, is no dropout, and makes rows. */
+static bool is_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t k, int32_t unit) {
+    return k >= 0 && pairs->is_row[k] && g->nodes[k].unit == unit &&
+           g->nodes[k].op != &wfi_op_dropout;
+}
+
+/* Whether such a node makes what node n reads, or reads what it makes. */
 static bool has_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
     const wfi_node *node = &g->nodes[n];
-    bool has = false;
-    for (int32_t k = 0; k < g->n_nodes; k++) {
-        const wfi_node *other = &g->nodes[k];
-        bool is_near = false;
-        for (int i = 0; i < other->n_in; i++) is_near |= other->in[i] == node->out[0];
-        is_near |= other->out[0] == node->in[0];
-        has |= is_near && pairs->is_row[k] && other->unit == node->unit &&
-               other->op != &wfi_op_dropout;
-    }
+    const wfi_readers *readers = &pairs->readers;
+    bool has = is_neighbor(g, pairs, g->values[node->in[0]].node, node->unit);
+    for (int32_t k = readers->first[node->out[0]]; k < readers->first[node->out[0] + 1]; k++)
+        has |= is_neighbor(g, pairs, readers->nodes[k], node->unit);
     return has;
 }
 

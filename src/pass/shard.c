@@ -29,11 +29,16 @@ typedef struct shard {
     wfi_node *nodes; /* [n_nodes] the graph before */
     wfi_unit *units; /* [n_units] */
     int32_t n_nodes, n_units, n_values;
-    int32_t *becomes; /* [n_values] in the graph behind; in a slice, that slice's */
-    int32_t *unit_of; /* [n_units] the first that a unit becomes */
-    int32_t *parts;   /* [n_values * n_slices] each slice's rows, or columns, of it, or -1 */
-    int32_t *bias;    /* [n_values] is added to rows of the value, or -1 */
-    int32_t n_rows;   /* runs of row nodes so far in the unit at hand */
+    int32_t *becomes;  /* [n_values] in the graph behind; in a slice, that slice's */
+    int32_t *unit_of;  /* [n_units] the first that a unit becomes */
+    int32_t *parts;    /* [n_values * n_slices] each slice's rows, or columns, of it, or -1 */
+    int32_t *bias;     /* [n_values] is added to rows of the value, or -1 */
+    int32_t *in_slice; /* [n_values] what values become in the slice at hand, of a pair's those that
+                          it reads or makes */
+    int32_t *read;     /* [n_values] what the pair or the rows at hand read */
+    int32_t *given;    /* [n_values * n_slices] of the former, what each slice reads */
+    int32_t *summands; /* [n_slices] what the slices of the pair at hand give */
+    int32_t n_rows;    /* runs of row nodes so far in the unit at hand */
 } shard;
 
 static wf_status push(shard *s, const wfi_node *node) {
@@ -94,24 +99,42 @@ static wf_tensor sum(wf_graph *g, const int32_t *summands, int32_t n) {
     return wfi_graph_op(g, &wfi_op_sum_slices, NULL, NULL, 2, halves);
 }
 
-/* What slices read of what is not cut and no parameter, each once: out[n_out] values before. */
-static int32_t find_read(const shard *s, int32_t end, int32_t *out) {
-    int32_t n_out = 0;
-    for (int32_t n = 0; n <= end; n++) {
-        const wfi_node *node = &s->nodes[n];
-        int n_in = n == end ? wfi_without_bias(node).n_in : node->n_in;
-        for (int i = 0; i < n_in && s->pairs.end_of[n] == end; i++) {
-            int32_t v = node->in[i], k = 0;
-            if (v < 0 || s->pairs.cuts[v].dim || s->g->values[v].kind == WFI_VALUE_PARAM) continue;
-            while (k < n_out && out[k] != v) k++;
-            if (k == n_out) out[n_out++] = v;
-        }
-    }
-    return n_out;
+static void add_once(int32_t v, int32_t *values, int32_t *n) {
+    for (int32_t k = 0; k < *n; k++)
+        if (values[k] == v) return;
+    values[(*n)++] = v;
 }
 
-static void add_node(shard *s, int32_t n, int32_t slice, int32_t *becomes) {
+/* What slices read of what is not cut and no parameter, each once: s->read. Returns how many. */
+static int32_t find_read(shard *s, int32_t end) {
+    int32_t n_read = 0;
+    for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n]) {
+        const wfi_node *node = &s->nodes[n];
+        int n_in = n == end ? wfi_without_bias(node).n_in : node->n_in;
+        for (int i = 0; i < n_in; i++) {
+            int32_t v = node->in[i];
+            if (v < 0 || s->pairs.cuts[v].dim || s->g->values[v].kind == WFI_VALUE_PARAM) continue;
+            add_once(v, s->read, &n_read);
+        }
+    }
+    return n_read;
+}
+
+static bool is_cut_parameter(const shard *s, int32_t v) {
+    return s->g->values[v].kind == WFI_VALUE_CUT;
+}
+
+/* The slice's part of a weight; if it is tied, another pair may have it already. */
+static int32_t cut_parameter(shard *s, int32_t v, int32_t slice) {
+    int32_t *part = &s->parts[v * s->pairs.n_slices + slice];
+    wfi_cut cut = {v, s->pairs.cuts[v].dim - 1, s->pairs.cuts[v].n_blocks};
+    if (*part < 0) *part = wfi_graph_cut_parameter(s->g, cut, slice);
+    return *part;
+}
+
+static void add_node(shard *s, int32_t n, int32_t slice) {
     wf_graph *g = s->g;
+    int32_t *becomes = s->in_slice;
     bool ends = s->pairs.end_of[n] == n;
     wfi_node node = ends ? wfi_without_bias(&s->nodes[n]) : s->nodes[n];
     wf_tensor in[WFI_MAX_INPUTS];
@@ -119,9 +142,8 @@ static void add_node(shard *s, int32_t n, int32_t slice, int32_t *becomes) {
     if (s->pairs.rule[n]->divide) (void)s->pairs.rule[n]->divide(&node.attr, &part);
     for (int i = 0; i < node.n_in; i++) {
         int32_t v = node.in[i];
-        if (v >= 0 && s->pairs.cuts[v].dim && g->values[v].kind == WFI_VALUE_CUT && becomes[v] == v)
-            becomes[v] = wfi_graph_cut_parameter(
-                g, (wfi_cut){v, s->pairs.cuts[v].dim - 1, s->pairs.cuts[v].n_blocks}, slice);
+        if (v >= 0 && s->pairs.cuts[v].dim && is_cut_parameter(s, v))
+            becomes[v] = cut_parameter(s, v, slice);
         in[i] = v < 0 ? wfi_inert(g) : wfi_tensor(g, becomes[v]);
     }
     wfi_value_cut cut = s->pairs.cuts[node.out[0]];
@@ -134,98 +156,97 @@ static void add_node(shard *s, int32_t n, int32_t slice, int32_t *becomes) {
 
 /* Whether rows of the value are read, or all of it. */
 static bool is_read(const shard *s, int32_t v, bool by_rows) {
-    for (int32_t n = 0; n < s->n_nodes; n++)
-        for (int i = 0; i < s->nodes[n].n_in && !s->nodes[n].dead; i++)
-            if (s->nodes[n].in[i] == v && s->pairs.is_row[n] == by_rows) return true;
+    const wfi_readers *readers = &s->pairs.readers;
+    for (int32_t k = readers->first[v]; k < readers->first[v + 1]; k++)
+        if (s->pairs.is_row[readers->nodes[k]] == by_rows) return true;
     return false;
+}
+
+/* What a slice has of a value that slices have parts of already; -1: nothing. */
+static int32_t find_part(const shard *s, int32_t v, int32_t slice) {
+    return s->pairs.cuts[v].dim ? s->parts[v * s->pairs.n_slices + slice] : -1;
 }
 
 /* Whether slices keep parts for a pair behind this one, or it reads such parts. */
 static bool goes_on(const shard *s, int32_t end) {
     bool goes = wfi_pairs_goes_on(&s->pairs, &s->nodes[end]);
-    for (int32_t n = 0; n <= end; n++)
-        for (int i = 0; i < s->nodes[n].n_in && s->pairs.end_of[n] == end; i++) {
+    for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n])
+        for (int i = 0; i < s->nodes[n].n_in; i++) {
             int32_t v = s->nodes[n].in[i];
-            goes |= v >= 0 && s->pairs.cuts[v].dim && s->parts[v * s->pairs.n_slices] >= 0;
+            goes |= v >= 0 && !is_cut_parameter(s, v) && find_part(s, v, 0) >= 0;
         }
     return goes;
 }
 
 /* What values become in a slice of the pair. */
-static void take_parts(const shard *s, int32_t slice, int32_t *becomes) {
-    memcpy(becomes, s->becomes, (size_t)s->n_values * sizeof *becomes);
-    for (int32_t v = 0; v < s->n_values; v++) {
-        int32_t part = s->parts[v * s->pairs.n_slices + slice];
-        if (s->pairs.cuts[v].dim && part >= 0) becomes[v] = part;
-    }
+static void take_parts(shard *s, int32_t end, int32_t slice) {
+    for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n])
+        for (int i = 0; i < s->nodes[n].n_in; i++) {
+            int32_t v = s->nodes[n].in[i], part = v < 0 ? -1 : find_part(s, v, slice);
+            if (v >= 0) s->in_slice[v] = part >= 0 ? part : s->becomes[v];
+        }
 }
 
-static void keep_parts(shard *s, int32_t end, int32_t slice, const int32_t *becomes) {
-    for (int32_t n = 0; n <= end; n++)
-        for (int i = 0; i < s->nodes[n].n_out && s->pairs.end_of[n] == end; i++) {
+static void keep_parts(shard *s, int32_t end, int32_t slice) {
+    for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n])
+        for (int i = 0; i < s->nodes[n].n_out; i++) {
             int32_t v = s->nodes[n].out[i];
-            if (s->pairs.cuts[v].dim) s->parts[v * s->pairs.n_slices + slice] = becomes[v];
+            if (s->pairs.cuts[v].dim) s->parts[v * s->pairs.n_slices + slice] = s->in_slice[v];
         }
 }
 
 static void cut_parameters(shard *s, int32_t end) {
     wf_graph *g = s->g;
-    for (int32_t n = 0; n <= end; n++)
-        for (int i = 0; i < s->nodes[n].n_in && s->pairs.end_of[n] == end; i++) {
+    for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n])
+        for (int i = 0; i < s->nodes[n].n_in; i++) {
             int32_t v = s->nodes[n].in[i];
             if (v >= 0 && s->pairs.cuts[v].dim && g->values[v].kind == WFI_VALUE_PARAM)
                 g->values[v].kind = WFI_VALUE_CUT;
         }
 }
 
+/* The sum of what the slices give, in a unit of its own. */
+static void add_sum(shard *s, int32_t end, int32_t unit, int32_t number, bool is_inner) {
+    wf_graph *g = s->g;
+    const wfi_node *node = &s->nodes[end];
+    wf_tensor y = sum(g, s->summands, s->pairs.n_slices);
+    bool has_bias = wfi_without_bias(node).n_in < node->n_in;
+    add_unit(s, unit, "sum", number, -1);
+    g->units[g->n_units - 1].is_inner |= is_inner;
+    if (has_bias && !is_read(s, node->out[0], false))
+        s->bias[node->out[0]] = node->in[2];
+    else if (has_bias)
+        y = wf_add(y, wfi_tensor(g, s->becomes[node->in[2]]));
+    s->becomes[node->out[0]] = y.id;
+}
+
 /* A pair, where its end stands in unit `unit`. What slices read is another name of it in the unit
  * before, so that what they give back is a sum before anything else is added. */
 static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     wf_graph *g = s->g;
-    size_t n = (size_t)s->pairs.n_slices, n_values = (size_t)s->n_values;
-    int32_t *read = wfi_alloc(g->ctx, n_values * (n + 1) + n, sizeof *read, "slices");
-    int32_t *becomes = wfi_alloc(g->ctx, n_values, sizeof *becomes, "slices");
-    wf_status status = read && becomes ? WF_OK : WF_NO_MEMORY;
-    int32_t n_read = status == WF_OK ? find_read(s, end, read) : 0;
-    int32_t *given = read + n_values, *summands = given + n_values * n;
+    int32_t n = s->pairs.n_slices, n_read = find_read(s, end), out = s->nodes[end].out[0];
     bool is_inner = goes_on(s, end);
     cut_parameters(s, end);
     leave_slices(s, unit);
     for (int32_t k = 0; k < n_read; k++) {
-        wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
-        given[k * s->pairs.n_slices] = wf_reshape(x, wf_tensor_shape(x)).id;
+        wf_tensor x = wfi_tensor(g, s->becomes[s->read[k]]);
+        s->given[k * n] = wf_reshape(x, wf_tensor_shape(x)).id;
     }
-    for (int32_t slice = 0; slice < s->pairs.n_slices && status == WF_OK; slice++) {
+    for (int32_t slice = 0; slice < n && g->status == WF_OK; slice++) {
         add_unit(s, unit, "pair", number, slice);
         g->units[g->n_units - 1].is_inner |= is_inner;
         for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++)
-            give(g, wfi_tensor(g, given[k * s->pairs.n_slices]), s->pairs.n_slices,
-                 &given[k * s->pairs.n_slices]);
-        take_parts(s, slice, becomes);
-        for (int32_t k = 0; k < n_read; k++)
-            becomes[read[k]] = given[k * s->pairs.n_slices + slice];
-        for (int32_t k = 0; k <= end && g->status == WF_OK; k++)
-            if (s->pairs.end_of[k] == end) add_node(s, k, slice, becomes);
-        keep_parts(s, end, slice, becomes);
-        summands[slice] = becomes[s->nodes[end].out[0]];
-        status = g->status;
+            give(g, wfi_tensor(g, s->given[k * n]), n, &s->given[k * n]);
+        take_parts(s, end, slice);
+        for (int32_t k = 0; k < n_read; k++) s->in_slice[s->read[k]] = s->given[k * n + slice];
+        for (int32_t k = s->pairs.first_of[end]; k >= 0 && g->status == WF_OK;
+             k = s->pairs.next_of[k])
+            add_node(s, k, slice);
+        keep_parts(s, end, slice);
+        s->summands[slice] = s->in_slice[out];
     }
-    if (status == WF_OK) {
-        const wfi_node *node = &s->nodes[end];
-        wf_tensor y = sum(g, summands, s->pairs.n_slices);
-        bool has_bias = wfi_without_bias(node).n_in < node->n_in;
-        add_unit(s, unit, "sum", number, -1);
-        g->units[g->n_units - 1].is_inner |= is_inner;
-        if (has_bias && !is_read(s, node->out[0], false))
-            s->bias[node->out[0]] = node->in[2];
-        else if (has_bias)
-            y = wf_add(y, wfi_tensor(g, s->becomes[node->in[2]]));
-        s->becomes[node->out[0]] = y.id;
-        status = g->status;
-    }
-    wfi_free(g->ctx, becomes);
-    wfi_free(g->ctx, read);
-    return status;
+    if (g->status == WF_OK) add_sum(s, end, unit, number, is_inner);
+    return g->status;
 }
 
 /* ---- rows ---- */
@@ -259,25 +280,20 @@ static wf_tensor join(wf_graph *g, const int32_t *rows, int32_t n, const wf_shap
     return wfi_graph_op(g, &wfi_op_join_rows, NULL, shape, 2, halves);
 }
 
-static void add_once(int32_t v, int32_t *values, int32_t *n) {
-    for (int32_t k = 0; k < *n; k++)
-        if (values[k] == v) return;
-    values[(*n)++] = v;
-}
-
-/* The values that nodes of the run read, and have no rows of yet, each once. */
-static int32_t find_read_by_rows(const shard *s, int32_t first, int32_t end, int32_t *out) {
+/* The values that nodes of the run read, and have no rows of yet, each once: s->read. Returns how
+ * many. */
+static int32_t find_read_by_rows(shard *s, int32_t first, int32_t end) {
     const wf_graph *g = s->g;
-    int32_t n_out = 0;
+    int32_t n_read = 0;
     for (int32_t n = first; n < end; n++)
         for (int i = 0; i < s->nodes[n].n_in && s->pairs.is_row[n]; i++) {
             int32_t v = s->nodes[n].in[i], producer = g->values[v].node;
             bool is_made = producer >= 0 && s->pairs.is_row[producer];
             if (!is_made && g->values[v].kind != WFI_VALUE_PARAM &&
                 s->parts[v * s->pairs.n_slices] < 0)
-                add_once(v, out, &n_out);
+                add_once(v, s->read, &n_read);
         }
-    return n_out;
+    return n_read;
 }
 
 static void add_row_node(shard *s, const wfi_node *node, int32_t slice) {
@@ -301,9 +317,9 @@ static void add_row_node(shard *s, const wfi_node *node, int32_t slice) {
 }
 
 /* One slice's rows of what the run's nodes give. */
-static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slice,
-                              const int32_t *read, int32_t n_read) {
+static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slice, int32_t n_read) {
     wf_graph *g = s->g;
+    const int32_t *read = s->read;
     int32_t n = s->pairs.n_slices;
     for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++)
         split(g, s->parts[read[k] * n], n, &s->parts[read[k] * n]);
@@ -320,19 +336,17 @@ static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slic
 static wf_status add_rows(shard *s, int32_t first, int32_t end) {
     wf_graph *g = s->g;
     int32_t n = s->pairs.n_slices, unit = s->nodes[first].unit, number = s->n_rows;
-    int32_t *read = wfi_alloc(g->ctx, (size_t)s->n_values, sizeof *read, "slices");
-    if (!read) return WF_NO_MEMORY;
-    int32_t n_read = find_read_by_rows(s, first, end, read);
+    int32_t n_read = find_read_by_rows(s, first, end);
     leave_slices(s, unit);
     s->n_rows++;
     for (int32_t k = 0; k < n_read; k++) {
-        wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
-        s->parts[read[k] * n] = wf_reshape(x, wf_tensor_shape(x)).id;
+        wf_tensor x = wfi_tensor(g, s->becomes[s->read[k]]);
+        s->parts[s->read[k] * n] = wf_reshape(x, wf_tensor_shape(x)).id;
     }
     for (int32_t slice = 0; slice < n && g->status == WF_OK; slice++) {
         add_unit(s, unit, "rows", number, slice);
         if (g->status == WF_OK) g->units[g->n_units - 1].is_rows = true;
-        add_slice_of_rows(s, first, end, slice, read, n_read);
+        add_slice_of_rows(s, first, end, slice, n_read);
     }
     for (int32_t k = first; k < end && g->status == WF_OK; k++) {
         int32_t v = s->nodes[k].out[0];
@@ -340,7 +354,6 @@ static wf_status add_rows(shard *s, int32_t first, int32_t end) {
         if (s->pairs.is_row[k] && is_read(s, v, false))
             s->becomes[v] = join(g, &s->parts[v * n], n, &shape).id;
     }
-    wfi_free(g->ctx, read);
     return g->status;
 }
 
@@ -423,20 +436,38 @@ static void declare_again(shard *s) {
     wfi_graph_lay_out_buffers(g);
 }
 
+static int32_t *room(const shard *s, size_t n, size_t n_each) {
+    return wfi_alloc(s->g->ctx, n * n_each, sizeof(int32_t), "slices");
+}
+
 static wf_status allocate(shard *s) {
-    wf_graph *g = s->g;
-    s->becomes = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *s->becomes, "slices");
-    s->unit_of = wfi_alloc(g->ctx, (size_t)g->n_units, sizeof *s->unit_of, "slices");
-    size_t n_rows = (size_t)g->n_values * (size_t)s->pairs.n_slices;
-    s->parts = wfi_alloc(g->ctx, n_rows, sizeof *s->parts, "slices");
-    s->bias = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *s->bias, "slices");
-    if (!s->becomes || !s->unit_of || !s->parts || !s->bias) return WF_NO_MEMORY;
-    memset(s->parts, -1, n_rows * sizeof *s->parts);
-    for (int32_t v = 0; v < g->n_values; v++) {
+    size_t n_values = (size_t)s->n_values, n_slices = (size_t)s->pairs.n_slices;
+    s->becomes = room(s, n_values, 1);
+    s->unit_of = room(s, (size_t)s->n_units, 1);
+    s->parts = room(s, n_values, n_slices);
+    s->bias = room(s, n_values, 1);
+    s->in_slice = room(s, n_values, 1);
+    s->read = room(s, n_values, 1);
+    s->given = room(s, n_values, n_slices);
+    s->summands = room(s, n_slices, 1);
+    if (!s->becomes || !s->unit_of || !s->parts || !s->bias || !s->in_slice || !s->read ||
+        !s->given || !s->summands)
+        return WF_NO_MEMORY;
+    memset(s->parts, -1, n_values * n_slices * sizeof *s->parts);
+    for (int32_t v = 0; v < s->n_values; v++) {
         s->becomes[v] = v;
         s->bias[v] = -1;
     }
     return WF_OK;
+}
+
+static void release(shard *s) {
+    int32_t *arrays[] = {s->becomes,  s->unit_of, s->parts, s->bias,
+                         s->in_slice, s->read,    s->given, s->summands};
+    for (size_t k = 0; k < WFI_COUNT(arrays); k++) wfi_free(s->g->ctx, arrays[k]);
+    wfi_free(s->g->ctx, s->nodes);
+    wfi_free(s->g->ctx, s->units);
+    wfi_pairs_release(s->g->ctx, &s->pairs);
 }
 
 wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
@@ -458,12 +489,6 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
         status = rewrite(&s);
     }
     if (status == WF_OK) declare_again(&s);
-    wfi_free(g->ctx, s.nodes);
-    wfi_free(g->ctx, s.units);
-    wfi_free(g->ctx, s.becomes);
-    wfi_free(g->ctx, s.unit_of);
-    wfi_free(g->ctx, s.parts);
-    wfi_free(g->ctx, s.bias);
-    wfi_pairs_release(g->ctx, &s.pairs);
+    release(&s);
     return status;
 }

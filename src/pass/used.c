@@ -18,27 +18,26 @@ static bool has_gradient(const wf_graph *g, int32_t param) {
     return false;
 }
 
-static bool is_read(const wf_graph *g, int32_t v) {
+/* Of each value that owns its bytes, whether anything reads them. */
+static void find_read(const wf_graph *g, bool *is_read) {
     for (int32_t n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
-            if (g->nodes[n].in[i] >= 0 && wfi_value_root(g, g->nodes[n].in[i]) == v) return true;
-    for (int32_t k = 0; k < g->n_outputs; k++)
-        if (wfi_value_root(g, g->outputs[k]) == v) return true;
-    return false;
+            if (g->nodes[n].in[i] >= 0) is_read[wfi_value_root(g, g->nodes[n].in[i])] = true;
+    for (int32_t k = 0; k < g->n_outputs; k++) is_read[wfi_value_root(g, g->outputs[k])] = true;
 }
 
-static bool is_unused(const wf_graph *g, int32_t v, wfi_value_kind kind) {
+static bool is_unused(const wf_graph *g, const bool *is_read, int32_t v, wfi_value_kind kind) {
     if (g->values[v].kind != kind) return false;
     bool trains = kind == WFI_VALUE_PARAM && !g->values[v].is_frozen;
-    return trains ? !has_gradient(g, v) : !is_read(g, v);
+    return trains ? !has_gradient(g, v) : !is_read[v];
 }
 
-static wf_status check_kind(const wf_graph *g, wfi_value_kind kind) {
+static wf_status check_kind(const wf_graph *g, const bool *is_read, wfi_value_kind kind) {
     int n = 0;
     wfi_text names;
     wfi_text_init(&names, g->ctx);
     for (int32_t v = 0; v < g->n_values; v++)
-        if (is_unused(g, v, kind) && n++ < MAX_NAMED)
+        if (is_unused(g, is_read, v, kind) && n++ < MAX_NAMED)
             wfi_text_add(&names, "%s'%s'", n > 1 ? ", " : "", g->values[v].name);
     if (n > MAX_NAMED) wfi_text_add(&names, " and %d more", n - MAX_NAMED);
     wf_status status = n ? wfi_text_status(&names) : WF_OK;
@@ -56,6 +55,11 @@ static wf_status check_kind(const wf_graph *g, wfi_value_kind kind) {
 }
 
 wf_status wfi_graph_check_used(const wf_graph *g) {
-    WF_TRY(check_kind(g, WFI_VALUE_PARAM));
-    return check_kind(g, WFI_VALUE_INPUT);
+    bool *is_read = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_read, "what is read");
+    if (!is_read) return WF_NO_MEMORY;
+    find_read(g, is_read);
+    wf_status status = check_kind(g, is_read, WFI_VALUE_PARAM);
+    if (status == WF_OK) status = check_kind(g, is_read, WFI_VALUE_INPUT);
+    wfi_free(g->ctx, is_read);
+    return status;
 }

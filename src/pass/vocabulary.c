@@ -6,6 +6,7 @@
  *
  * The logits as a whole are there where somebody may ask for them: not in a training step.
  */
+#include "graph/readers.h"
 #include "op/op_table.h"
 #include "pass/pass.h"
 #include "pass/rewrite.h"
@@ -26,22 +27,19 @@ static bool is_cross_entropy(const wfi_node *node) {
 
 /* Whether one cross entropy reads them and nothing else does; or a model without a loss puts them
  * out. */
-static bool are_logits(const wf_graph *g, int32_t v) {
-    int n_readers = 0;
-    for (int32_t n = 0; n < g->n_nodes; n++)
-        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++) {
-            if (g->nodes[n].in[i] != v) continue;
-            if (!is_cross_entropy(&g->nodes[n]) || i) return false;
-            n_readers++;
-        }
-    return n_readers == 1 || (!n_readers && g->loss < 0 && g->values[v].name);
+static bool are_logits(const wf_graph *g, const wfi_readers *readers, int32_t v) {
+    int32_t n_readers = wfi_n_readers(readers, v);
+    if (!n_readers) return g->loss < 0 && g->values[v].name;
+    const wfi_node *reader = &g->nodes[readers->nodes[readers->first[v]]];
+    return n_readers == 1 && is_cross_entropy(reader) && reader->in[0] == v;
 }
 
 /* The node that gives logits over a vocabulary; -1: there is none. */
-static int32_t find_head(const wf_graph *g, int32_t n_blocks) {
+static int32_t find_head(const wf_graph *g, const wfi_readers *readers, int32_t n_blocks) {
     for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
         const wfi_node *node = &g->nodes[n];
-        if (node->dead || node->op != &wfi_op_linear || !are_logits(g, node->out[0])) continue;
+        if (node->dead || node->op != &wfi_op_linear || !are_logits(g, readers, node->out[0]))
+            continue;
         int64_t n_classes = n_classes_of(g, node->out[0]);
         for (int32_t k = 0; k < n && n_classes >= n_blocks; k++)
             if (is_embedding_of(g, &g->nodes[k], n_classes)) return n;
@@ -98,7 +96,10 @@ static void add_again(wf_graph *g, const wfi_node *node, const void *how) {
 }
 
 wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks) {
-    int32_t head = find_head(g, n_blocks);
+    wfi_readers readers;
+    WF_TRY(wfi_readers_find(g, &readers));
+    int32_t head = find_head(g, &readers, n_blocks);
+    wfi_readers_release(g->ctx, &readers);
     if (head < 0) return WF_OK;
     vocabulary v = {g->nodes[head], n_blocks};
     if (g->training) drop_output(g, v.head.out[0]);
