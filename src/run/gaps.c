@@ -65,8 +65,8 @@ static wf_status allow_instruction(wfi_gaps *g, const wfi_instruction *now) {
     }
     for (int32_t s = 0; now->segment && s < now->segment->n_steps; s++) {
         const wfi_segment_step *step = &now->segment->steps[s];
-        WF_TRY(allow_kernel(g, now, step, step->kernel));
-        WF_TRY(allow_kernel(g, now, step, step->kernel_add));
+        bool adds = step->kernel_add && !now->first;
+        WF_TRY(allow_kernel(g, now, step, adds ? step->kernel_add : step->kernel));
     }
     return WF_OK;
 }
