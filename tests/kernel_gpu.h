@@ -530,15 +530,27 @@ static wf_status run_squares(void *self, void *argument) {
                             (double *)(void *)(arena + 4 * N));
 }
 
+/* Of a unit with the squares, one without any, and one with the first of them again. */
+static wf_status run_total_norm(void *self, void *argument) {
+    (void)argument;
+    double *squares = (double *)(void *)(arena + 4 * N);
+    const wfi_squares units[] = {{squares, 3}, {NULL, 0}, {squares, 1}};
+    return backend->total_norm(stream, units, 3, squares + 3, self);
+}
+
 static void squares_have_the_cpus_bits(void **state) {
     (void)state;
-    double want[3];
+    double want[4], norm, own_norm;
     for (int e = 0; e < N; e++) ((float *)(void *)host)[e] = walk_uniform(1, e);
     wfi_gradient_squares(WFI_BASELINE, (const float *)(const void *)host, N, want);
+    const wfi_squares units[] = {{want, 3}, {NULL, 0}, {want, 1}};
+    TEST_OK(ctx, wfi_backend_cpu.total_norm(NULL, units, 3, &want[3], &own_norm));
     put();
     run(run_squares, NULL);
+    run(run_total_norm, &norm);
     get();
     assert_memory_equal(host + 4 * N, want, sizeof want);
+    assert_memory_equal(&norm, &own_norm, sizeof norm);
 }
 
 /* ---- memory ---- */

@@ -262,7 +262,7 @@ static void every_reference(void **state) {
         }
         print_message("%s: %d tried on %d kinds of instructions, %d unnoticed\n",
                       attempts[which].name, n_here, n_kinds, n_unnoticed[which]);
-        assert_true(n_kinds >= WFI_N_INSTRUCTION_KINDS - 2);
+        assert_true(n_kinds >= WFI_N_INSTRUCTION_KINDS - 3); /* a norm is too small for some */
         n += n_here;
         n_passed += n_unnoticed[which];
     }

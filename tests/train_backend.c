@@ -12,7 +12,7 @@
 /* One kernel or copy at a time, of any rank. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const wf_trainer *closed;
-enum { KERNEL, ADD, SQUARES, UPDATE, STATISTICS, STEP, COPY, FILL, N_KINDS };
+enum { KERNEL, ADD, SQUARES, TOTAL_NORM, UPDATE, STATISTICS, STEP, COPY, FILL, N_KINDS };
 static int n_calls[N_KINDS], n_astray;
 
 static void protect(int how) {
@@ -52,6 +52,12 @@ static wf_status add(wfi_stream_queue *stream, float *sum, const float *summand,
 static wf_status squares(wfi_stream_queue *stream, const float *gradient, size_t n, double *out) {
     begin(SQUARES, stream);
     return end(wfi_backend_cpu.squares(stream, gradient, n, out));
+}
+
+static wf_status total_norm(wfi_stream_queue *stream, const wfi_squares *squares, int32_t n_units,
+                            double *total_out, double *norm_out) {
+    begin(TOTAL_NORM, stream);
+    return end(wfi_backend_cpu.total_norm(stream, squares, n_units, total_out, norm_out));
 }
 
 static wf_status update(wfi_stream_queue *stream, const wfi_update_call *call) {
@@ -140,6 +146,7 @@ static void touched_by_kernels_and_copies(void **state) {
         kind.fill = fill;
         backend.add = add;
         backend.squares = squares;
+        backend.total_norm = total_norm;
         backend.update = update;
         backend.statistics = statistics;
         backend.collective_step = collective_step;

@@ -28,11 +28,9 @@ typedef struct wfi_update_call {
     size_t n;
     size_t begin;                  /* bytes of the unit's flat storage before `param` */
     const wfi_param_group *groups; /* of the unit; the last one ends behind what is updated */
-    /* Of all units in their order, whoever holds them: gradients are clipped to the recipe's norm.
-     * n_units 0: they are not. */
-    const wfi_squares *squares;
-    int32_t n_units;
-    double *norm_out; /* host memory; of the whole gradient, if it is clipped */
+    /* In device memory, what `total_norm` has left: gradients are clipped to the recipe's norm.
+     * NULL: they are not. */
+    const double *total_norm;
     /* Host memory: what is not finite is noted there for the unit (base/finite.h). */
     int64_t *not_finite;
     int32_t unit;
@@ -68,6 +66,10 @@ typedef struct wfi_backend {
      * multiple of them has the sums that it has in the whole. */
     wf_status (*squares)(wfi_stream_queue *stream, const float *gradient, size_t n,
                          double *squares_out);
+    /* The square of the global norm, from the sums of all units in their order, whoever holds them.
+     * The norm itself goes to norm_out, in host memory. */
+    wf_status (*total_norm)(wfi_stream_queue *stream, const wfi_squares *squares, int32_t n_units,
+                            double *total_out, double *norm_out);
     wf_status (*update)(wfi_stream_queue *stream, const wfi_update_call *call);
     wf_status (*statistics)(wfi_stream_queue *stream, const wfi_statistics_call *call);
     /* A step of a collective (comm/runtime/step.h). */

@@ -54,12 +54,19 @@ static wf_status cpu_squares(wfi_stream_queue *stream, const float *gradient, si
 
 /* ---- update ---- */
 
-/* The global norm: the tree over a unit's sums, then over units, both in fixed order. */
-static float clip_scale(const wfi_update_call *c) {
-    double sum = 0;
-    for (int32_t u = 0; u < c->n_units; u++)
-        sum += wfi_tree_sum(c->squares[u].data, c->squares[u].n);
-    return wfi_update_scale(c, sum);
+/* The tree over a unit's sums, then over units, both in fixed order. */
+static wf_status cpu_total_norm(wfi_stream_queue *stream, const wfi_squares *squares,
+                                int32_t n_units, double *total_out, double *norm_out) {
+    (void)stream;
+    double total = 0;
+    for (int32_t u = 0; u < n_units; u++) {
+        wfi_touches(squares[u].data, squares[u].n * sizeof *squares[u].data, false);
+        total += wfi_tree_sum(squares[u].data, squares[u].n);
+    }
+    wfi_touches(total_out, sizeof *total_out, true);
+    *total_out = total;
+    wfi_report_norm(total, norm_out);
+    return WF_OK;
 }
 
 static wf_status update_stretch(void *self, const wfi_update *u) {
@@ -76,10 +83,10 @@ static wf_status cpu_update(wfi_stream_queue *stream, const wfi_update_call *c) 
     wfi_touches(c->gradient, c->n * sizeof *c->gradient, false);
     for (int k = 0; k < WFI_MAX_STATES; k++)
         wfi_touches(c->state[k], c->n * sizeof *c->state[k], true);
-    for (int32_t u = 0; u < c->n_units; u++)
-        wfi_touches(c->squares[u].data, c->squares[u].n * sizeof *c->squares[u].data, false);
+    wfi_touches(c->total_norm, c->total_norm ? sizeof *c->total_norm : 0, false);
+    float scale = c->total_norm ? wfi_clip_scale(c->recipe->clip_norm, *c->total_norm) : 1;
     wfi_update_result result = WFI_UPDATE_FINITE;
-    WF_TRY(wfi_update_groups(c, c->n_units ? clip_scale(c) : 1, update_stretch, &result));
+    WF_TRY(wfi_update_groups(c, scale, update_stretch, &result));
     if (result == WFI_UPDATE_FINITE) return WF_OK;
     wfi_not_finite what =
         wfi_find_not_finite(c->gradient, c->n) < c->n
@@ -154,6 +161,7 @@ const wfi_backend wfi_backend_cpu = {
     .copy = cpu_copy,
     .add = cpu_add,
     .squares = cpu_squares,
+    .total_norm = cpu_total_norm,
     .update = cpu_update,
     .statistics = cpu_statistics,
     .collective_step = cpu_collective_step,

@@ -2,10 +2,14 @@
 
 #include <math.h>
 
-float wfi_update_scale(const wfi_update_call *c, double sum) {
-    double norm = sqrt(sum), limit = c->recipe->clip_norm;
+void wfi_report_norm(double total, double *norm_out) {
+    double norm = sqrt(total);
     /* The same on all ranks that update; any of them may be the only one here. */
-    __atomic_store(c->norm_out, &norm, __ATOMIC_RELAXED);
+    __atomic_store(norm_out, &norm, __ATOMIC_RELAXED);
+}
+
+float wfi_clip_scale(double limit, double total) {
+    double norm = sqrt(total);
     /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
     return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
 }

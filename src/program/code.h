@@ -38,7 +38,8 @@ typedef enum wfi_part {
     X(NEXT_HIDDEN, "next_hidden") /* what is in its place after the step */                        \
     X(RECORD, "record")           /* loss and hits of one microbatch */                            \
     X(STAGING, "staging")         /* what an all-reduce copies of other ranks' gradients */        \
-    X(NORM, "norm")               /* sums of squares of gradients, by 1,024 elements */
+    X(NORM, "norm")               /* sums of squares of gradients, by 1,024 elements */            \
+    X(TOTAL_NORM, "total_norm")   /* the sum of all of these: the global norm's square */
 
 typedef enum wfi_block_kind {
 #define ENUM(name, text) WFI_BLOCK_##name,

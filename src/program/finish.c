@@ -101,7 +101,20 @@ static const wfi_group *find_norm_group(const wfi_lowering *l) {
     return NULL;
 }
 
-/* Each unit has a block of NORM: clipping reads all of them in order of units. */
+/* What gradients are clipped by: the sum over all units' blocks of NORM, in order of units. */
+static wf_status emit_total_norm(wfi_lowering *l) {
+    const wf_graph *g = l->p->graph;
+    int32_t i;
+    WF_TRY(wfi_emit(l, wfi_make(WFI_TOTAL_NORM, -1, 0, -1), 1 + g->n_units, &i));
+    WF_TRY(
+        wfi_refer(l, i, 0, WFI_BLOCK_TOTAL_NORM, 0, 0, -1, wfi_whole(sizeof(double)), WFI_WRITE));
+    for (int32_t u = 0; u < g->n_units; u++)
+        WF_TRY(wfi_refer(l, i, 1 + u, WFI_BLOCK_NORM, u, 0, -1,
+                         wfi_norm_extent(wfi_whole(g->units[u].trained_bytes)), WFI_READ));
+    return WF_OK;
+}
+
+/* Each unit has a block of NORM; what a rank has not measured it gets from the others. */
 static wf_status emit_norms(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
@@ -118,7 +131,8 @@ static wf_status emit_norms(wfi_lowering *l) {
             wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
         WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, wfi_norm_extent(own), WFI_WRITE));
     }
-    return wfi_lower_change(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE, -1);
+    WF_TRY(wfi_lower_change(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE, -1));
+    return emit_total_norm(l);
 }
 
 /* What of the unit is kept in another space comes to where it is updated, or goes back. */
@@ -142,22 +156,20 @@ static bool updates(const wfi_lowering *l, int32_t unit) {
 
 static wf_status emit_update(wfi_lowering *l, int32_t u) {
     wf_program *p = l->p;
-    const wf_graph *g = p->graph;
     int n_states = wfi_recipe_n_states(&p->recipe);
     bool clips = p->recipe.clip_norm > 0;
     wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, u, l->rank);
     int32_t i, k = 0;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1),
-                    2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
+    WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1), 2 + (n_states > 0) + clips, &i));
     WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1, own,
                      WFI_READ | WFI_WRITE));
     WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
     if (n_states)
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, here(l, WFI_BLOCK_STATE, u), -1,
                          wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
-    for (int32_t v = 0; clips && v < g->n_units; v++)
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1,
-                         wfi_norm_extent(wfi_whole(g->units[v].trained_bytes)), WFI_READ));
+    if (clips)
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_TOTAL_NORM, 0, 0, -1, wfi_whole(sizeof(double)),
+                         WFI_READ));
     return WF_OK;
 }
 

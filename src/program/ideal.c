@@ -205,12 +205,12 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *par
     return wfi_term_any_order(parts, n);
 }
 
-/* What an update reads lies side by side: param, gradient, state if there is any, all norms. */
-static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term *in, int32_t n) {
-    in[0] = wfi_ideal_find(ideal, WFI_BLOCK_PARAM, unit, 0, -1);
-    in[1] = gradient;
-    if (wfi_recipe_n_states(&ideal->p->recipe))
-        in[2] = wfi_ideal_find(ideal, WFI_BLOCK_STATE, unit, 0, -1);
+static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term total_norm) {
+    const wf_recipe *r = &ideal->p->recipe;
+    wfi_term in[4] = {wfi_ideal_find(ideal, WFI_BLOCK_PARAM, unit, 0, -1), gradient};
+    int32_t n = 2;
+    if (wfi_recipe_n_states(r)) in[n++] = wfi_ideal_find(ideal, WFI_BLOCK_STATE, unit, 0, -1);
+    if (r->clip_norm > 0) in[n++] = total_norm;
     ideal->after[0][unit] = wfi_term_made(WFI_UPDATE, 0, 0, in, n);
     ideal->after[2][unit] = wfi_term_made(WFI_UPDATE, 0, 2, in, n);
 }
@@ -227,18 +227,16 @@ static void fold_statistics(wfi_ideal *ideal, int32_t unit, wfi_term *in) {
         folds ? wfi_term_made(WFI_FOLD_STATS, 0, 0, in, 1 + (int32_t)n_micro) : in[0];
 }
 
-/* gradient [n_units], operands [3 + n_units], micro [1 + n_micro] */
-static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *operands, wfi_term *micro) {
-    const wf_program *p = ideal->p;
-    const wf_graph *g = p->graph;
-    wfi_term *norms = operands + 3, *in = norms - 2 - (wfi_recipe_n_states(&p->recipe) > 0);
-    int32_t n_norms = p->recipe.clip_norm > 0 ? g->n_units : 0;
+/* gradient [n_units], norms [n_units], micro [1 + n_micro] */
+static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *norms, wfi_term *micro) {
+    const wf_graph *g = ideal->p->graph;
     for (int32_t u = 0; u < g->n_units; u++)
         gradient[u] = g->units[u].trained_bytes ? sum_gradient(ideal, u, micro) : 0;
     for (int32_t u = 0; u < g->n_units; u++)
         norms[u] = g->units[u].trained_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
+    wfi_term total_norm = wfi_term_made(WFI_TOTAL_NORM, 0, 0, norms, g->n_units);
     for (int32_t u = 0; u < g->n_units; u++) {
-        update(ideal, u, gradient[u], in, (int32_t)(norms - in) + n_norms);
+        update(ideal, u, gradient[u], total_norm);
         fold_statistics(ideal, u, micro);
     }
 }
@@ -259,10 +257,10 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
         ok = ok && ideal->after[i];
     }
     wfi_term *scratch =
-        wfi_alloc(ctx, 2 * n_units + n_micro + 4, sizeof *scratch, "the program check");
+        wfi_alloc(ctx, 2 * n_units + n_micro + 1, sizeof *scratch, "the program check");
     wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
     if (status == WF_OK && p->kind == WF_PROGRAM_TRAIN)
-        finish_step(ideal, scratch, scratch + n_units, scratch + 2 * n_units + 3);
+        finish_step(ideal, scratch, scratch + n_units, scratch + 2 * n_units);
     wfi_free(ctx, scratch);
     if (status != WF_OK) {
         wfi_ideal_destroy(ideal);

@@ -65,6 +65,8 @@ typedef enum wfi_id_meaning {
     X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
     X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
     X(NORM, "norm", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, NONE, two, norm, none)               \
+    X(TOTAL_NORM, "total_norm", COMPUTE, WHOLE, UPDATE, TOUCH, NONE, NONE, norms, total_norm,      \
+      none)                                                                                        \
     X(UPDATE, "update", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, NONE, update, update, none)      \
     X(FOLD_STATS, "fold_stats", COMPUTE, WHOLE, UPDATE, TOUCH, OWN, NONE, stats, stats, none)      \
     X(SEND, "send", SEND, TRANSFER, TRANSFER, COPY, ANY, VALUE, one, transfer, transfer)           \

@@ -72,10 +72,14 @@ COUNT(pieces) {
     return moves ? now->n_references : -1;
 }
 
+COUNT(norms) {
+    (void)now;
+    return p->recipe.clip_norm > 0 ? p->graph->n_units + 1 : -1;
+}
+
 COUNT(update) {
     (void)now;
-    return 2 + (wfi_recipe_n_states(&p->recipe) > 0) +
-           (p->recipe.clip_norm > 0) * p->graph->n_units;
+    return 2 + (wfi_recipe_n_states(&p->recipe) > 0) + (p->recipe.clip_norm > 0);
 }
 
 COUNT(stats) {
@@ -232,14 +236,21 @@ NEED(update) {
     if (k == 2 && has_state)
         return need(WFI_BLOCK_STATE, wfi_state_bytes(p, WFI_BLOCK_STATE, now->unit, now->rank),
                     WFI_READ | WFI_WRITE);
-    size_t bytes = p->graph->units[k - 2 - has_state].trained_bytes;
-    return need_extent(WFI_BLOCK_NORM, wfi_norm_extent((wfi_extent){0, bytes}), WFI_READ);
+    return need(WFI_BLOCK_TOTAL_NORM, sizeof(double), WFI_READ);
 }
 
 NEED(norm) {
     wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
     return k ? need_extent(WFI_BLOCK_NORM, wfi_norm_extent(own), WFI_WRITE)
              : need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
+}
+
+/* The sums of every unit, in order of units. */
+NEED(total_norm) {
+    (void)now;
+    if (k == 0) return need(WFI_BLOCK_TOTAL_NORM, sizeof(double), WFI_WRITE);
+    wfi_extent all = {0, p->graph->units[k - 1].trained_bytes};
+    return need_extent(WFI_BLOCK_NORM, wfi_norm_extent(all), WFI_READ);
 }
 
 /* What is sent is all that the rank has of what the block is named for; both sides name it. */

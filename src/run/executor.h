@@ -37,7 +37,7 @@ typedef struct wfi_executor {
     wfi_code **code;      /* [n_kernel_sets][n_variants]; those of
                            * the first set here are the program's, those of ranks in other
                            * processes NULL */
-    wfi_squares *squares; /* [n_ranks][n_units] that an update of the rank is given */
+    wfi_squares *squares; /* [n_ranks][n_units] that the rank's total norm is made of */
     int32_t *end;         /* [n_instructions] how many tasks of a step its stream has, up to it */
     int32_t *n_tasks;     /* [n_ranks * WFI_N_STREAMS] that a step gives to each stream */
     uint64_t *begin;      /* the same streams: their epochs when the step began */

@@ -178,12 +178,21 @@ static wf_status run_norm(wfi_executor *e, const wfi_instruction *now) {
                                                wfi_executor_touch(e, &now->references[1]));
 }
 
+static wf_status run_total_norm(wfi_executor *e, const wfi_instruction *now) {
+    const wfi_reference *r = now->references;
+    int32_t n_units = e->p->graph->n_units;
+    wfi_squares *squares = e->squares + (size_t)now->rank * (size_t)n_units;
+    for (int32_t u = 0; u < n_units; u++)
+        squares[u] = (wfi_squares){r[1 + u].bytes ? wfi_executor_touch(e, &r[1 + u]) : NULL,
+                                   r[1 + u].bytes / sizeof(double)};
+    return worker_of(e, now)->backend->total_norm(
+        stream_of(e, now), squares, n_units, wfi_executor_touch(e, &r[0]), e->step.gradient_norm);
+}
+
 static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
     const wf_recipe *recipe = &e->p->recipe;
     const wfi_reference *r = now->references;
-    wfi_squares *squares = e->squares + (size_t)now->rank * (size_t)e->p->graph->n_units;
     int n_states = wfi_recipe_n_states(recipe);
-    int32_t n_fixed = 2 + (n_states > 0);
     wfi_update_call call = {.recipe = recipe,
                             .lr = e->step.lr,
                             .step = (int64_t)e->step.args.step,
@@ -192,15 +201,11 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
                             .n = r[0].bytes / sizeof(float),
                             .begin = wfi_reference_begin(e->p, &r[0]),
                             .groups = e->p->graph->units[now->unit].groups,
-                            .squares = squares,
-                            .norm_out = e->step.gradient_norm,
                             .not_finite = worker_of(e, now)->not_finite,
                             .unit = now->unit};
     float *states = n_states ? wfi_executor_touch(e, &r[2]) : NULL;
     for (int k = 0; k < n_states; k++) call.state[k] = states + (size_t)k * call.n;
-    for (int32_t k = n_fixed; k < now->n_references; k++)
-        squares[call.n_units++] = (wfi_squares){r[k].bytes ? wfi_executor_touch(e, &r[k]) : NULL,
-                                                r[k].bytes / sizeof(double)};
+    if (recipe->clip_norm > 0) call.total_norm = wfi_executor_touch(e, &r[2 + (n_states > 0)]);
     return worker_of(e, now)->backend->update(stream_of(e, now), &call);
 }
 
@@ -269,6 +274,7 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
         [WFI_FOLD] = run_fold,
         [WFI_TIE] = run_tie,
         [WFI_NORM] = run_norm,
+        [WFI_TOTAL_NORM] = run_total_norm,
         [WFI_UPDATE] = run_update,
         [WFI_FOLD_STATS] = run_fold_stats,
         [WFI_REPORT] = run_report,

@@ -42,6 +42,8 @@ wf_status wfi_gpu_copy(wfi_stream_queue *stream, float *to, const float *from, s
 wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n);
 wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
                           double *squares_out);
+wf_status wfi_gpu_total_norm(wfi_stream_queue *stream, const wfi_squares *squares, int32_t n_units,
+                             double *total_out, double *norm_out);
 wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *call);
 wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *call);
 wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
@@ -50,7 +52,7 @@ wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memor
 /* A backend's members but those that say which device, implementations and library it has. */
 #define WFI_GPU_BACKEND                                                                            \
     .n_plain = 1, .most_summed = WFI_GPU_OUT, .copy = wfi_gpu_copy, .add = wfi_gpu_add,            \
-    .squares = wfi_gpu_squares, .update = wfi_gpu_update, .statistics = wfi_gpu_statistics,        \
-    .collective_step = wfi_gpu_collective_step
+    .squares = wfi_gpu_squares, .total_norm = wfi_gpu_total_norm, .update = wfi_gpu_update,        \
+    .statistics = wfi_gpu_statistics, .collective_step = wfi_gpu_collective_step
 
 #endif

@@ -68,25 +68,40 @@ wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_
     return stream->device->kind->launch(stream, &launch);
 }
 
+/* Waits: what is read is there, what is written may go. */
+static wf_status copy_and_wait(wfi_stream_queue *stream, void *to, wfi_space to_space,
+                               const void *from, wfi_space from_space, size_t bytes) {
+    wf_status status =
+        wfi_memory_copy(stream->device, stream, to, to_space, from, from_space, bytes);
+    wf_status finished = stream->device->kind->finish_task(stream);
+    return status == WF_OK ? finished : status;
+}
+
 /* The sums of all units are read by the host, which adds them as it does for the CPU. */
-static wf_status clip_scale(wfi_stream_queue *stream, const wfi_update_call *c, float *scale_out) {
+wf_status wfi_gpu_total_norm(wfi_stream_queue *stream, const wfi_squares *squares, int32_t n_units,
+                             double *total_out, double *norm_out) {
     wf_context *ctx = stream->owner->ctx;
-    wfi_device *device = stream->device;
-    double sum = 0;
-    for (int32_t u = 0; u < c->n_units; u++) {
-        size_t bytes = c->squares[u].n * sizeof(double);
+    double total = 0;
+    for (int32_t u = 0; u < n_units; u++) {
+        size_t bytes = squares[u].n * sizeof(double);
         if (!bytes) continue;
-        double *squares = wfi_alloc(ctx, 1, bytes, "a gradient's norm");
-        if (!squares) return WF_NO_MEMORY;
-        wf_status status = wfi_memory_copy(device, stream, squares, WFI_SPACE_HOST,
-                                           c->squares[u].data, WFI_SPACE_DEVICE, bytes);
-        wf_status finished = device->kind->finish_task(stream);
-        if (status == WF_OK) status = finished;
-        sum += wfi_tree_sum(squares, c->squares[u].n);
-        wfi_free(ctx, squares);
+        double *own = wfi_alloc(ctx, 1, bytes, "a gradient's norm");
+        if (!own) return WF_NO_MEMORY;
+        wf_status status =
+            copy_and_wait(stream, own, WFI_SPACE_HOST, squares[u].data, WFI_SPACE_DEVICE, bytes);
+        total += wfi_tree_sum(own, squares[u].n);
+        wfi_free(ctx, own);
         WF_TRY(status);
     }
-    *scale_out = wfi_update_scale(c, sum);
+    wfi_report_norm(total, norm_out);
+    return copy_and_wait(stream, total_out, WFI_SPACE_DEVICE, &total, WFI_SPACE_HOST, sizeof total);
+}
+
+static wf_status clip_scale(wfi_stream_queue *stream, const wfi_update_call *c, float *scale_out) {
+    double total = 0;
+    WF_TRY(copy_and_wait(stream, &total, WFI_SPACE_HOST, c->total_norm, WFI_SPACE_DEVICE,
+                         sizeof total));
+    *scale_out = wfi_clip_scale(c->recipe->clip_norm, total);
     return WF_OK;
 }
 
@@ -125,7 +140,7 @@ static void note_statistics(void *cell, int32_t unit, const int32_t seen[WFI_LAU
 
 wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
     float scale = 1;
-    if (c->n_units) WF_TRY(clip_scale(stream, c, &scale));
+    if (c->total_norm) WF_TRY(clip_scale(stream, c, &scale));
     WF_TRY(wfi_update_groups(c, scale, update_stretch, stream));
     return stream->device->kind->tell_words(stream, note_update, c->not_finite, c->unit);
 }
