@@ -153,6 +153,17 @@ wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const
     return create(ctx, graph, node, options, true, kernel_out);
 }
 
+wf_status wfi_kernel_create_like(const wfi_kernel *like, const wfi_node *node,
+                                 wfi_kernel **kernel_out) {
+    wfi_kernel *kernel = kernel_alloc(like->ctx, like->graph, node);
+    if (!kernel) return WF_NO_MEMORY;
+    *kernel = *like;
+    kernel->node = node;
+    kernel->like = like;
+    *kernel_out = kernel;
+    return WF_OK;
+}
+
 static wf_status create_on_format(wf_context *ctx, const wfi_backend *backend,
                                   const wfi_format *format, const wf_shape *shape, bool is_pack,
                                   bool add, wfi_kernel **kernel_out) {
@@ -212,6 +223,9 @@ static wf_status refuse_extent(const wfi_kernel *kernel, const char *what, int o
 }
 
 wf_status wfi_kernel_prepare(wfi_kernel *kernel) {
+    if (kernel->like)
+        return wfi_fail(kernel->ctx, WF_BUG, "%s (%s): a kernel of a program that is never run",
+                        kernel->label, kernel->impl->name);
     if (kernel->impl->prepare) {
         WF_TRY(kernel->impl->prepare(kernel));
     } else {
@@ -238,6 +252,6 @@ void wfi_kernel_free_state(wfi_kernel *kernel) {
 
 void wfi_kernel_destroy(wfi_kernel *kernel) {
     if (!kernel) return;
-    kernel->impl->destroy(kernel);
+    if (!kernel->like) kernel->impl->destroy(kernel);
     wfi_free(kernel->ctx, kernel);
 }

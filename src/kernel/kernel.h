@@ -81,6 +81,7 @@ typedef struct wfi_format_class {
 
 struct wfi_kernel {
     wf_context *ctx;
+    const wfi_kernel *like; /* whose state it has; NULL: it has its own */
     const wf_graph *graph; /* outlives the kernel */
     const wfi_node *node;  /* NULL for pack and accumulate */
     wfi_kernel_options options;
@@ -110,6 +111,10 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
  * library's rounding; NULL if there is none: such a kernel is worth it where outputs are large. */
 wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                    const wfi_kernel_options *options, wfi_kernel **kernel_out);
+/* The same as `like`, which outlives it, for an equal node of its graph: with the same state, so it
+ * is neither prepared nor run. */
+wf_status wfi_kernel_create_like(const wfi_kernel *like, const wfi_node *node,
+                                 wfi_kernel **kernel_out);
 /* The node in that way of an implementation; NULL if there is none such. */
 wf_status wfi_kernel_create_way(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                 const wfi_kernel_options *options, const wfi_kernel_impl *impl,

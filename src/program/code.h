@@ -5,6 +5,7 @@
 #define WFI_PROGRAM_CODE_H
 
 #include "kernel/backend.h"
+#include "kernel/descriptions.h"
 
 /* BW is B and W in one, with nothing kept between them. R, before B or BW, makes again what was
  * not kept of F. */
@@ -122,6 +123,7 @@ typedef struct wfi_code {
     size_t gap_bytes;     /* see wf_program */
     int32_t variant;      /* its number */
     int32_t n_tuned;      /* kernels that are as the recipe's table says */
+    wfi_descriptions *descriptions; /* NULL: each kernel has its own, and can be run */
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
 } wfi_code;
@@ -132,9 +134,11 @@ static inline int32_t wfi_place_home(const wfi_code *code, int32_t v) {
     return v;
 }
 
-/* Describes a kernel for every node, decides where every value lives. `options` [n_units]. */
-wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,
-                          size_t gap_bytes, const wfi_kernel_options *options, wfi_code **code_out);
+/* Describes a kernel for every node, or, if it is never run, for every different one; decides where
+ * every value lives. `options` [n_units]. */
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_run,
+                          int32_t variant, size_t gap_bytes, const wfi_kernel_options *options,
+                          wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);
 /* Errors: BUG; the sentence names the unit and the kernel. */
 wf_status wfi_code_check(const wfi_code *code);

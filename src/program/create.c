@@ -83,7 +83,9 @@ wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code *
         wfi_alloc(p->ctx, (size_t)g->n_units, sizeof *options, "a program's code");
     if (!options) return WF_NO_MEMORY;
     for (int32_t u = 0; u < g->n_units; u++) options[u] = wfi_program_kernel_options(p, u);
-    wf_status status = wfi_code_create(p->ctx, g, splits, variant, p->gap_bytes, options, code_out);
+    bool is_run = p->use != WFI_USE_LOOK;
+    wf_status status =
+        wfi_code_create(p->ctx, g, splits, is_run, variant, p->gap_bytes, options, code_out);
     wfi_free(p->ctx, options);
     return status;
 }

@@ -274,6 +274,16 @@ static void list_nodes(const wf_graph *g, int32_t *first, int32_t *next) {
     }
 }
 
+static wf_status create_kernel(const builder *b, const wfi_node *node, bool adds,
+                               wfi_kernel **kernel_out) {
+    const wfi_code *code = b->code;
+    const wfi_kernel_options *options = &b->options[node->unit];
+    if (code->descriptions)
+        return wfi_descriptions_kernel(code->descriptions, node, options, adds, kernel_out);
+    return adds ? wfi_kernel_create_adding(code->ctx, code->g, node, options, kernel_out)
+                : wfi_kernel_create(code->ctx, code->g, node, options, kernel_out);
+}
+
 /* A kernel that adds all that the node makes to where it is summed, NULL if there is none: then the
  * node's own assigns there, too, and nothing lies in between. */
 static wf_status find_adding(const builder *b, int32_t n, wfi_kernel **adding_out) {
@@ -285,7 +295,7 @@ static wf_status find_adding(const builder *b, int32_t n, wfi_kernel **adding_ou
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0 && (kernel->format[node->n_in + i] || b->sum_of[node->out[i]] < 0))
             return WF_OK;
-    return wfi_kernel_create_adding(b->code->ctx, g, node, &b->options[node->unit], adding_out);
+    return create_kernel(b, node, true, adding_out);
 }
 
 static wf_status add_node(builder *b, int32_t n) {
@@ -441,7 +451,7 @@ static wf_status create_kernels(builder *b) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead) continue;
         if (wfi_node_is_alias(g, node)) continue;
-        WF_TRY(wfi_kernel_create(b->code->ctx, g, node, &b->options[node->unit], &b->kernels[n]));
+        WF_TRY(create_kernel(b, node, false, &b->kernels[n]));
         b->code->n_tuned += b->kernels[n]->is_tuned;
     }
     return WF_OK;
@@ -455,8 +465,8 @@ static wf_status build_all(wfi_code *code, builder *b) {
     return WF_OK;
 }
 
-wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,
-                          size_t gap_bytes, const wfi_kernel_options *options,
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_run,
+                          int32_t variant, size_t gap_bytes, const wfi_kernel_options *options,
                           wfi_code **code_out) {
     wfi_code *code = wfi_alloc(ctx, 1, sizeof *code, "a program's code");
     if (!code) return WF_NO_MEMORY;
@@ -477,7 +487,9 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
               b.next_node;
     if (ok) find_sums(g, b.sum_of);
     if (ok) list_nodes(g, b.first_node, b.next_node);
-    wf_status status = ok ? build_all(code, &b) : WF_NO_MEMORY;
+    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK && !is_run) status = wfi_descriptions_create(g, &code->descriptions);
+    if (status == WF_OK) status = build_all(code, &b);
     for (int32_t n = 0; n < g->n_nodes && b.kernels; n++) wfi_kernel_destroy(b.kernels[n]);
     wfi_free(ctx, b.kernels);
     wfi_free(ctx, b.formats);
@@ -501,6 +513,7 @@ void wfi_code_destroy(wfi_code *code) {
             segment_destroy(code->ctx, code->units[u].part[part]);
             segment_destroy(code->ctx, code->units[u].pack[part]);
         }
+    wfi_descriptions_destroy(code->descriptions);
     wfi_free(code->ctx, code->units);
     wfi_free(code->ctx, code->place);
     wfi_free(code->ctx, code);
