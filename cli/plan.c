@@ -27,7 +27,7 @@ static double worst_fragmentation(const wf_program *p) {
     return worst;
 }
 
-static void say_rank(const cli *c, const wf_program *p, int rank) {
+static void say_rank(const cli *c, const wf_program *p, int rank, const wf_unit_summary *units) {
     wf_rank_summary r = wf_program_rank(p, rank);
     char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
     char sent[TEXT_BYTES], received[TEXT_BYTES];
@@ -36,7 +36,7 @@ static void say_rank(const cli *c, const wf_program *p, int rank) {
     say(c, "  %-14s %12s %14s %14s %16s %12s\n", "unit", "parameters", "forward FLOP",
         "backward FLOP", "activations", costs_text(p));
     for (int u = 0; u < r.n_units; u++) {
-        wf_unit_summary s = wf_program_unit(p, rank, u);
+        wf_unit_summary s = units[u];
         char params[TEXT_BYTES], forward[TEXT_BYTES], backward[TEXT_BYTES], kept[TEXT_BYTES];
         say(c, "  %-14s %12s %14s %14s %16s %9.2f ms\n", s.name,
             text_of_count(params, (double)s.n_parameters), text_of_count(forward, s.forward_flops),
@@ -81,14 +81,15 @@ static void say_ranks(const cli *c, const wf_program *p) {
     }
 }
 
-static json_t *rank_json(const job *j, const wf_program *p, int rank) {
+static json_t *rank_json(const job *j, const wf_program *p, int rank,
+                         const wf_unit_summary *units) {
     wf_rank_summary r = wf_program_rank(p, rank);
-    json_t *units = json_array();
+    json_t *all = json_array();
     char device[WF_DEVICE_NAME_BYTES];
     for (int u = 0; u < r.n_units; u++) {
-        wf_unit_summary s = wf_program_unit(p, rank, u);
+        wf_unit_summary s = units[u];
         json_array_append_new(
-            units,
+            all,
             json_pack("{s:s, s:I, s:f, s:f, s:I, s:f, s:f, s:f, s:f}", "name", s.name, "parameters",
                       (json_int_t)s.n_parameters, "forward_flops", s.forward_flops,
                       "backward_flops", s.backward_flops, "activation_bytes",
@@ -105,7 +106,7 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank) {
         (json_int_t)r.received_bytes, "host_peak_bytes", (json_int_t)r.host_peak_bytes,
         "disk_peak_bytes", (json_int_t)r.disk_peak_bytes, "fetched_bytes",
         (json_int_t)r.fetched_bytes, "evicted_bytes", (json_int_t)r.evicted_bytes, "peak_unit",
-        r.peak_unit, "instructions", r.n_instructions, "units", units);
+        r.peak_unit, "instructions", r.n_instructions, "units", all);
     if (j->c->o.save_async)
         json_object_set_new(json, "save_bytes",
                             json_integer((json_int_t)wf_program_save_bytes(p, rank)));
@@ -172,6 +173,22 @@ static json_t *needed_json(const job *j) {
     return needed;
 }
 
+/* Says all ranks, and appends them to `ranks`. */
+static exit_status report_ranks(const job *j, const wf_program *p, json_t *ranks) {
+    int n_ranks = wf_program_n_ranks(p), most = 1;
+    for (int r = 0; r < n_ranks; r++)
+        if (wf_program_rank(p, r).n_units > most) most = wf_program_rank(p, r).n_units;
+    wf_unit_summary *units = calloc((size_t)most, sizeof *units);
+    for (int r = 0; r < n_ranks && units; r++) {
+        (void)wf_program_units(p, r, 0, most, units);
+        say_rank(j->c, p, r, units);
+        json_array_append_new(ranks, rank_json(j, p, r, units));
+    }
+    exit_status bad = units ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+    free(units);
+    return bad;
+}
+
 static exit_status show(cli *c, const job *j, const wf_program *p) {
     json_t *ranks = json_array(), *would_fit = json_array(), *proposals = json_array();
     char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES], why[MISSING_BYTES];
@@ -190,10 +207,7 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
     job_describe_chosen(j, p);
     say_missing(c, missing);
     if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
-    for (int r = 0; r < wf_program_n_ranks(p); r++) {
-        say_rank(c, p, r);
-        json_array_append_new(ranks, rank_json(j, p, r));
-    }
+    exit_status listed = report_ranks(j, p, ranks);
     if (wf_program_n_ranks(p) > 1) say_ranks(c, p);
     say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, run.flops),
         text_of_bytes(sent, (double)run.sent_bytes));
@@ -213,7 +227,7 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);
-    return fits ? fits : drawn ? drawn : written;
+    return listed ? listed : fits ? fits : drawn ? drawn : written;
 }
 
 /* Devices that are not the plan's. Other options of weft train are taken and change nothing

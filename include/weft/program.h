@@ -112,6 +112,10 @@ WF_API size_t wf_program_save_bytes(const wf_program *program, int rank);
  * shape. */
 WF_API int wf_program_n_tuned(const wf_program *program);
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
+/* `n` units of the rank from number `first` on, at once: one by one they take time in the square of
+ * their number. Returns how many there are of them, n at most. */
+WF_API int wf_program_units(const wf_program *program, int rank, int first, int n,
+                            wf_unit_summary *units_out);
 WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */
 /* The text of its plan, with what recompute=auto has chosen. Borrowed. */
 WF_API const char *wf_program_plan(const wf_program *program);

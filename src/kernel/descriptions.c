@@ -100,9 +100,8 @@ static wf_status grow_table(wfi_descriptions *d) {
 static wf_status describe(wfi_descriptions *d, described *one) {
     const wf_graph *g = d->g;
     WF_TRY(WFI_GROW(g->ctx, d->all, d->n, d->capacity, "descriptions of kernels"));
-    WF_TRY(one->adds
-               ? wfi_kernel_create_adding(g->ctx, g, one->node, &one->options, &one->kernel)
-               : wfi_kernel_create(g->ctx, g, one->node, &one->options, &one->kernel));
+    WF_TRY(one->adds ? wfi_kernel_create_adding(g->ctx, g, one->node, &one->options, &one->kernel)
+                     : wfi_kernel_create(g->ctx, g, one->node, &one->options, &one->kernel));
     d->all[d->n++] = *one;
     return WF_OK;
 }

@@ -82,8 +82,8 @@ typedef struct wfi_format_class {
 struct wfi_kernel {
     wf_context *ctx;
     const wfi_kernel *like; /* whose state it has; NULL: it has its own */
-    const wf_graph *graph; /* outlives the kernel */
-    const wfi_node *node;  /* NULL for pack and accumulate */
+    const wf_graph *graph;  /* outlives the kernel */
+    const wfi_node *node;   /* NULL for pack and accumulate */
     wfi_kernel_options options;
     const wfi_kernel_impl *impl;
     wfi_way way;

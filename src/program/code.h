@@ -120,12 +120,12 @@ typedef struct wfi_code {
     wf_context *ctx;
     const wf_graph *g;
     bool splits_weight;
-    size_t gap_bytes;     /* see wf_program */
-    int32_t variant;      /* its number */
-    int32_t n_tuned;      /* kernels that are as the recipe's table says */
+    size_t gap_bytes;               /* see wf_program */
+    int32_t variant;                /* its number */
+    int32_t n_tuned;                /* kernels that are as the recipe's table says */
     wfi_descriptions *descriptions; /* NULL: each kernel has its own, and can be run */
-    wfi_unit_code *units; /* [n_units] */
-    wfi_place *place;     /* [n_values], of alias roots */
+    wfi_unit_code *units;           /* [n_units] */
+    wfi_place *place;               /* [n_values], of alias roots */
 } wfi_code;
 
 /* The value whose place is that of root v. */

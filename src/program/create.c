@@ -64,9 +64,13 @@ static wf_status create_graphs(wf_program *p) {
         (long long)n_least, (long long)n_least + 1, (long long)r->batch);
 }
 
+static const wfi_backend *backend_of(const wf_program *p, int32_t unit) {
+    return p->unit_backends ? p->unit_backends[unit] : p->backend;
+}
+
 wfi_kernel_options wfi_program_kernel_options(const wf_program *p, int32_t unit) {
     const wf_recipe *r = &p->recipe;
-    const wfi_backend *backend = p->unit_backends ? p->unit_backends[unit] : p->backend;
+    const wfi_backend *backend = backend_of(p, unit);
     return (wfi_kernel_options){.backend = backend,
                                 .n_threads = r->n_threads,
                                 .conv = r->conv,
@@ -82,7 +86,10 @@ wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code *
     wfi_kernel_options *options =
         wfi_alloc(p->ctx, (size_t)g->n_units, sizeof *options, "a program's code");
     if (!options) return WF_NO_MEMORY;
-    for (int32_t u = 0; u < g->n_units; u++) options[u] = wfi_program_kernel_options(p, u);
+    for (int32_t u = 0; u < g->n_units; u++) { /* they look at the processor, which takes long */
+        bool is_same = u > 0 && options[u - 1].backend == backend_of(p, u);
+        options[u] = is_same ? options[u - 1] : wfi_program_kernel_options(p, u);
+    }
     bool is_run = p->use != WFI_USE_LOOK;
     wf_status status =
         wfi_code_create(p->ctx, g, splits, is_run, variant, p->gap_bytes, options, code_out);

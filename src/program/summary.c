@@ -122,19 +122,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     return s;
 }
 
-/* Unit number `unit` of those on the rank; -1: it has fewer. */
-static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
-    for (int32_t u = 0; u < p->graph->n_units; u++) {
-        bool is_on = wfi_stage_replica_on(p, wfi_program_stage_of(p, u), rank) >= 0;
-        if (is_on && wfi_unit_is_on(p, u, rank) && unit-- == 0) return u;
-    }
-    return -1;
-}
-
-wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
-    bool exists = unit >= 0 && rank >= 0 && rank < p->n_ranks;
-    int32_t u = exists ? find_unit(p, rank, unit) : -1;
-    if (u < 0) return (wf_unit_summary){.name = ""};
+static wf_unit_summary summarize_unit(const wf_program *p, int32_t u) {
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = p->graph->units[u].name,
                          .n_parameters = code->n_parameters,
@@ -149,5 +137,23 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
         double *flops = part == WFI_PART_F ? &s.forward_flops : &s.backward_flops;
         *flops += code->part[part]->flops;
     }
+    return s;
+}
+
+int wf_program_units(const wf_program *p, int rank, int first, int n, wf_unit_summary *units_out) {
+    int number = 0, n_found = 0;
+    bool exists = rank >= 0 && rank < p->n_ranks && first >= 0;
+    for (int32_t k = 0; k < p->n_stages && exists && n_found < n; k++) {
+        if (wfi_stage_replica_on(p, k, rank) < 0) continue;
+        for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1] && n_found < n; u++)
+            if (wfi_unit_is_on(p, u, rank) && number++ >= first)
+                units_out[n_found++] = summarize_unit(p, u);
+    }
+    return n_found;
+}
+
+wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
+    wf_unit_summary s = {.name = ""};
+    (void)wf_program_units(p, rank, unit, 1, &s);
     return s;
 }
