@@ -1,16 +1,17 @@
 /* Programs of many stages and microbatches: made, proved and walked on the null device,
- * under every schedule, in a time that grows with their size and not faster.
+ * under every schedule, in a time that grows with their size and not faster. What is made for twice
+ * as many layers is counted, too: instructions, references, and all memory that is asked for.
  *
  * WEFT_TEST_FULL=1 runs the whole grid up to 64 stages x 256 microbatches.
  *
  * label: once long
  */
 #include "plan/schedule/schedule.h"
+#include "program/program.h"
 #include "test.h"
 
 #include <stdlib.h>
 #include <weft/nn.h>
-#include <weft/program.h>
 
 #define N_UNITS 66
 
@@ -74,10 +75,83 @@ static void largest(void **state) {
     make("zb1", 64, 256);
 }
 
+/* ---- layers ---- */
+
+/* Bytes are counted as they are asked for, also those that are free again. */
+typedef struct counts {
+    size_t instructions, references, allocated_bytes, peak_bytes;
+} counts;
+
+static void *count_alloc(void *self, size_t bytes) {
+    ((counts *)self)->allocated_bytes += bytes;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void count_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+static counts count_gpt(const char *plan_text, wf_dtype dtype, int64_t n_layers) {
+    counts n = {0};
+    wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+    wf_model_config gpt = WF_MODEL_CONFIG_INIT;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_context *ctx;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    config.allocator = (wf_allocator){count_alloc, count_free, &n};
+    assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+    gpt.n_classes = 64;
+    gpt.n_tokens = 32;
+    gpt.n_layers = n_layers;
+    gpt.hidden = 64;
+    gpt.n_heads = 4;
+    recipe.batch = recipe.n_micro = recipe.n_lanes = 4;
+    recipe.n_slices = 4;
+    recipe.clip_norm = 1;
+    recipe.dtype = dtype;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &gpt, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    n.instructions = (size_t)p->n_instructions;
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        n.references += (size_t)p->instructions[i].n_references;
+    n.peak_bytes = wf_context_memory(ctx).peak_bytes;
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+    return n;
+}
+
+static void expect_linear(const char *plan, const char *what, size_t n, size_t of_twice) {
+    if (10 * of_twice >= 23 * n)
+        fail_msg("plan '%s': %s: %zu, and %zu for twice as many layers", plan, what, n, of_twice);
+}
+
+static void twice_as_many_layers(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan;
+        wf_dtype dtype;
+    } some[] = {{"tp=4,sp", WF_F32}, {"tp=2,pp=2,recompute=all", WF_BF16}};
+    for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
+        counts n = count_gpt(some[k].plan, some[k].dtype, 24),
+               twice = count_gpt(some[k].plan, some[k].dtype, 48);
+        expect_linear(some[k].plan, "instructions", n.instructions, twice.instructions);
+        expect_linear(some[k].plan, "references", n.references, twice.references);
+        expect_linear(some[k].plan, "bytes asked for", n.allocated_bytes, twice.allocated_bytes);
+        expect_linear(some[k].plan, "bytes at once", n.peak_bytes, twice.peak_bytes);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grid),
         cmocka_unit_test(largest),
+        cmocka_unit_test(twice_as_many_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
