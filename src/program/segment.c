@@ -129,7 +129,7 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     return WF_OK;
 }
 
-/* One after the other, they have the same. */
+/* Packs run one after the other: one scratchpad serves all. */
 static wf_status address_pack_scratch(builder *b, const wfi_kernel *kernel, wfi_address *out) {
     if (!kernel->scratch_bytes) return WF_OK;
     size_t end = b->code->gap_bytes + kernel->scratch_bytes;
@@ -181,13 +181,6 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     WF_TRY(find_slot(b, pack, WFI_BLOCK_PACKED, pack->unit, offset + kernel->bytes[1], WFI_WRITE,
                      &s->operand[1].slot));
     s->operand[1].offset = offset;
-    if (!kernel->scratch_bytes) return WF_OK;
-    /* Packs run one after the other: one scratchpad serves all. */
-    s->scratch.offset = 0;
-    WF_TRY(find_slot(b, pack, WFI_BLOCK_WORKSPACE, pack->unit, kernel->scratch_bytes,
-                     WFI_READ | WFI_WRITE, &s->scratch.slot));
-    wfi_slot *scratch = &pack->slots[s->scratch.slot];
-    scratch->workspace_bytes[0] = scratch->workspace_bytes[1] = scratch->bytes;
     return WF_OK;
 }
 
