@@ -1,5 +1,6 @@
 /* weft: which command, its options, its context. */
 #include "cli.h"
+#include "progress.h"
 #include "text.h"
 
 #include <errno.h>
@@ -113,11 +114,14 @@ int columns_of(FILE *file, int least, int most) {
 /* ---- log ---- */
 
 /* WEFT_LOG=level[:topic,topic] */
+static wf_log_level log_level = WF_LOG_WARN;
 static const char *log_topics;
 
 static void log_line(void *self, wf_log_level level, const char *topic, const char *line) {
-    (void)self;
     static const char *const names[] = {"error", "warn", "info", "debug"};
+    const cli *c = self;
+    if (c->waiting && !strcmp(topic, "progress")) progress_step_of_call(c->waiting, line);
+    if (level > log_level) return;
     if (log_topics) {
         size_t n = strlen(topic);
         const char *at = log_topics;
@@ -132,16 +136,18 @@ static void log_line(void *self, wf_log_level level, const char *topic, const ch
     fprintf(stderr, "weft %s %s: %s\n", names[level], topic, line);
 }
 
-static bool configure_log(wf_context_config *config) {
+static bool configure_log(cli *c, wf_context_config *config) {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     const char *text = wf_info_variable_value("WEFT_LOG");
     config->log = log_line;
-    config->log_level = WF_LOG_WARN;
+    config->log_self = c;
+    config->log_level = WF_LOG_INFO; /* progress; what is shown of all else log_line decides */
     if (!text || !*text) return true;
     size_t n = strcspn(text, ":");
     for (int level = WF_LOG_ERROR; level <= WF_LOG_DEBUG; level++) {
         if (strlen(names[level]) != n || strncmp(names[level], text, n)) continue;
-        config->log_level = (wf_log_level)level;
+        log_level = (wf_log_level)level;
+        if (log_level > config->log_level) config->log_level = log_level;
         log_topics = text[n] ? text + n + 1 : NULL;
         return true;
     }
@@ -199,7 +205,7 @@ static exit_status run_command(const command *about, int argc, char *const *argv
     } else {
         wf_context_config config = WF_CONTEXT_CONFIG_INIT;
         if (c.o.json && !strcmp(c.o.json, "-")) c.say = stderr;
-        if (!configure_log(&config))
+        if (!configure_log(&c, &config))
             status = EXIT_USAGE;
         else
             status = run_in_context(about, &config, &c);

@@ -3,6 +3,7 @@
 #include "draw/timeline_report.h"
 #include "job.h"
 #include "mesh.h"
+#include "progress.h"
 #include "report.h"
 #include "text.h"
 #include "tuned.h"
@@ -120,7 +121,10 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *proposa
                               json_t *would_fit) {
     wf_proposal *found;
     int n;
+    progress waiting;
+    progress_wait(j->c, &waiting);
     wf_status status = wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
+    progress_wait_end(j->c);
     exit_status bad = complain_of(j->c, status);
     for (int k = 0; k < n; k++) {
         char text[TEXT_BYTES];
@@ -250,6 +254,7 @@ static exit_status check_ranks(const job *j) {
 exit_status run_plan(cli *c) {
     job j;
     resumed from;
+    progress waiting;
     wf_program *p = NULL;
     exit_status bad = c->o.draw ? draw_check(c->o.draw) : EXIT_DONE;
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
@@ -261,9 +266,11 @@ exit_status run_plan(cli *c) {
         return bad;
     }
     job_describe(&j);
+    progress_wait(c, &waiting);
     wf_status status =
         wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &p);
     if (status == WF_OK) status = job_plan_tests(&j, p);
+    progress_wait_end(c);
     bad = status == WF_OK ? show(c, &j, p) : complain_of(c, status);
     wf_program_destroy(p);
     job_close(&j);

@@ -68,11 +68,11 @@ static int status_text(const progress *p, int64_t step, int64_t epoch, char *tex
                     j->is_tokens ? "tokens" : "images", text_of_seconds(left, left_s));
 }
 
-/* In one piece: what shows it must not show the half. */
+/* In one piece: what shows it must not show the half. `part` below 0: no bar. */
 static void draw_bar(progress *p, double part, const char *text) {
     char bar[600];
     int columns = terminal_columns(), n = (int)strlen(text), n_bar = 0;
-    int cells = columns - n - 4 < BAR_CELLS ? columns - n - 4 : BAR_CELLS;
+    int cells = part < 0 ? 0 : columns - n - 4 < BAR_CELLS ? columns - n - 4 : BAR_CELLS;
     int full = cells > 0 ? (int)((double)cells * part) : 0;
     n_bar = snprintf(bar, sizeof bar, "\r\033[K");
     if (cells >= 6) {
@@ -123,6 +123,24 @@ void progress_show(progress *p, double part, const char *text) {
     text_of_seconds(left, part > 0 ? elapsed / part * (1 - part) : NAN);
     snprintf(line, sizeof line, "%.150s  %s left", text, left);
     draw(p, part, line);
+}
+
+void progress_wait(cli *c, progress *p) {
+    progress_open(p, !c->o.quiet);
+    c->waiting = p;
+}
+
+void progress_step_of_call(progress *p, const char *step) {
+    char line[200], elapsed[TEXT_BYTES];
+    if (!is_due(p)) return;
+    text_of_seconds(elapsed, now_seconds() - p->start_s);
+    snprintf(line, sizeof line, "%.150s, %s so far", step, elapsed);
+    draw(p, -1, line);
+}
+
+void progress_wait_end(cli *c) {
+    progress_clear(c->waiting);
+    c->waiting = NULL;
 }
 
 void progress_clear(progress *p) {

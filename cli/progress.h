@@ -23,6 +23,11 @@ void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double
  * `text` and the time that is left. */
 void progress_open(progress *p, bool is_on);
 void progress_show(progress *p, double part, const char *text);
+/* For a call that does not know how long it takes: shows the step that it begins, and the time so
+ * far, from the log's topic "progress". */
+void progress_wait(cli *c, progress *p);
+void progress_step_of_call(progress *p, const char *step);
+void progress_wait_end(cli *c);
 /* Takes the bar away, so that something else can be printed. */
 void progress_clear(progress *p);
 

@@ -66,6 +66,9 @@ expect 2 "not from --init" train --resume --out "$folder/none" --init x
 echo '{}' >"$folder/c.json"
 expect 2 "not from --config" train --resume --out "$folder/none" --config "$folder/c.json"
 WEFT_LOG=loud expect 2 "WEFT_LOG='loud'" $mlp
+for step in "building the graph" "lowering rank 1 of 1" "planning the memory of rank 1 of 1" "proving instruction 0 of"; do
+    WEFT_LOG=info:progress "$WEFT" plan --model mlp 2>&1 >"$folder/said" | grep -F "progress: $step" >/dev/null || fail "plan: nothing says '$step'"
+done
 
 # ---- words of elsewhere ----
 for words in "learning-rate:it is --lr" "batch_size:it is --batch" "gpus:it is --devices cpu:N (ranks are threads) or --ranks N" "nproc-per-node:it is --ranks" \

@@ -29,7 +29,8 @@ typedef struct wf_allocator {
 typedef enum wf_log_level { WF_LOG_ERROR, WF_LOG_WARN, WF_LOG_INFO, WF_LOG_DEBUG } wf_log_level;
 
 /* Receives one complete line without its newline, escaped as by wf_text_escape. `topic` is a short
- * word such as "dispatch" or "memory". Called from any thread, one call at a time. */
+ * word such as "dispatch" or "memory"; lines of the topic "progress", of INFO, name the step that a
+ * long call begins. Called from any thread, one call at a time. */
 typedef void (*wf_log_sink)(void *self, wf_log_level level, const char *topic, const char *line);
 
 typedef struct wf_context_config {

@@ -42,6 +42,8 @@ wf_status wfi_check_struct(wf_context *ctx, const void *config, size_t bytes, co
 void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...)
     WFI_PRINTF(4, 5);
 bool wfi_log_enabled(const wf_context *ctx, wf_log_level level);
+/* What a long call does next, as "lowering rank 1 of 48": for users who wait. */
+#define WFI_PROGRESS(ctx, ...) wfi_log((ctx), WF_LOG_INFO, "progress", __VA_ARGS__)
 
 /* Counted, zeroed, 64-byte aligned memory of the context's allocator; NULL
  * after recording the error. `what` names it in that sentence. */

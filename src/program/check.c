@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOLD_EVERY 100000 /* instructions */
+
 typedef struct access_history {
     int32_t reads[WFI_N_STREAMS], writes[WFI_N_STREAMS]; /* positions + 1 of the latest */
 } access_history;
@@ -461,7 +463,9 @@ static wf_status run_all(checker *c) {
             write_range(c, b, c->ranges[b],
                         wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0,
                                        p->blocks[b].micro));
-    for (int32_t at = 0, n; at < p->n_instructions; at += n) {
+    for (int32_t at = 0, told = 0, n; at < p->n_instructions; at += n) {
+        if (at >= told) WFI_PROGRESS(p->ctx, "proving instruction %d of %d", at, p->n_instructions);
+        if (at >= told) told += TOLD_EVERY;
         n = p->instructions[p->order[at]].kind == WFI_CHANGE ? count_members(c, at) : 1;
         for (int32_t m = 0; m < n; m++) {
             WF_TRY(check_access(c, p->order[at + m]));

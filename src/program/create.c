@@ -127,8 +127,10 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     p->gap_bytes = wfi_round_up((size_t)gap_bytes, WFI_ALIGN_BYTES);
     WF_TRY(wfi_model_copy(model, &p->model));
     WF_TRY(wfi_plan_copy(plan, &p->plan));
+    WFI_PROGRESS(p->ctx, "building the graph");
     WF_TRY(create_graphs(p));
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
+    WFI_PROGRESS(p->ctx, "describing the kernels of %d units", p->graph->n_units);
     WF_TRY(compile_code(p));
     if (p->kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_chunks(p->plan) && !like) {
         WF_TRY(wfi_program_choose_chunks(p));
@@ -141,6 +143,7 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
 
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
     WF_TRY(wfi_program_lower(p, lists));
+    WFI_PROGRESS(p->ctx, "ordering %d instructions", p->n_instructions);
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
     WF_TRY(wfi_program_place(p));
@@ -200,6 +203,7 @@ static wf_status same_state(const wf_program *p, const wf_program *like) {
 
 static wf_status schedule_and_compile(wf_program *p) {
     wfi_action_list *lists;
+    WFI_PROGRESS(p->ctx, "scheduling %d ranks", p->n_ranks);
     WF_TRY(wfi_program_schedule(p, &lists));
     wf_status status = wfi_program_check_actions(p, lists);
     if (status == WF_OK) status = wfi_program_compile(p, lists);

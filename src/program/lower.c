@@ -263,6 +263,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
     wf_status status = wfi_sequence_make(p, &pool, lists, &sequence);
     if (status == WF_OK) status = wfi_find_transfers(p, lists, &sequence, &transfers, &n_transfers);
     for (int32_t k = 0; k < p->n_lowered && status == WF_OK; k++) {
+        WFI_PROGRESS(p->ctx, "lowering rank %d of %d", k + 1, p->n_lowered);
         wfi_lowering l = {.p = p,
                           .rank = p->lowered[k],
                           .lists = lists,

@@ -413,6 +413,9 @@ wf_status wfi_program_place(wf_program *p) {
     if (ok) find_lives(p, m.lives, m.n_done);
     for (int32_t k = 0; k < p->n_lowered * WFI_N_SPACES && status == WF_OK; k++) {
         m.rank = p->lowered[k / WFI_N_SPACES];
+        if (k % WFI_N_SPACES == 0)
+            WFI_PROGRESS(p->ctx, "planning the memory of rank %d of %d", k / WFI_N_SPACES + 1,
+                         p->n_lowered);
         m.places.space = (wfi_space)(k % WFI_N_SPACES);
         m.arena = &p->ranks[m.rank].arenas[m.places.space];
         status = place_blocks(&m);
