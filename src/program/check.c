@@ -185,7 +185,7 @@ static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream
 static wf_status check_access(checker *c, int32_t i) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[i];
-    const int32_t *clock = wfi_clock_of(p, i, now->rank);
+    const int32_t *clock = wfi_clock_of(p, i);
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         range touched = range_of(c, r);

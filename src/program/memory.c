@@ -36,7 +36,7 @@ static void begin_life(const wf_program *p, wfi_life *l, int32_t i, int32_t orde
     const wfi_instruction *first = &p->instructions[i];
     l->first = i;
     l->first_order = order;
-    memcpy(l->before, wfi_clock_of(p, i, first->rank), sizeof l->before);
+    memcpy(l->before, wfi_clock_of(p, i), sizeof l->before);
     l->before[first->stream]--; /* it is not before itself */
 }
 

@@ -1,7 +1,9 @@
 /* What happens before what: runs all streams of all lowered ranks symbolically, in rounds. An
  * instruction can run when it is at the head of its stream and its dependencies
  * have run in earlier rounds; a send and its receive, or the members of a collective, run at once.
- * The result is one legal order and, for each instruction, a vector clock.
+ * The result is one legal order and, for each instruction, a vector clock. What an instruction
+ * knows of other ranks is kept until the last one that follows it has run; the clock, which stays,
+ * is of its own rank.
  *
  * In a round each stream runs one instruction at most, one kind of stream after the other, so that
  * equal ranks are equally far: the order of a rank's instructions does not depend on which ranks
@@ -13,9 +15,15 @@
 
 typedef struct ordering {
     wf_program *p;
-    int32_t *at;  /* [rank][stream] how many have run */
-    int32_t *now; /* [rank][stream] the stream's latest, or -1 */
-    int32_t *ran; /* [instruction] in which round, from 1 on; 0: not yet */
+    size_t width;  /* of a row: all streams of all lowered ranks */
+    int32_t *rows; /* [n_rows][width] vector clocks; of a free one the first is the next free */
+    int32_t n_rows, free_row; /* the latter -1: there is none */
+    size_t row_capacity;
+    int32_t *row_of;    /* [instruction] or -1 */
+    int32_t *n_waiting; /* [instruction] how many follow it at once and have not run */
+    int32_t *at;        /* [rank][stream] how many have run */
+    int32_t *now;       /* [rank][stream] the stream's latest, or -1 */
+    int32_t *ran;       /* [instruction] in which round, from 1 on; 0: not yet */
     int32_t n_run, round;
 } ordering;
 
@@ -98,32 +106,89 @@ static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
     return n;
 }
 
-static void run_group(ordering *o, const int32_t *group, int32_t n) {
-    wf_program *p = o->p;
-    size_t width = (size_t)p->n_clocks;
-    int32_t *joined = p->clock + (size_t)group[0] * width;
+/* ---- clocks ---- */
+
+static int32_t *row_at(const ordering *o, int32_t row) {
+    return o->rows + (size_t)row * o->width;
+}
+
+static wf_status take_row(ordering *o, int32_t *row_out) {
+    if (o->free_row < 0) {
+        WF_TRY(wfi_grow(o->p->ctx, (void **)&o->rows, (size_t)o->n_rows, &o->row_capacity,
+                        o->width * sizeof *o->rows, "the program's clocks"));
+        *row_out = o->n_rows++;
+        return WF_OK;
+    }
+    *row_out = o->free_row;
+    o->free_row = *row_at(o, *row_out);
+    return WF_OK;
+}
+
+static void give_row(ordering *o, int32_t i) {
+    *row_at(o, o->row_of[i]) = o->free_row;
+    o->free_row = o->row_of[i];
+    o->row_of[i] = -1;
+}
+
+static int32_t *latest_of(const ordering *o, const wfi_instruction *now) {
+    return &o->now[now->rank * WFI_N_STREAMS + (int)now->stream];
+}
+
+static void join(int32_t *clock, const int32_t *other, size_t width) {
+    for (size_t c = 0; c < width; c++)
+        if (other[c] > clock[c]) clock[c] = other[c];
+}
+
+/* What is known before any of the group runs, which is then no longer needed for it. */
+static void join_group(ordering *o, const int32_t *group, int32_t n, int32_t *joined) {
+    memset(joined, 0, o->width * sizeof *joined);
     for (int32_t k = 0; k < n; k++) {
-        const wfi_instruction *now = &p->instructions[group[k]];
-        int32_t stream = now->rank * WFI_N_STREAMS + (int)now->stream;
+        const wfi_instruction *now = &o->p->instructions[group[k]];
         for (int32_t e = -1; e < now->n_depends; e++) {
-            int32_t before = e < 0 ? o->now[stream] : now->depends[e];
+            int32_t before = e < 0 ? *latest_of(o, now) : now->depends[e];
             if (before < 0) continue;
-            const int32_t *clock = p->clock + (size_t)before * width;
-            for (size_t c = 0; c < width; c++)
-                if (clock[c] > joined[c]) joined[c] = clock[c];
+            join(joined, row_at(o, o->row_of[before]), o->width);
+            if (!--o->n_waiting[before]) give_row(o, before);
         }
     }
+}
+
+static wf_status run_group(ordering *o, const int32_t *group, int32_t n, int32_t *joined) {
+    wf_program *p = o->p;
+    join_group(o, group, n, joined);
     for (int32_t k = 0; k < n; k++) {
         const wfi_instruction *now = &p->instructions[group[k]];
-        int32_t stream = now->rank * WFI_N_STREAMS + (int)now->stream;
         joined[p->ranks[now->rank].row * WFI_N_STREAMS + (int)now->stream] = now->position + 1;
-        o->now[stream] = group[k];
-        o->at[stream]++;
+        *latest_of(o, now) = group[k];
+        o->at[now->rank * WFI_N_STREAMS + (int)now->stream]++;
         o->ran[group[k]] = o->round;
         p->order[o->n_run++] = group[k];
     }
-    for (int32_t k = 1; k < n; k++)
-        memcpy(p->clock + (size_t)group[k] * width, joined, width * sizeof *joined);
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i = group[k], rank = p->instructions[i].rank;
+        memcpy(p->clock + (size_t)i * WFI_N_STREAMS, joined + p->ranks[rank].row * WFI_N_STREAMS,
+               WFI_N_STREAMS * sizeof *joined);
+        if (!o->n_waiting[i]) continue;
+        WF_TRY(take_row(o, &o->row_of[i]));
+        memcpy(row_at(o, o->row_of[i]), joined, o->width * sizeof *joined);
+    }
+    return WF_OK;
+}
+
+/* How many read each one's clock: those that depend on it, and the next of its stream. */
+static void count_waiting(ordering *o) {
+    const wf_program *p = o->p;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        o->row_of[i] = -1;
+        for (int32_t d = 0; d < now->n_depends; d++) o->n_waiting[now->depends[d]]++;
+    }
+    for (int32_t k = 0; k < p->n_lowered; k++)
+        for (int s = 0; s < WFI_N_STREAMS; s++) {
+            const wfi_rank *rank = &p->ranks[p->lowered[k]];
+            for (int32_t at = 0; at + 1 < rank->n_stream[s]; at++)
+                o->n_waiting[rank->stream[s][at]]++;
+        }
 }
 
 static wf_status deadlock(const ordering *o) {
@@ -146,7 +211,7 @@ static wf_status deadlock(const ordering *o) {
     return status;
 }
 
-static wf_status run_all(ordering *o, int32_t *group) {
+static wf_status run_all(ordering *o, int32_t *group, int32_t *joined) {
     wf_program *p = o->p;
     bool moved = true;
     while (moved) {
@@ -156,7 +221,7 @@ static wf_status run_all(ordering *o, int32_t *group) {
             for (int32_t k = 0; k < p->n_lowered; k++) {
                 int32_t i = head(o, p->lowered[k], (wfi_stream)s);
                 int32_t n = i >= 0 && is_ready(o, i) ? gather_group(o, i, group) : 0;
-                if (n) run_group(o, group, n);
+                if (n) WF_TRY(run_group(o, group, n, joined));
                 moved |= n > 0;
             }
     }
@@ -166,19 +231,29 @@ static wf_status run_all(ordering *o, int32_t *group) {
 wf_status wfi_program_order(wf_program *p) {
     ordering o = {.p = p};
     size_t n_streams = (size_t)p->n_ranks * WFI_N_STREAMS, n = (size_t)p->n_instructions;
-    p->n_clocks = p->n_lowered * WFI_N_STREAMS;
+    o.width = (size_t)p->n_lowered * WFI_N_STREAMS;
+    o.free_row = -1;
     wfi_free(p->ctx, p->clock);
     wfi_free(p->ctx, p->order);
-    p->clock = wfi_alloc(p->ctx, n * (size_t)p->n_clocks, sizeof *p->clock, "the program's clocks");
+    p->clock = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *p->clock, "the program's clocks");
     p->order = wfi_alloc(p->ctx, n, sizeof *p->order, "the program's order");
     o.at = wfi_alloc(p->ctx, n_streams, sizeof *o.at, "the program's order");
     o.now = wfi_alloc(p->ctx, n_streams, sizeof *o.now, "the program's order");
     o.ran = wfi_alloc(p->ctx, n, sizeof *o.ran, "the program's order");
+    o.row_of = wfi_alloc(p->ctx, n, sizeof *o.row_of, "the program's order");
+    o.n_waiting = wfi_alloc(p->ctx, n, sizeof *o.n_waiting, "the program's order");
     int32_t *group =
         wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *group, "the program's order");
-    bool ok = p->clock && p->order && o.at && o.now && o.ran && group;
+    int32_t *joined = wfi_alloc(p->ctx, o.width, sizeof *joined, "the program's clocks");
+    bool ok = p->clock && p->order && o.at && o.now && o.ran && o.row_of && o.n_waiting && group &&
+              joined;
     if (ok) memset(o.now, -1, n_streams * sizeof *o.now);
-    wf_status status = ok ? run_all(&o, group) : WF_NO_MEMORY;
+    if (ok) count_waiting(&o);
+    wf_status status = ok ? run_all(&o, group, joined) : WF_NO_MEMORY;
+    wfi_free(p->ctx, o.rows);
+    wfi_free(p->ctx, o.row_of);
+    wfi_free(p->ctx, o.n_waiting);
+    wfi_free(p->ctx, joined);
     wfi_free(p->ctx, o.at);
     wfi_free(p->ctx, o.now);
     wfi_free(p->ctx, o.ran);

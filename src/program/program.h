@@ -119,11 +119,10 @@ struct wf_program {
      * nobody may write (run/gaps.h). */
     size_t gap_bytes;
 
-    /* order.c: clock[i * n_clocks + row * WFI_N_STREAMS + stream] = how many
-     * instructions of that rank's stream happen before (or are) instruction i. */
+    /* order.c: clock[i * WFI_N_STREAMS + stream] = how many instructions of that stream of the same
+     * rank happen before (or are) instruction i. */
     int32_t *clock;
     int32_t *order; /* a legal order of all instructions */
-    int32_t n_clocks;
 };
 
 static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
@@ -365,13 +364,14 @@ static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
 /* Whether b is a's part on another rank: they do the same to blocks of the same names. */
 bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b);
 
-/* How many of each stream of the rank happen before instruction i, or are it. */
-static inline const int32_t *wfi_clock_of(const wf_program *p, int32_t i, int32_t rank) {
-    return p->clock + (size_t)i * (size_t)p->n_clocks + (size_t)p->ranks[rank].row * WFI_N_STREAMS;
+/* How many of each stream of its rank happen before instruction i, or are it. */
+static inline const int32_t *wfi_clock_of(const wf_program *p, int32_t i) {
+    return p->clock + (size_t)i * WFI_N_STREAMS;
 }
+/* Of two of one rank. */
 static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b) {
     const wfi_instruction *i = &p->instructions[a];
-    return a != b && wfi_clock_of(p, b, i->rank)[i->stream] > i->position;
+    return a != b && wfi_clock_of(p, b)[i->stream] > i->position;
 }
 
 /* The units that it is about, joined by "+"; nothing if there are none. */
