@@ -403,6 +403,7 @@ wf_status wfi_pairs_most(const wf_graph *g, int32_t most, int32_t *n_slices_out)
     while (status == WF_OK && most > 1 && find_refusing(&s, most)) most /= 2;
     *n_slices_out = s.pairs.n_pairs ? most : 1;
     wfi_free(g->ctx, s.found);
+    wfi_free(g->ctx, s.is_found);
     wfi_pairs_release(g->ctx, &s.pairs);
     return status;
 }
