@@ -3,6 +3,7 @@
  * label: serial
  */
 #include "golden/formula.h"
+#include "kernel/update.h"
 #include "optimizer/optimizer.h"
 #include "test.h"
 
@@ -13,27 +14,79 @@
 #define GOLDEN_FOLDER "tests/golden"
 #endif
 
-static wf_recipe make_recipe(wf_optimizer optimizer, double lr, double decay, int nesterov) {
+static wf_recipe make_recipe(wf_optimizer optimizer, double lr, double momentum, double decay,
+                             int nesterov) {
     wf_recipe r = WF_RECIPE_INIT;
     r.optimizer = optimizer;
     r.lr = lr;
-    r.momentum = optimizer == WF_SGD ? 0.9 : 0;
+    r.momentum = momentum;
     r.nesterov = nesterov;
     r.weight_decay = decay;
     return r;
 }
 
+/* As in golden/make_golden.py; what is 0 there is 1, or absent. */
+typedef struct golden_case {
+    const char *name;
+    wf_recipe recipe;
+    float weight, gradient; /* scales */
+    double clip;            /* the norm that gradients are clipped to */
+    double rates[5];        /* factors of the steps' rates */
+} golden_case;
+
+static float clip_scale(const golden_case *c, const float *gradient) {
+    wf_recipe recipe = c->recipe;
+    double norm, sum;
+    recipe.clip_norm = c->clip;
+    wfi_gradient_squares(wfi_best_variant(), gradient, 7, &sum);
+    return wfi_update_scale(&(wfi_update_call){.recipe = &recipe, .norm_out = &norm}, sum);
+}
+
+static void run_case(const golden_case *c, double want[5][7]) {
+    float param[7], state[14] = {0}, weight = c->weight > 0 ? c->weight : 1;
+    golden_fill("optimizer.weight", weight, 0, param, 7);
+    for (int step = 0; step < 5; step++) {
+        char key[64];
+        float gradient[7];
+        double lr = c->recipe.lr * (c->rates[step] > 0 ? c->rates[step] : 1);
+        snprintf(key, sizeof key, "optimizer.grad.%d", step);
+        golden_fill(key, c->gradient > 0 ? c->gradient : 1, 0, gradient, 7);
+        wfi_optimizer_update(&c->recipe, lr, step, c->clip > 0 ? clip_scale(c, gradient) : 1, param,
+                             gradient, (float *[]){state, state + 7}, 7);
+        for (int k = 0; k < 7; k++)
+            if (!(fabs(param[k] - want[step][k]) <= 3e-7 * (weight + fabs(want[step][k]))))
+                fail_msg("%s, step %d, element %d: %.9g, PyTorch has %.9g", c->name, step, k,
+                         (double)param[k], want[step][k]);
+    }
+}
+
 static void cases(void **state) {
     (void)state;
-    const struct {
-        const char *name;
-        wf_recipe recipe;
-    } all[] = {
-        {"sgd_momentum", make_recipe(WF_SGD, 0.1, 0.01, 0)},
-        {"sgd_nesterov", make_recipe(WF_SGD, 0.1, 0, 1)},
-        {"adam", make_recipe(WF_ADAM, 0.01, 0, 0)},
-        {"adam_decay", make_recipe(WF_ADAM, 0.01, 0.01, 0)},
-        {"adamw", make_recipe(WF_ADAMW, 0.01, 0.01, 0)},
+    const golden_case all[] = {
+        {.name = "sgd_momentum", .recipe = make_recipe(WF_SGD, 0.1, 0.9, 0.01, 0)},
+        {.name = "sgd_nesterov", .recipe = make_recipe(WF_SGD, 0.1, 0.9, 0, 1)},
+        {.name = "adam", .recipe = make_recipe(WF_ADAM, 0.01, 0, 0, 0)},
+        {.name = "adam_decay", .recipe = make_recipe(WF_ADAM, 0.01, 0, 0.01, 0)},
+        {.name = "adamw", .recipe = make_recipe(WF_ADAMW, 0.01, 0, 0.01, 0)},
+        {.name = "sgd_decay", .recipe = make_recipe(WF_SGD, 0.1, 0, 0.5, 0)},
+        {.name = "sgd_nesterov_decay", .recipe = make_recipe(WF_SGD, 0.1, 0.9, 0.5, 1)},
+        {.name = "sgd_clipped",
+         .recipe = make_recipe(WF_SGD, 0.5, 0, 0, 0),
+         .weight = 0x1p-20f,
+         .gradient = 0x1p-16f,
+         .clip = 0x1p-20},
+        {.name = "adam_clipped",
+         .recipe = make_recipe(WF_ADAM, 0.01, 0, 0, 0),
+         .weight = 0x1p-7f,
+         .clip = 1.25},
+        {.name = "adam_tiny",
+         .recipe = make_recipe(WF_ADAM, 0.01, 0, 0, 0),
+         .weight = 0x1p-7f,
+         .gradient = 0x1p-26f},
+        {.name = "adamw_rates",
+         .recipe = make_recipe(WF_ADAMW, 0.01, 0, 4, 0),
+         .weight = 0x1p-5f,
+         .rates = {0.25, 0.5, 1, 0.5, 0.125}},
     };
     wf_context *ctx = test_context();
     wf_safetensors *file;
@@ -45,19 +98,7 @@ static void cases(void **state) {
         int i = wf_safetensors_find(file, key);
         assert_true(i >= 0);
         TEST_OK(ctx, wf_safetensors_read(file, i, want, sizeof want));
-        float param[7], optimizer_state[14] = {0};
-        golden_fill("optimizer.weight", 1, 0, param, 7);
-        for (int step = 0; step < 5; step++) {
-            float gradient[7];
-            snprintf(key, sizeof key, "optimizer.grad.%d", step);
-            golden_fill(key, 1, 0, gradient, 7);
-            wfi_optimizer_update(&all[c].recipe, all[c].recipe.lr, step, 1, param, gradient,
-                                 (float *[]){optimizer_state, optimizer_state + 7}, 7);
-            for (int k = 0; k < 7; k++)
-                if (!(fabs(param[k] - want[step][k]) <= 3e-7 * (1 + fabs(want[step][k]))))
-                    fail_msg("%s, step %d, element %d: %.9g, PyTorch has %.9g", all[c].name, step,
-                             k, (double)param[k], want[step][k]);
-        }
+        run_case(&all[c], want);
     }
     wf_safetensors_close(file);
     test_context_end(ctx);
@@ -76,8 +117,8 @@ static void averages(void **state) {
     FILE *golden = fopen(GOLDEN_FOLDER "/average.txt", "r");
     assert_non_null(golden);
     for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
-        wf_recipe recipe = make_recipe(all[c].optimizer, all[c].lr, all[c].decay, 0);
-        recipe.momentum = all[c].momentum;
+        wf_recipe recipe =
+            make_recipe(all[c].optimizer, all[c].lr, all[c].momentum, all[c].decay, 0);
         recipe.ema = all[c].ema;
         float param[7], kept[WFI_MAX_STATES][7] = {{0}};
         float *average = kept[wfi_recipe_average(&recipe)];

@@ -156,21 +156,37 @@ def relu_margin(images):
 def optimizers():
     """Five steps of each optimizer on a vector of seven, with given gradients."""
     sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
+    moments = dict(lr=0.01, betas=(0.9, 0.999), eps=1e-8)
+    # Options of the optimizer, and where they are not 1 or absent: the scales of weights and
+    # gradients, the norm that gradients are clipped to, the factors of each step's rate. Weights
+    # are as small as a step where an error of the step has to show.
     cases = {
-        "sgd_momentum": (sgd, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
-        "sgd_nesterov": (sgd, dict(lr=0.1, momentum=0.9, nesterov=True)),
-        "adam": (adam, dict(lr=0.01, betas=(0.9, 0.999), eps=1e-8)),
-        "adam_decay": (adam, dict(lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)),
-        "adamw": (adamw, dict(lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)),
+        "sgd_momentum": (sgd, dict(lr=0.1, momentum=0.9, weight_decay=0.01), {}),
+        "sgd_nesterov": (sgd, dict(lr=0.1, momentum=0.9, nesterov=True), {}),
+        "adam": (adam, moments, {}),
+        "adam_decay": (adam, dict(moments, weight_decay=0.01), {}),
+        "adamw": (adamw, dict(moments, weight_decay=0.01), {}),
+        "sgd_decay": (sgd, dict(lr=0.1, weight_decay=0.5), {}),
+        "sgd_nesterov_decay": (sgd, dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.5), {}),
+        "sgd_clipped": (sgd, dict(lr=0.5), dict(weight=2.0**-20, gradient=2.0**-16, clip=2.0**-20)),
+        "adam_clipped": (adam, moments, dict(weight=2.0**-7, clip=1.25)),
+        "adam_tiny": (adam, moments, dict(weight=2.0**-7, gradient=2.0**-26)),
+        "adamw_rates": (adamw, dict(moments, weight_decay=4),
+                        dict(weight=2.0**-5, rates=(0.25, 0.5, 1, 0.5, 0.125))),
     }
     t = {}
-    for name, (optimizer, options) in cases.items():
+    for name, (optimizer, options, more) in cases.items():
         for dtype in (torch.float64, torch.float32):
-            w = torch.from_numpy(formula.uniform("optimizer.weight", 7)).to(dtype).requires_grad_()
+            w = torch.from_numpy(formula.uniform("optimizer.weight", 7, more.get("weight", 1)))
+            w = w.to(dtype).requires_grad_()
             o = optimizer([w], **options)
             steps = []
             for step in range(5):
-                w.grad = torch.from_numpy(formula.uniform(f"optimizer.grad.{step}", 7)).to(dtype)
+                g = formula.uniform(f"optimizer.grad.{step}", 7, more.get("gradient", 1))
+                w.grad = torch.from_numpy(g).to(dtype)
+                if "clip" in more:
+                    torch.nn.utils.clip_grad_norm_([w], more["clip"])
+                o.param_groups[0]["lr"] = options["lr"] * more.get("rates", (1,) * 5)[step]
                 o.step()
                 steps.append(w.detach().numpy().copy())
             t[f"{name}.{'f64' if dtype == torch.float64 else 'f32'}"] = np.stack(steps)
