@@ -1,7 +1,10 @@
 /* Microbatches accumulate where they are computed: a step reduces each gradient once, however
- * many microbatches it has. */
+ * many microbatches it has. Without batch norm their number changes the rounding alone. */
 #include "program/program.h"
+#include "run/trainer.h"
 #include "small_models.h"
+
+#include <math.h>
 
 typedef struct traffic {
     size_t sent, received, reduced; /* bytes */
@@ -58,7 +61,61 @@ static void one_reduction_a_step(void **state) {
     test_context_end(ctx);
 }
 
+#define N_UNEVEN 10
+
+/* The loss of one step of all samples, and its gradients, one parameter after the other. */
+static size_t gradients_of(wf_context *ctx, int64_t n_micro, double *loss_out, float *out) {
+    wf_recipe recipe = small_recipe();
+    static small_batch b;
+    wf_step_result result;
+    size_t n = 0;
+    recipe.batch = N_UNEVEN;
+    recipe.n_micro = n_micro;
+    recipe.n_threads = 1;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_trainer *t = small_trainer(ctx, plain_net, &recipe, 1);
+    small_batch_fill(&b, 0);
+    wf_feed feeds[] = {{"x", b.x, N_UNEVEN * SMALL_IMAGE * sizeof *b.x},
+                       {"y", b.y, N_UNEVEN * sizeof *b.y}};
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, N_UNEVEN, &result));
+    *loss_out = result.loss;
+    const wf_graph *g = wfi_trainer_graph(t);
+    for (int32_t v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != WFI_VALUE_PARAM) continue;
+        size_t bytes = wfi_value_bytes(g, v);
+        TEST_OK(ctx, wf_trainer_read_gradient(t, g->values[v].name, out + n, bytes));
+        n += bytes / sizeof *out;
+    }
+    wf_trainer_destroy(t);
+    return n;
+}
+
+/* Each sample counts once and keeps its dropout mask, also where microbatches of a step differ in
+ * size: 3, 3, 2 and 2 samples. Masks are drawn for elements of the global batch. */
+static void uneven_microbatches(void **state) {
+    (void)state;
+    static const int64_t numbers[] = {2, 3, 4, 7, 10};
+    static float want[8000], got[8000];
+    wf_context *ctx = test_context();
+    double want_loss, loss;
+    size_t n = gradients_of(ctx, 1, &want_loss, want);
+    assert_in_range(n, 5000, WFI_COUNT(want));
+    for (size_t k = 0; k < WFI_COUNT(numbers); k++) {
+        double error = 0, square = 0;
+        assert_int_equal(gradients_of(ctx, numbers[k], &loss, got), n);
+        for (size_t i = 0; i < n; i++) {
+            error += pow((double)got[i] - (double)want[i], 2);
+            square += pow((double)want[i], 2);
+        }
+        if (!(sqrt(error) <= 1e-6 * sqrt(square) && fabs(loss - want_loss) <= 1e-6))
+            fail_msg("%lld microbatches: loss %.9g, of one %.9g; gradients differ by %.3g",
+                     (long long)numbers[k], loss, want_loss, sqrt(error / square));
+    }
+    test_context_end(ctx);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_reduction_a_step)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_reduction_a_step),
+                                       cmocka_unit_test(uneven_microbatches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
