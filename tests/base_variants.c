@@ -8,6 +8,7 @@
 #include "kernel/cpu.h"
 #include "kernel/onednn/channels.h"
 #include "kernel/onednn/rows.h"
+#include "kernel/onednn/vector.h"
 #include "test.h"
 
 #include <math.h>
@@ -339,6 +340,10 @@ static void rounds_to_bf16(void **state) {
             for (int i = 0; i < 40; i++) memcpy(&in[i], &cases[k].bits, sizeof *in);
             wfi_combine((wfi_variant)v, &rounds, in, NULL, 40, out);
             for (int i = 0; i < 40; i++) assert_int_equal(out[i], cases[k].want);
+            wfi_vector vector;
+            memcpy(&vector, in, sizeof vector);
+            wfi_vector_store(out, 1, true, &vector);
+            for (int i = 0; i < WFI_LANES; i++) assert_int_equal(out[1 + i], cases[k].want);
         }
 }
 

@@ -195,13 +195,113 @@ static void test_adding(void **state) {
     }
 }
 
+/* ---- BF16, bit by bit ---- */
+
+enum { N_ROUNDED = 5000 }; /* more than a widened kernel takes at a time, and some left */
+
+/* Near every BF16 from 1 to 2: what is rounded down, up, and to the even of two as near. */
+static float near_bf16(int i, uint16_t *rounded_out) {
+    static const uint32_t below[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    uint32_t upper = 0x3f80 + (uint32_t)i / 6 % 128, lower = below[i % 6];
+    uint32_t bits = upper << 16 | lower;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    *rounded_out = (uint16_t)(upper + (lower > 0x8000 || (lower == 0x8000 && (upper & 1))));
+    return x;
+}
+
+/* Of each element one product with 1, and one sum with 0: what is written is rounded alone. */
+static void rounding_model(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor weight = wf_parameter(g, "weight", WF_SHAPE(N_ROUNDED, 1), (wf_init){0});
+    wf_tensor y =
+        wf_linear_with(wf_input(g, "one", WF_F32, WF_SHAPE(1)), weight, (wf_tensor){g, -1});
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(N_ROUNDED));
+    wf_output(wf_add(y, wf_add(x, wf_input(g, "zero", WF_F32, WF_SHAPE(N_ROUNDED)))), "y");
+}
+
+/* The number of its outputs that are BF16, each as it has to be. */
+static int run_rounding(harness *h, const wfi_node *node) {
+    void *operands[WFI_MAX_OPERANDS] = {NULL}, *owned[WFI_MAX_OPERANDS] = {NULL};
+    int n_narrow = 0;
+    wfi_kernel *kernel;
+    assert_int_equal(wfi_kernel_create(h->ctx, h->graph, node, &h->options, &kernel), WF_OK);
+    assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    for (int i = 0; i < kernel->n_operands; i++) {
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        if (v < 0) continue;
+        void **at = slot(h, h->slow, v);
+        if (!*at) *at = buffer_create(kernel->bytes[i]);
+        operands[i] = *at;
+        if (kernel->format[i])
+            operands[i] = owned[i] =
+                pack(h, kernel->format[i], &wfi_value_at(h->graph, v)->shape, *at);
+    }
+    void *scratch = buffer_create(kernel->scratch_bytes + 1);
+    assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, NULL), WF_OK);
+    const wfi_value *value = wfi_value_at(h->graph, node->out[0]);
+    for (int i = 0; i < N_ROUNDED && value->dtype == WF_BF16; i++) {
+        uint16_t want, got = ((const uint16_t *)operands[node->n_in])[i];
+        float x = near_bf16(i, &want);
+        if (wf_shape_n_elem(&value->shape) < N_ROUNDED) break;
+        n_narrow = 1;
+        if (got != want)
+            fail_msg("%s (%s %s): %a is rounded to %04x, not %04x", node->op->name,
+                     kernel->impl->name, kernel->detail, (double)x, got, want);
+    }
+    for (int i = 0; i < kernel->n_operands; i++) free(owned[i]);
+    free(scratch);
+    wfi_kernel_destroy(kernel);
+    return n_narrow;
+}
+
+static void fill_rounding(harness *h) {
+    for (int32_t v = 0; v < h->graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(h->graph, v);
+        if (value->kind == WFI_VALUE_NODE || value->alias >= 0) continue;
+        int64_t n = wf_shape_n_elem(&value->shape);
+        float *data = h->slow[v] = buffer_create((size_t)n * sizeof *data);
+        uint16_t ignored;
+        for (int i = 0; i < n; i++)
+            data[i] = n == 1 ? 1 : !strcmp(value->name, "zero") ? 0 : near_bf16(i, &ignored);
+    }
+}
+
+/* By plain C, by the library's products of F32, and by those of BF16. */
+static void test_rounding(void **state) {
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+        harness h = {.options = {.backend = &wfi_backend_cpu,
+                                 .n_threads = 1,
+                                 .reference = way == 0,
+                                 .multiplies_bf16 = way == 2}};
+        int n_narrow = 0;
+        config.batch = 1;
+        config.training = false;
+        assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
+        if (wf_graph_create(h.ctx, &config, rounding_model, NULL, &h.graph) != WF_OK)
+            fail_msg("%s", wf_context_error(h.ctx));
+        assert_int_equal(wfi_graph_cast(h.graph, WF_BF16), WF_OK);
+        h.slow = calloc((size_t)h.graph->n_values, sizeof *h.slow);
+        fill_rounding(&h);
+        for (int32_t n = 0; n < h.graph->n_nodes; n++)
+            if (!h.graph->nodes[n].dead) n_narrow += run_rounding(&h, &h.graph->nodes[n]);
+        assert_true(n_narrow >= 2);
+        for (int32_t v = 0; v < h.graph->n_values; v++) free(h.slow[v]);
+        free(h.slow);
+        wf_graph_destroy(h.graph);
+        wf_context_destroy(h.ctx);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),     cmocka_unit_test(test_leaky_relu),
         cmocka_unit_test(test_norm),       cmocka_unit_test(test_flat_batch_norm),
         cmocka_unit_test(test_attention),  cmocka_unit_test(test_lstm),
         cmocka_unit_test(test_classifier), cmocka_unit_test(test_block),
-        cmocka_unit_test(test_adding),
+        cmocka_unit_test(test_adding),     cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
