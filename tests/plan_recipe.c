@@ -4,6 +4,7 @@
  */
 #include "base/tree.h"
 #include "cli/options.h"
+#include "kernel/tuned.h"
 #include "plan/lanes.h"
 #include "plan/recipe_fields.h"
 #include "test.h"
@@ -345,6 +346,20 @@ static void bad_texts(void **state) {
     test_context_end(ctx);
 }
 
+/* A shape is compared as a whole: one that begins with another's text has a way of its own. */
+static void tuned_shapes(void **state) {
+    (void)state;
+    static const char table[] = "add:2x3=long+add:2x30=longer+add:2=short";
+    static const struct {
+        const char *shape, *way;
+    } cases[] = {{"add:2", "short"}, {"add:2x3", "long"}, {"add:2x30", "longer"}, {"add:2x", ""},
+                 {"add:2x300", ""},  {"dd:2", ""},        {"add:20", ""},         {"", ""}};
+    char way[WFI_WAY_TEXT];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(wfi_tuned_find(table, cases[i].shape, way), cases[i].way);
+    assert_string_equal(wfi_tuned_find("", "add:2", way), "");
+}
+
 static void toy(wf_graph *g, const void *config) {
     const int *width = config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(4)), y = wf_input(g, "y", WF_F32, WF_SHAPE(2));
@@ -579,6 +594,7 @@ int main(void) {
         cmocka_unit_test(learning_rates),
         cmocka_unit_test(texts),
         cmocka_unit_test(bad_texts),
+        cmocka_unit_test(tuned_shapes),
         cmocka_unit_test(opened),
         cmocka_unit_test(reals_as_text),
         cmocka_unit_test(points_in_every_locale),
