@@ -1,5 +1,6 @@
 /* Microbatches accumulate where they are computed: a step reduces each gradient once, however
- * many microbatches it has. Without batch norm their number changes the rounding alone. */
+ * many microbatches it has. Without batch norm their number changes the rounding alone; batch norm
+ * folds the statistics of each. */
 #include "program/program.h"
 #include "run/trainer.h"
 #include "small_models.h"
@@ -114,8 +115,69 @@ static void uneven_microbatches(void **state) {
     test_context_end(ctx);
 }
 
+static void norm_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    x = wf_reshape(wf_batch_norm(x, "bn"), WF_SHAPE(-1, SMALL_IMAGE));
+    wf_loss(wf_cross_entropy(wf_linear(x, "fc", 10), y));
+}
+
+/* PyTorch's running statistics of channel `c` after a step: each microbatch moves them by a tenth,
+ * to its mean and to its unbiased variance. */
+static void running_statistics(const small_batch *b, const int64_t *sizes, int n_sizes, int c,
+                               double *mean_out, double *var_out) {
+    *mean_out = 0;
+    *var_out = 1;
+    for (int m = 0, first = 0; m < n_sizes; first += (int)sizes[m++]) {
+        double sum = 0, squares = 0, n = (double)(sizes[m] * 64);
+        for (int pass = 0; pass < 2; pass++)
+            for (int i = first; i < first + sizes[m]; i++)
+                for (int k = 0; k < 64; k++) {
+                    double x = b->x[i * SMALL_IMAGE + c * 64 + k];
+                    if (pass == 0) sum += x;
+                    if (pass == 1) squares += pow(x - sum / n, 2);
+                }
+        *mean_out = 0.9 * *mean_out + 0.1 * sum / n;
+        *var_out = 0.9 * *var_out + 0.1 * squares / (n - 1);
+    }
+}
+
+static void running_statistics_of_microbatches(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {3, 3, 2, 2};
+    wf_context *ctx = test_context();
+    wf_recipe recipe = small_recipe();
+    static small_batch b;
+    float mean[3], var[3];
+    int64_t n_batches;
+    wf_step_result result;
+    recipe.batch = N_UNEVEN;
+    recipe.n_micro = WFI_COUNT(sizes);
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_trainer *t = small_trainer(ctx, norm_net, &recipe, 0);
+    small_batch_fill(&b, 0);
+    wf_feed feeds[] = {{"x", b.x, N_UNEVEN * SMALL_IMAGE * sizeof *b.x},
+                       {"y", b.y, N_UNEVEN * sizeof *b.y}};
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, N_UNEVEN, &result));
+    TEST_OK(ctx, wf_trainer_read(t, "bn.running_mean", mean, sizeof mean));
+    TEST_OK(ctx, wf_trainer_read(t, "bn.running_var", var, sizeof var));
+    TEST_OK(ctx, wf_trainer_read(t, "bn.num_batches_tracked", &n_batches, sizeof n_batches));
+    assert_int_equal(n_batches, WFI_COUNT(sizes));
+    for (int c = 0; c < 3; c++) {
+        double want_mean, want_var;
+        running_statistics(&b, sizes, WFI_COUNT(sizes), c, &want_mean, &want_var);
+        if (!(fabs(mean[c] - want_mean) <= 1e-6 && fabs(var[c] - want_var) <= 1e-6 * want_var))
+            fail_msg("channel %d: mean %.9g, variance %.9g; expected %.9g, %.9g", c,
+                     (double)mean[c], (double)var[c], want_mean, want_var);
+    }
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_reduction_a_step),
-                                       cmocka_unit_test(uneven_microbatches)};
+                                       cmocka_unit_test(uneven_microbatches),
+                                       cmocka_unit_test(running_statistics_of_microbatches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
