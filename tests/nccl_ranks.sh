@@ -135,6 +135,15 @@ stopped() {
     ends 4 "rank 1 (process $victim)" "stopped"
 }
 with_deadlines stopped 4000
+# Rank 1's GPU hangs before its first batch. Rank 0 waits for that batch's event, not within NCCL.
+early() {
+    # shellcheck disable=SC2016
+    WEFT_TIMEOUT_MS=$1 "$WEFT" run -n 2 --grace 0.5 -- sh -c '[ "$RANK" = 0 ] || export STAND_IN_HANG_AFTER=5 WEFT_TIMEOUT_MS=600000; exec "$@"' sh \
+        "$WEFT" "${train[@]}" --steps 2 --batch 4 --micro 4 --lanes 4 "${mlp[@]}" "${two[@]:0:2}" --wire nccl --devices cuda:2 >"$folder/out" 2>"$folder/said"
+    [[ $? == 4 ]] || fail "a late rank: no deadline is missed: $(cat "$folder/said")"
+    grep -q "waited $1 ms for stream reduce of rank 1 (another process), which has done 0" "$folder/said" || fail "a late rank: $(cat "$folder/said")"
+}
+with_deadlines early 2000
 # Of who is stopped where NCCL waits for it, its process tells.
 stopped_within() {
     plan=dp=2,allreduce=engine WEFT_TIMEOUT_MS=$1 STAND_IN_NCCL_STUCK=0 begins
