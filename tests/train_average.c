@@ -5,6 +5,7 @@
  * label: serial
  */
 #include "data_folder.h"
+#include "group_ranks.h"
 #include "run/trainer.h"
 #include "small_models.h"
 #include "wide_net.h"
@@ -198,6 +199,56 @@ static void state_in_files(void **state) {
     wf_trainer_destroy(one);
 }
 
+/* ---- in processes of their own ---- */
+
+/* The CPU, but that its next copy begins late, when all else is done that waits for nobody. */
+static wfi_device_class late_device;
+static int n_late;
+
+static wf_status copy_late(wfi_device *device, wfi_stream_queue *stream, void *to,
+                           wfi_space to_space, const void *from, wfi_space from_space,
+                           size_t bytes) {
+    if (n_late > 0 && n_late-- > 0) usleep(50000);
+    return wfi_device_cpu.copy(device, stream, to, to_space, from, from_space, bytes);
+}
+
+static const char *swap_late(ranks_one *one) {
+    const seen *want = one->self;
+    wf_recipe recipe = recipe_of(WF_ADAMW);
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *t;
+    double loss;
+    config.job = one->job;
+    RANKS_TRY(one, wf_model_create(one->ctx, "wide", wide_net, NULL, 0, &model));
+    RANKS_TRY(one, wf_plan_parse(one->ctx, "dp=2,zero=1", &plan));
+    RANKS_TRY(one, wf_trainer_create(one->ctx, model, &recipe, plan, &config, &t));
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    for (int s = 0; s < N_STEPS; s++) RANKS_TRY(one, small_try_step(t, s, NULL));
+    wfi_device *device = t->workers[one->rank].device;
+    if (one->rank == 0) n_late = 1, device->kind = &late_device; /* evaluates, too */
+    RANKS_TRY(one, wf_trainer_use_average(t, 1));
+    RANKS_TRY(one, small_eval(t, 7, 8, &loss));
+    device->kind = &wfi_device_cpu;
+    wf_trainer_destroy(t);
+    return loss == want->loss ? NULL : "another evaluation: the average was read too late";
+}
+
+/* No process overwrites a part of the average that another has yet to read. */
+static void waits_for_late_readers(void **state) {
+    const folder *f = *state;
+    wf_recipe recipe = recipe_of(WF_ADAMW);
+    wf_trainer *t = trainer_of(f, &recipe, "");
+    for (int s = 0; s < N_STEPS; s++) (void)small_step(f->ctx, t, s);
+    seen want = look(f, t);
+    wf_trainer_destroy(t);
+    late_device = wfi_device_cpu;
+    late_device.copy = copy_late;
+    ranks_processes(2, NULL, swap_late, &want, 0);
+}
+
 static void refuses(void **state) {
     const folder *f = *state;
     char path[400];
@@ -226,9 +277,8 @@ static void refuses(void **state) {
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(follows),
-        TEST_IN_FOLDER(bits_of_one_rank),
-        TEST_IN_FOLDER(state_in_files),
+        TEST_IN_FOLDER(follows),        TEST_IN_FOLDER(bits_of_one_rank),
+        TEST_IN_FOLDER(state_in_files), TEST_IN_FOLDER(waits_for_late_readers),
         TEST_IN_FOLDER(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
