@@ -1,0 +1,178 @@
+/* The transport of rank 0. The test is rank 1, its only peer, and writes messages by hand: epochs
+ * of an earlier trainer are ignored, and requests are sent before a later state. */
+#include "comm/transport/parts.h"
+
+#include "fake_network.h"
+#include "test.h"
+
+#include <unistd.h>
+
+/* The progress thread stops where it next asks the network while `gate` is locked. */
+typedef struct peer {
+    fake_net net;
+    fake_rank boxes[2];
+    pthread_mutex_t gate;
+    bool is_stopped; /* atomic access */
+    uint32_t magic;
+    wf_context *ctx;
+    wfi_failure failure;
+    wfi_control_rank ranks[2];
+    wfi_transport *transport;
+} peer;
+
+static wf_status test_at_gate(void *self, wfi_network_handle *handle, bool *done_out) {
+    peer *p = self;
+    if (pthread_mutex_trylock(&p->gate)) {
+        __atomic_store_n(&p->is_stopped, true, __ATOMIC_RELEASE);
+        pthread_mutex_lock(&p->gate);
+        __atomic_store_n(&p->is_stopped, false, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&p->gate);
+    return fake_test(&p->boxes[0], handle, done_out);
+}
+
+static wf_status start_0(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out) {
+    return fake_start(&((peer *)self)->boxes[0], ctx, rank_out, n_ranks_out);
+}
+static wf_status send_0(void *self, int to, int tag, const void *data, size_t bytes,
+                        wfi_network_handle *handle_out) {
+    return fake_send(&((peer *)self)->boxes[0], to, tag, data, bytes, handle_out);
+}
+static wf_status receive_0(void *self, int from, int tag, void *data, size_t bytes,
+                           wfi_network_handle *handle_out) {
+    return fake_receive(&((peer *)self)->boxes[0], from, tag, data, bytes, handle_out);
+}
+static void cancel_0(void *self, wfi_network_handle *handle) {
+    fake_cancel(&((peer *)self)->boxes[0], handle);
+}
+
+/* ---- the peer's part ---- */
+
+static void finish(peer *p, wfi_network_handle *handle) {
+    for (bool done = false; !done; usleep(100)) fake_test(&p->boxes[1], handle, &done);
+}
+
+static wfi_message hear(peer *p) {
+    wfi_message m;
+    wfi_network_handle handle;
+    fake_receive(&p->boxes[1], 0, 0, &m, sizeof m, &handle);
+    finish(p, &handle);
+    p->magic = m.magic;
+    return m;
+}
+
+static void tell(peer *p, wfi_message m) {
+    wfi_network_handle handle;
+    m.magic = p->magic;
+    fake_send(&p->boxes[1], 0, 0, &m, sizeof m, &handle);
+    finish(p, &handle);
+}
+
+/* That rank 1's stream 0 of trainer 0 has done so many tasks. */
+static void tell_epoch(peer *p, uint64_t generation, uint64_t epoch) {
+    wfi_message m = {.kind = WFI_MESSAGE_EPOCHS};
+    m.streams.generation = generation;
+    m.streams.epochs[0] = epoch;
+    tell(p, m);
+}
+
+/* ---- begin and end ---- */
+
+static void begin(peer *p) {
+    *p = (peer){.net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2},
+                .gate = PTHREAD_MUTEX_INITIALIZER,
+                .ctx = test_context()};
+    for (int r = 0; r < 2; r++) p->boxes[r] = (fake_rank){&p->net, r};
+    wfi_network network = fake_network(&p->boxes[0]);
+    network.self = p;
+    network.start = start_0;
+    network.send = send_0;
+    network.receive = receive_0;
+    network.test = test_at_gate;
+    network.cancel = cancel_0;
+    TEST_OK(p->ctx, wfi_transport_create(p->ctx,
+                                         &(wfi_transport_config){.rank = 0,
+                                                                 .n_ranks = 2,
+                                                                 .timeout_ms = TEST_TIMEOUT_MS,
+                                                                 .failure = &p->failure,
+                                                                 .ranks = p->ranks,
+                                                                 .network = network},
+                                         &p->transport));
+}
+
+static void *hear_leave(void *self) {
+    if (hear(self).kind != WFI_MESSAGE_LEAVE) abort();
+    return NULL;
+}
+
+static void end(peer *p) {
+    pthread_t thread;
+    tell(p, (wfi_message){.kind = WFI_MESSAGE_LEAVE});
+    assert_int_equal(pthread_create(&thread, NULL, hear_leave, p), 0);
+    assert_true(wfi_transport_destroy(p->transport));
+    pthread_join(thread, NULL);
+    test_context_end(p->ctx);
+}
+
+/* ---- tests ---- */
+
+/* The streams of a new trainer count from 0. What still comes of the one before is too high. */
+static void epochs_of_an_earlier_trainer(void **state) {
+    (void)state;
+    static peer p;
+    begin(&p);
+    TEST_OK(p.ctx, wfi_transport_reset(p.transport, 0));
+    wfi_transport_publish(p.transport);
+    assert_int_equal(hear(&p).kind, WFI_MESSAGE_STATE);
+    tell_epoch(&p, 0, 50);
+    tell_epoch(&p, 1, 3);
+    tell(&p, (wfi_message){.kind = WFI_MESSAGE_STATE, .state = {.pid = 7}});
+    while (!__atomic_load_n(&p.ranks[1].pid, __ATOMIC_ACQUIRE)) usleep(100);
+    assert_int_equal(p.ranks[1].epochs[0][0].epoch, 3);
+    end(&p);
+}
+
+static bool has_taken_posted(wfi_transport *t) {
+    pthread_mutex_lock(&t->lock);
+    bool has = !t->posted;
+    pthread_mutex_unlock(&t->lock);
+    return has;
+}
+
+/* Stops the thread, posts so many requests that it is busy with them for a while, and waits until
+ * it is. */
+static void make_busy(peer *p) {
+    pthread_mutex_lock(&p->gate);
+    while (!__atomic_load_n(&p->is_stopped, __ATOMIC_ACQUIRE)) usleep(100);
+    for (int k = 0; k < 20000; k++) TEST_OK(p->ctx, wfi_transport_reset(p->transport, 0));
+    pthread_mutex_unlock(&p->gate);
+    while (!has_taken_posted(p->transport)) continue;
+}
+
+/* A rank that has come to a barrier has sent all that it was to send before, also what was posted
+ * between two looks of the thread. */
+static void requests_before_the_state(void **state) {
+    (void)state;
+    static peer p;
+    begin(&p);
+    wfi_transport_publish(p.transport);
+    (void)hear(&p);
+    for (unsigned round = 1; round <= 5; round++) {
+        make_busy(&p);
+        TEST_OK(p.ctx, wfi_transport_tell(p.transport, 9, 1, "words", 6));
+        p.ranks[0].barriers.epoch++;
+        wfi_transport_publish(p.transport);
+        wfi_message first = hear(&p), second = hear(&p);
+        assert_int_equal(first.kind, WFI_MESSAGE_GROUP);
+        assert_string_equal(first.group.bytes, "words");
+        assert_int_equal(second.kind, WFI_MESSAGE_STATE);
+        assert_int_equal(second.state.n_barriers, round);
+    }
+    end(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(epochs_of_an_earlier_trainer),
+                                       cmocka_unit_test(requests_before_the_state)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
