@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
 /* Sums by the accumulators of wfi_lanes_sum and by recursion; formulas as text. */
@@ -395,6 +396,50 @@ static void opened(void **state) {
     test_context_end(ctx);
 }
 
+static double toy_rate(wf_context *ctx, wf_trainer *t) {
+    static const float x[8][4] = {{1, 2}}, y[8][2] = {{1}};
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    wf_step_result result;
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, 8, &result));
+    return result.lr;
+}
+
+/* As ReduceLROnPlateau with threshold 0: more than `patience` evaluations in a row that are no
+ * better cut the rate. The best loss goes through a file to the last bit. */
+static void plateaus(void **state) {
+    (void)state;
+    static const double best = 1.0 / 3, nearly = best * (1 - 0x1p-50);
+    static const struct {
+        double loss, lr;
+    } cases[] = {{1, 1},         {best, 1}, {0.8, 1},  {best, 1}, {0.7, 0.5},
+                 {0.9, 0.5},     {1, 0.5},  {1, 0.25}, {1, 0.25}, {1, 0.25},
+                 {nearly, 0.25}, {1, 0.25}, {1, 0.25}, {1, 0.125}};
+    const int width = 6;
+    const char *recipe = "batch=8,lanes=1,lr=1,lr_schedule=plateau,lr_gamma=0.5,lr_patience=2";
+    wf_context *ctx = test_context();
+    wf_trainer *t;
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    TEST_OK(ctx, wf_trainer_open(ctx, toy, &width, recipe, "", &t));
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_trainer_evaluated(t, cases[k].loss);
+        double lr = toy_rate(ctx, t);
+        if (lr != cases[k].lr)
+            fail_msg("evaluation %zu, loss %g: the rate is %g, not %g", k, cases[k].loss, lr,
+                     cases[k].lr);
+        if (k != 9) continue;
+        TEST_OK(ctx, wf_trainer_save_state(t, path, NULL, 0));
+        wf_trainer_destroy(t);
+        TEST_OK(ctx, wf_trainer_open(ctx, toy, &width, recipe, "", &t));
+        TEST_OK(ctx, wf_trainer_load_state(t, path));
+    }
+    wf_trainer_destroy(t);
+    unlink(path);
+    test_context_end(ctx);
+}
+
 static const wfi_recipe_field *field_called(const char *name) {
     for (int k = 0; k < wfi_recipe_n_fields; k++)
         if (!strcmp(wfi_recipe_fields[k].name, name)) return &wfi_recipe_fields[k];
@@ -596,6 +641,7 @@ int main(void) {
         cmocka_unit_test(bad_texts),
         cmocka_unit_test(tuned_shapes),
         cmocka_unit_test(opened),
+        cmocka_unit_test(plateaus),
         cmocka_unit_test(reals_as_text),
         cmocka_unit_test(points_in_every_locale),
         cmocka_unit_test(words_as_text),
