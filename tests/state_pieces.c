@@ -6,6 +6,7 @@
 #include "small_models.h"
 #include "state/pieces.h"
 
+#include <math.h>
 #include <sodium.h>
 #include <weft/model.h>
 
@@ -239,6 +240,64 @@ static void slices_are_drawn_as_the_whole(void **state) {
     }
 }
 
+/* PyTorch's defaults, and those that torchvision, GPT-2 and word_language_model set. */
+static void weights_are_spread_as_in_pytorch(void **state) {
+    (void)state;
+    enum { N = 4096 };
+    static const struct {
+        const char *model, *tensor, *other; /* the latter of the same shape; NULL: none */
+        double std;                         /* of normal numbers; 0: they are uniform, ... */
+        double limit;                       /* ... between these */
+    } cases[] = {
+        {"resnet18", "layer4.1.conv2.weight", "layer4.1.conv1.weight", 0.0208333, 0},
+        {"resnet18", "layer1.0.conv1.weight", "layer1.0.conv2.weight", 0.0589256, 0},
+        {"resnet18", "fc.weight", NULL, 0, 0.0441942},
+        {"gpt2-tiny", "wte.weight", NULL, 0.02, 0},
+        {"gpt2-tiny", "h.0.attn.c_attn.weight", "h.1.attn.c_attn.weight", 0.02, 0},
+        {"gpt2-tiny", "h.1.mlp.c_proj.weight", "h.0.mlp.c_proj.weight", 0.01, 0}, /* 2 layers */
+        {"lstm", "rnn.weight_hh_l0", "rnn.weight_ih_l0", 0, 0.125},
+        {"lstm", "encoder.weight", "decoder.weight", 0, 0.1},
+    };
+    static float x[N], other[N];
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_model_config config = WF_MODEL_CONFIG_INIT;
+        wf_model *model;
+        wfi_state_list list;
+        bool is_image = !strcmp(cases[k].model, "resnet18"), is_lstm = cases[k].model[0] == 'l';
+        config.n_classes = is_image ? 10 : 300;
+        config.n_tokens = is_image ? 0 : 16;
+        config.height = config.width = is_image ? 32 : 224;
+        if (is_lstm) config.hidden = config.embedding = 64;
+        TEST_OK(ctx, wf_model_find(ctx, cases[k].model, &config, &model));
+        wf_program *p = make_program(ctx, model, "", 1);
+        TEST_OK(ctx, wfi_state_list_create(p, WFI_STATE_WEIGHTS, &list));
+        wfi_state_draw(&list, wfi_state_find(&list, cases[k].tensor), 5, 0, N, x);
+        if (cases[k].other)
+            wfi_state_draw(&list, wfi_state_find(&list, cases[k].other), 5, 0, N, other);
+        double sum = 0, square = 0, least = 0, most = 0, product = 0;
+        for (int i = 0; i < N; i++) {
+            sum += x[i];
+            square += (double)x[i] * x[i];
+            product += (double)x[i] * other[i];
+            least = x[i] < least ? x[i] : least;
+            most = x[i] > most ? x[i] : most;
+        }
+        double limit = cases[k].limit, std = limit > 0 ? limit / sqrt(3) : cases[k].std;
+        if (!(fabs(sqrt(square / N) / std - 1) < 0.05 && fabs(sum / N) < 0.08 * std))
+            fail_msg("%s: mean %g, deviation %g, not %g", cases[k].tensor, sum / N,
+                     sqrt(square / N), std);
+        bool is_inside = least >= -limit && most <= limit, is_wide = most > 0.99 * limit;
+        assert_true(limit > 0 ? is_inside && is_wide && least < -0.99 * limit : most > 3 * std);
+        if (cases[k].other && fabs(product / square) > 0.1)
+            fail_msg("%s and %s are alike", cases[k].tensor, cases[k].other);
+        wfi_state_list_release(&list);
+        wf_program_destroy(p);
+        wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
 /* ---- the hash ---- */
 
 static void hashes_in_order_of_names(void **state) {
@@ -336,6 +395,7 @@ int main(void) {
         cmocka_unit_test(pieces_make_up_all),
         cmocka_unit_test(parts_make_up_all),
         cmocka_unit_test(slices_are_drawn_as_the_whole),
+        cmocka_unit_test(weights_are_spread_as_in_pytorch),
         cmocka_unit_test(hashes_in_order_of_names),
         TEST_IN_FOLDER(state_is_not_copied_as_a_whole),
     };
