@@ -60,7 +60,8 @@ static void reads_bytes(void **state) {
 static void reads_words(void **state) {
     folder *f = *state;
     wf_data *data;
-    const char text[] = "a rose  is a\trose\n\nis <eos> A";
+    const char text[] = "\xef\xbb\xbf" /* a byte order mark, which is no part of a word */
+                        "a rose  is a\trose\n\nis <eos> A";
     folder_write(f, "text", text, strlen(text));
     assert_int_equal(open_text(f, WF_TEXT_WORDS, 2, &data), WF_OK);
     assert_int_equal(wf_data_describe(data)->n_classes, 5);

@@ -76,10 +76,12 @@ static size_t gradients_of(wf_context *ctx, int64_t n_micro, double *loss_out, f
     recipe.kernels = WF_KERNELS_REFERENCE;
     wf_trainer *t = small_trainer(ctx, plain_net, &recipe, 1);
     small_batch_fill(&b, 0);
+    b.y[4] = -1; /* it does not count; label 0 does, which sample 0 has */
     wf_feed feeds[] = {{"x", b.x, N_UNEVEN * SMALL_IMAGE * sizeof *b.x},
                        {"y", b.y, N_UNEVEN * sizeof *b.y}};
     TEST_OK(ctx, wf_trainer_step(t, feeds, 2, N_UNEVEN, &result));
     *loss_out = result.loss;
+    assert_int_equal(result.n_rows, N_UNEVEN - 1);
     const wf_graph *g = wfi_trainer_graph(t);
     for (int32_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != WFI_VALUE_PARAM) continue;
@@ -112,6 +114,28 @@ static void uneven_microbatches(void **state) {
             fail_msg("%lld microbatches: loss %.9g, of one %.9g; gradients differ by %.3g",
                      (long long)numbers[k], loss, want_loss, sqrt(error / square));
     }
+    test_context_end(ctx);
+}
+
+/* A trainer of another seed that has the same weights masks other elements. */
+static void masks_follow_the_seed(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_trainer *t[3];
+    double loss[3][2];
+    for (int k = 0; k < 3; k++) {
+        wf_recipe recipe = small_recipe();
+        recipe.kernels = WF_KERNELS_REFERENCE;
+        recipe.seed = k == 2 ? 6 : 5;
+        recipe.lr = recipe.momentum = 0;
+        t[k] = small_trainer(ctx, plain_net, &recipe, 0);
+        if (k) TEST_OK(ctx, wf_trainer_copy_weights(t[k], t[0], NULL));
+        for (int i = 0; i < 2; i++) loss[k][i] = small_step(ctx, t[k], 0);
+    }
+    assert_memory_equal(loss[1], loss[0], sizeof loss[0]);
+    for (int i = 0; i < 2; i++) assert_true(loss[2][i] != loss[0][i]);
+    assert_true(loss[0][0] != loss[0][1]); /* each step has its own masks */
+    for (int k = 0; k < 3; k++) wf_trainer_destroy(t[k]);
     test_context_end(ctx);
 }
 
@@ -178,6 +202,7 @@ static void running_statistics_of_microbatches(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_reduction_a_step),
                                        cmocka_unit_test(uneven_microbatches),
+                                       cmocka_unit_test(masks_follow_the_seed),
                                        cmocka_unit_test(running_statistics_of_microbatches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
