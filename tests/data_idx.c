@@ -317,14 +317,19 @@ static void augments(void **state) {
                         assert_true(dst[y * W + x] == expected);
                     }
             }
-    int seen[5] = {0}, flips = 0;
+    int seen[5] = {0}, flips = 0, both[2][2] = {0}; /* flipped; moved up or left */
     for (int i = 0; i < 1000; i++) {
         wfi_augment a = wfi_augment_make(1, 2, i, 2, true), b = wfi_augment_make(1, 2, i, 2, true);
         assert_true(a.down == b.down && a.right == b.right && a.flip == b.flip);
         assert_in_range(a.down + 2, 0, 4);
         seen[a.right + 2]++;
         flips += a.flip;
+        both[0][0] += a.flip && a.down < 0;
+        both[0][1] += a.flip && a.right < 0;
+        both[1][0] += !a.flip && a.down < 0;
+        both[1][1] += !a.flip && a.right < 0;
     }
+    for (int k = 0; k < 4; k++) assert_in_range(both[k / 2][k % 2], 140, 260);
     for (int i = 0; i < 5; i++) assert_in_range(seen[i], 150, 250);
     assert_in_range(flips, 440, 560);
 }

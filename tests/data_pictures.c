@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include <errno.h>
 #include <ftw.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <weft/data.h>
 #include <zlib.h>
@@ -272,6 +273,48 @@ static void flips_and_greys(void **state) {
     wf_data_close(data);
 }
 
+/* torchvision's RandomResizedCrop: a uniform area from 8 %, as often wide as high, anywhere. Red is
+ * the column and green the row, so an image shows which part it is of. */
+static void parts_as_in_torchvision(void **state) {
+    enum { N = 1500, WHOLE = 64 };
+    folder *f = *state;
+    uint8_t rgb[WHOLE * WHOLE * 3] = {0};
+    for (int i = 0; i < WHOLE * WHOLE; i++) {
+        rgb[i * 3] = (uint8_t)(i % WHOLE * 4);
+        rgb[i * 3 + 1] = (uint8_t)(i / WHOLE * 4);
+    }
+    assert_true(write_rgb_png(place(f, "train/one/a.png"), rgb, WHOLE, WHOLE));
+    wf_data *data = open_set(f, config_of(f));
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    wf_loader *loader;
+    const wf_batch *batch;
+    order.batch = order.augment = 1;
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    double least = 1, n_wide = 0, product = 0, squares[2] = {0};
+    for (int e = 0; e < N; e++) {
+        assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+        const float *red = batch->x, *green = red + SIDE * SIDE;
+        /* Between the centres of the outer pixels lie so many of the part's. */
+        double scale = 255.0 / 4 / (SIDE - 1), last = SIDE * SIDE - 1;
+        double width = fabs((double)red[SIDE - 1] - (double)red[0]) * scale * SIDE;
+        double height = fabs((double)green[(int)last] - (double)green[0]) * scale * SIDE;
+        double x = (double)(red[0] + red[SIDE - 1]) / 2 - 0.5,
+               y = (double)(green[0] + green[(int)last]) / 2 - 0.5;
+        double share = width * height / WHOLE / WHOLE;
+        least = share < least ? share : least;
+        n_wide += width > height;
+        product += x * y;
+        squares[0] += x * x;
+        squares[1] += y * y;
+    }
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+    double wide = n_wide / N, correlation = product / sqrt(squares[0] * squares[1]);
+    if (!(least < 0.12 && fabs(wide - 0.5) < 0.03 && fabs(correlation) < 0.2))
+        fail_msg("areas of %g and more; %g are wide; places correlate by %g", least, wide,
+                 correlation);
+}
+
 static void names_what_is_broken(void **state) {
     folder *f = *state;
     make_set(f);
@@ -379,9 +422,13 @@ int main(int argc, char **argv) {
     if (argc > 1) return make_folder(argc, argv);
     const struct CMUnitTest tests[] = {
 
-        TEST_IN_TREE(finds_as_torchvision),        TEST_IN_TREE(refuses_folders),
-        TEST_IN_TREE(samples_are_functions),       TEST_IN_TREE(flips_and_greys),
-        TEST_IN_TREE(names_what_is_broken),        TEST_IN_TREE(hashes),
+        TEST_IN_TREE(finds_as_torchvision),
+        TEST_IN_TREE(refuses_folders),
+        TEST_IN_TREE(samples_are_functions),
+        TEST_IN_TREE(flips_and_greys),
+        TEST_IN_TREE(parts_as_in_torchvision),
+        TEST_IN_TREE(names_what_is_broken),
+        TEST_IN_TREE(hashes),
         TEST_IN_TREE(no_memory_breaks_no_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
