@@ -46,6 +46,12 @@ const char *checkpoint_library(const cli *c, char text[LIBRARY_BYTES]);
 /* The text that resumed.made_by is. */
 const char *checkpoint_made_by(const char *version, const char *library, char text[MADE_BY_BYTES]);
 
+/* ---- huggingface.c ---- */
+
+/* Of a GPT-2: config.json and the tokenizer's files, as Hugging Face has them, so that --out is a
+ * folder for from_pretrained and for --init. Other models have none. */
+exit_status checkpoint_describe_model(const job *j);
+
 /* ---- keep.c ---- */
 
 /* Keeps what is in --out now as the folder best there, in place of an older one. */

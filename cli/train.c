@@ -324,6 +324,7 @@ static exit_status prepare(run *r) {
     if (o->out && r->c->is_root) {
         status = job_hash_data(&r->j);
         bad = status == WF_OK ? checkpoint_describe(&r->j) : complain_of(r->c, status);
+        if (!bad) bad = checkpoint_describe_model(&r->j);
         if (bad) return bad;
     }
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);

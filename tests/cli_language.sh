@@ -33,7 +33,8 @@ report train $tiny --data "$folder/a.txt" --steps 2 --out "$folder/bytes" >/dev/
 expect 2 "of the kind bytes, not bpe" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe
 expect 2 "of the kind bytes, not words" train $tiny --words --data "$folder/a.txt" --init "$folder/bytes" --steps 1
 report train $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe --steps 2 --out "$folder/bpe" >/dev/null || fail "train on BPE"
-expect 2 "of the kind bpe, not bytes: its numbers would mean something else; give its --tokenizer" eval $tiny --data "$folder/a.txt" --init "$folder/bpe"
+report convert --init "$folder/bpe" --out "$folder/bare.safetensors" >/dev/null || fail "convert"
+expect 2 "of the kind bpe, not bytes: its numbers would mean something else; give its --tokenizer" eval $tiny --data "$folder/a.txt" --init "$folder/bare.safetensors"
 mkdir "$folder/another"
 # Two tokens change their numbers.
 sed 's/"!":1,"\\"":2,/"!":2,"\\"":1,/' tests/golden/bpe/vocab.json >"$folder/another/vocab.json"
@@ -42,6 +43,21 @@ cmp -s tests/golden/bpe/vocab.json "$folder/another/vocab.json" && fail "the oth
 expect 2 "was trained with another vocabulary of bpe" eval $tiny --data "$folder/a.txt" --init "$folder/bpe" --tokenizer "$folder/another"
 [[ $(report eval $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe --init "$folder/bpe" | field perplexity) =~ ^[0-9.]+$ ]] ||
     fail "eval says no perplexity"
+
+# ---- the run's folder has what from_pretrained and --init need ----
+cmp "$folder/bpe/tokenizer.json" tests/golden/bpe/tokenizer.json || fail "--out: another tokenizer.json"
+report train $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe/tokenizer.json --dropout 0.25 --steps 1 --out "$folder/file" >/dev/null || fail "--tokenizer FILE"
+cmp "$folder/file/tokenizer.json" tests/golden/bpe/tokenizer.json || fail "--tokenizer FILE: another tokenizer.json"
+config=$(tr -d ' \n' <"$folder/file/config.json")
+for words in '"model_type":"gpt2","architectures":["GPT2LMHeadModel"]' '"n_layer":2,"n_head":4,"n_embd":64,' '"n_positions":64,"vocab_size":472,' \
+    '"activation_function":"gelu_new"' '"n_inner":null' '"tie_word_embeddings":true' '"attn_pdrop":0.0' '"embd_pdrop":0.25,"resid_pdrop":0.25' '"bos_token_id":0,"eos_token_id":0'; do
+    [[ $config == *"$words"* ]] || fail "config.json has no $words: $config"
+done
+[[ $(tr -d ' \n' <"$folder/bytes/config.json") == *'"vocab_size":256,'*'"bos_token_id":null,"eos_token_id":null}' ]] || fail "config.json of bytes: $(cat "$folder/bytes/config.json")"
+report train $tiny --data "$folder/a.txt" --tokenizer "$folder/another" --steps 1 --keep 1 --out "$folder/two" >/dev/null || fail "train with vocab.json"
+report train --resume --out "$folder/two" --threads 1 --steps 2 >/dev/null || fail "--resume does not find the tokenizer"
+for file in vocab.json merges.txt; do cmp "$folder/another/$file" "$folder/two/$file" || fail "--out: another $file"; done
+[[ $(report generate --init "$folder/two/step-1" --prompt "the" --steps 2 | field prompt_tokens) == 1 ]] || fail "step-1 has no tokenizer"
 
 # ---- other tokens, if that is said ----
 tac "$folder/a.txt" | sed 's/stands/stood/' >"$folder/b.txt" # as many words, one of them another
@@ -105,7 +121,7 @@ expect 2 "--stop is empty" generate --init "$run" --prompt x --stop ""
 expect 2 "--prompt is missing" generate --init "$run"
 expect 2 "--prompt is empty" generate --init "$run" --prompt ""
 expect 2 "--init is missing" generate --prompt x
-expect 2 "--tokenizer is missing: the model in" generate --init "$folder/bpe" --prompt x
+expect 2 "--tokenizer is missing: the model in" generate --init "$folder/bare.safetensors" --prompt x
 expect 2 "this model reads 64 in all" generate --init "$folder/bytes" --prompt x --steps 64
 expect 2 "--top-k has no effect here" generate --init "$folder/bytes" --prompt x --top-k 3
 expect 1 "the word 'loom' at byte 4 is not in the vocabulary" generate --init "$run" --prompt "the loom"
@@ -121,6 +137,7 @@ LC_ALL=C sed -i 's/"weft[.]model"/"some.other"/' "$folder/hf/model.safetensors"
 config='"model_type": "gpt2", "n_layer": 1, "n_embd": 24, "n_head": 2, "vocab_size": 472, "n_positions": 1024'
 echo "{$config}" >"$folder/hf/config.json"
 [[ $(report generate --init "$folder/hf" --prompt "the" --steps 4 | field prompt_tokens) == 1 ]] || fail "generate with a config.json"
+cp "$folder/small/config.json" "$folder/hf"
 a=$(report eval --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --init "$folder/hf" | field loss)
 b=$(report eval --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --init "$folder/small" --tokenizer tests/golden/bpe | field loss)
 [[ -n $a && $a == "$b" ]] || fail "eval with a config.json: loss $a, not $b"
