@@ -11,13 +11,9 @@
 
 /* ---- rank 0 reads ---- */
 
-static char *metadata_of(const cli *c, const char *path) {
-    wf_safetensors *file;
-    if (wf_safetensors_open(c->ctx, path, &file) != WF_OK) return NULL;
+static char *metadata_of(const wf_safetensors *file) {
     const char *text = wf_safetensors_metadata(file, ABOUT_KEY);
-    char *copy = text && strlen(text) <= MAX_TEXT_BYTES ? strdup(text) : NULL;
-    wf_safetensors_close(file);
-    return copy;
+    return text && strlen(text) <= MAX_TEXT_BYTES ? strdup(text) : NULL;
 }
 
 /* The folder of the weights, or that they are. */
@@ -104,12 +100,34 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
     return bad;
 }
 
+/* Weights that say nothing of themselves: whether a language model has such tensors. */
+static exit_status check_language(const char *path, const wf_safetensors *file) {
+    static const char *const embeddings[] = {"wte.weight", "transformer.wte.weight",
+                                             "encoder.weight"};
+    for (size_t i = 0; i < sizeof embeddings / sizeof *embeddings; i++)
+        if (wf_safetensors_find(file, embeddings[i]) >= 0)
+            return complain(EXIT_USAGE,
+                            "%s does not say its model: it lacks a config.json; --model is "
+                            "missing, for example --model gpt2",
+                            path);
+    return complain(EXIT_USAGE,
+                    "%s holds a model that generates no text: it has neither GPT-2's wte.weight "
+                    "nor the LSTM's encoder.weight",
+                    path);
+}
+
 static exit_status read_text(const cli *c, const char *path, char **text_out) {
+    wf_safetensors *file;
     json_t *found = NULL;
-    *text_out = metadata_of(c, path);
+    wf_status status = wf_safetensors_open(c->ctx, path, &file);
+    if (status != WF_OK) return complain_of(c, status);
+    *text_out = metadata_of(file);
     exit_status bad = *text_out ? EXIT_DONE : read_config(c, path, &found);
     if (found && !bad) *text_out = json_dumps(found, JSON_COMPACT);
     json_decref(found);
+    if (!bad && !*text_out && c->command == FOR_GENERATE && !c->o.model)
+        bad = check_language(path, file);
+    wf_safetensors_close(file);
     if (!*text_out) *text_out = strdup("");
     return bad;
 }

@@ -28,8 +28,7 @@ typedef struct saved_model {
 } saved_model;
 
 /* Rank 0 reads what --init, or with --resume the run's state, says; all ranks get it, and c->o
- * takes model and sizes over; contradictions are refused. What cannot be read is left to who loads
- * the tensors. */
+ * takes model and sizes over; contradictions are refused, and so is a file that cannot be read. */
 exit_status about_read(cli *c, saved_model *about_out);
 void about_release(saved_model *a);
 

@@ -259,8 +259,8 @@ static exit_status prepare(generation *g) {
     if (!bad) bad = job_check_model(c);
     if (bad) return bad;
     if (!wf_model_registry_find(c->o.model)->takes_tokens)
-        return complain(EXIT_USAGE, "--model %s reads images; there is no text to go on from",
-                        c->o.model);
+        return complain(EXIT_USAGE, "%s holds a model that generates no text: %s reads images",
+                        c->o.init, c->o.model);
     bad = report_check(c);
     if (!bad) bad = open_tokenizer(g);
     if (!bad) bad = about_check(c, &g->saved, g->tokenizer);

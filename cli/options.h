@@ -173,6 +173,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(top_k, COUNT, top_k, RUN, FOR_GENERATE | FOR_PREDICT, 0, "N", "0",                           \
       "draw from the N likeliest tokens only; 0: from all (predict: name the N likeliest "         \
       "classes)")                                                                                  \
+    X(logits, FLAG, logits, RUN, FOR_PREDICT, 0, NULL, NULL,                                       \
+      "add the logits of all classes to each row of --json")                                       \
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
       "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
       "steps of a run, 5 and 3)")                                                                  \
@@ -306,7 +308,7 @@ typedef struct options {
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, verbose, peers, memory;
-    int skip_broken;
+    int skip_broken, logits;
     char *csv;
     wf_names init_skip;
     wf_recipe recipe; /* behind the program's own fields */

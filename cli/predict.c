@@ -66,6 +66,12 @@ static void say_text(const prediction *p, const char *before, const char *text) 
     say(p->c, "%s%s", before, wf_text_escape(text, shown, sizeof shown));
 }
 
+static json_t *json_numbers(const float *numbers, int64_t n) {
+    json_t *list = json_array();
+    for (int64_t k = 0; k < n; k++) json_array_append_new(list, json_real((double)numbers[k]));
+    return list;
+}
+
 static exit_status tell_one(prediction *p, int64_t i, const float *logits) {
     char number[16], place[24];
     const char *input = input_of(p, i, place);
@@ -93,6 +99,7 @@ static exit_status tell_one(prediction *p, int64_t i, const float *logits) {
     json_object_update(row, json_array_get(top, 0));
     if (p->n_top > 1) json_object_set(row, "top", top);
     json_decref(top);
+    if (p->c->o.logits) json_object_set_new(row, "logits", json_numbers(logits, p->n_classes));
     return json_array_append_new(p->rows, row) ? complain(EXIT_FAILED, "no memory left")
                                                : EXIT_DONE;
 }
@@ -143,6 +150,8 @@ static exit_status predict_all(prediction *p) {
 static exit_status prepare(prediction *p) {
     cli *c = p->c;
     if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to predict with");
+    if (c->o.logits && !c->o.json)
+        return complain(EXIT_USAGE, "--logits goes into the report; it wants --json FILE");
     exit_status bad = report_check(c);
     if (!bad && c->o.csv) bad = output_check("the table", c->o.csv);
     if (!bad) bad = job_open(c, 0, &p->j);

@@ -106,6 +106,12 @@ if [[ -x $make ]]; then
     for plan in dp=2 pp=2 dp=2,pp=2; do
         cmp -s <(report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --plan $plan) "$folder/rows" || fail "predict, $plan: other rows"
     done
+    # The probability is that of the logits, of which no digit is lost.
+    report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --logits >"$folder/logits"
+    [[ $(tr -d ' \n' <"$folder/logits" | grep -oE '"class":"[a-z]*","probability":[0-9.e-]+,"logits":\[[^]]*\]' | tr '[' , |
+        awk -F '[:,]' '{ d = $2 ~ "cat" ? $8 - $7 : $7 - $8; e = 1 / (1 + exp(d)) / $4 - 1; n += d <= 0 && e < 1e-14 && e > -1e-14 } END { print n }') == 8 ]] ||
+        fail "predict --logits: $(cat "$folder/logits")"
+    expect 2 "--logits goes into the report; it wants --json" predict --init "$run" --data "$pets/val" --logits
     # A test of them gives the same loss, too: one rank's.
     eval="eval --init $run --data $pets --batch 8 --lanes 2 --threads 1 --json -"
     report $eval >"$folder/one"
@@ -143,6 +149,12 @@ if [[ -x $make ]]; then
     [[ $(report predict --init "$run" --data "$pets" --skip-broken | field input | wc -l) == 32 ]] || fail "predict --skip-broken"
     expect 2 "--init is missing" predict --data "$pets"
     mkdir "$folder/nothing"
+    expect 1 "weft: $folder/not cannot be opened: No such file" predict --init "$folder/not" --data "$pets"
+    expect 1 "weft: $folder/nothing holds neither model.safetensors nor" eval --init "$folder/nothing" --data "$pets"
+    expect 2 "$run holds a model that generates no text: mlp reads images" generate --init "$run" --prompt x
+    # What other programs have saved does not say its model.
+    LC_ALL=C sed 's/"weft[.]model"/"some.other"/' "$run/model.safetensors" >"$folder/other.safetensors"
+    expect 2 "other.safetensors holds a model that generates no text: it has neither GPT-2's wte.weight nor" generate --init "$folder/other.safetensors" --prompt x
     expect 1 "holds no picture" predict --init "$run" --data "$folder/nothing"
     expect 2 "reads text: weft generate" predict --model gpt2-tiny --init "$run" --data synthetic --other-data
     rm "$pets/train/cat/99.JPG"

@@ -148,6 +148,8 @@ echo "{$config, \"activation_function\": \"relu\"}" >"$folder/hf/config.json"
 expect 2 "activation_function is relu" generate --init "$folder/hf" --prompt x
 echo "{$config" >"$folder/hf/config.json"
 expect 1 "config.json is damaged: it holds no JSON" generate --init "$folder/hf" --prompt x
+rm "$folder/hf/config.json"
+expect 2 "does not say its model: it lacks a config.json; --model is missing, for example --model gpt2" generate --init "$folder/hf" --prompt x
 rm "$folder/hf/vocab.json"
 echo "{$config}" >"$folder/hf/config.json"
 expect 2 "--tokenizer is missing: the vocabulary of" generate --init "$folder/hf" --prompt x

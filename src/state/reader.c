@@ -180,6 +180,10 @@ static wf_status find_file(wf_context *ctx, const char *path, char **found_out) 
         if (stat(file, &st) == 0 && !S_ISDIR(st.st_mode)) return WF_OK;
         wfi_free(ctx, file);
     }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return wfi_fail(ctx, WF_IO,
+                        "%s holds neither model.safetensors nor model.safetensors" WFI_SHARD_INDEX,
+                        path);
     *found_out = wfi_strdup(ctx, path); /* whoever opens it says what is wrong */
     return *found_out ? WF_OK : WF_NO_MEMORY;
 }
