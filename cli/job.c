@@ -285,7 +285,7 @@ static wf_status take_fastest(job *j, const wf_program *p) {
     }
     wf_proposals_destroy(j->c->ctx, found, n);
     if (status != WF_OK || is_taken) return status;
-    return wf_program_fits(p, o->device_memory, o->host_memory, NULL, NULL);
+    return wf_program_fits(p, o->device_memory, o->host_memory, &j->would_fit, &j->n_would_fit);
 }
 
 /* A plan that is only looked at may need lanes and slices: those with which it was compared. */
@@ -421,7 +421,7 @@ static exit_status open_job(job *j, int64_t n_steps) {
     if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
         return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
-    return complain_of(j->c, status);
+    return job_complain_of_plan(j, status);
 }
 
 exit_status job_open(cli *c, int64_t n_steps, job *j) {
@@ -435,6 +435,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
 void job_close(job *j) {
     wf_model_destroy(j->model);
     wf_plan_destroy(j->plan);
+    if (j->would_fit) wf_proposals_destroy(j->c->ctx, j->would_fit, j->n_would_fit);
     wf_data_close(j->data);
     wf_tokenizer_destroy(j->tokenizer);
     about_release(&j->saved);

@@ -12,6 +12,8 @@ typedef struct job {
     wf_data_description about;
     wf_model *model;
     wf_plan *plan;
+    wf_proposal *would_fit; /* [n_would_fit]: what --plan auto has chosen from */
+    int n_would_fit;
     char data_hash[WF_DATA_HASH_BYTES]; /* "" until job_hash_data */
     bool is_tokens;                     /* the model reads tokens */
     bool is_recurrent;                  /* and goes on with them from batch to batch */
@@ -72,6 +74,10 @@ bool job_reads_eval(const job *j);
 /* Plans the memory of job_eval on that split, if it has samples. Errors: DOES_NOT_FIT. */
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split);
 #define JOB_EVAL_ADVICE "that is for testing; a higher --micro makes it smaller"
+/* Like complain_of; of a training that does not fit, with the plans that would. */
+exit_status job_complain_of_plan(const job *j, wf_status status);
+/* Prints what wf_program_fits has found, a line each, behind its sentence on standard error. */
+void would_fit_say(const wf_proposal *found, int n);
 /* Like complain_of, but with `advice` where an evaluation does not fit. */
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice);
 

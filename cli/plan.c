@@ -127,16 +127,13 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *proposa
     progress_wait_end(j->c);
     exit_status bad = complain_of(j->c, status);
     for (int k = 0; k < n; k++) {
-        char text[TEXT_BYTES];
         json_array_append_new(would_fit, json_string(found[k].plan));
         json_array_append_new(proposals, json_pack("{s:s, s:I, s:I, s:f}", "plan", found[k].plan,
                                                    "micro", (json_int_t)found[k].n_micro,
                                                    "peak_bytes", (json_int_t)found[k].peak_bytes,
                                                    "step_ms", found[k].step_us / 1e3));
-        say(j->c, "would fit: --micro %lld --plan %s (%s, %.1f ms a step)\n",
-            (long long)found[k].n_micro, found[k].plan,
-            text_of_bytes(text, (double)found[k].peak_bytes), found[k].step_us / 1e3);
     }
+    if (bad == EXIT_DOES_NOT_FIT) would_fit_say(found, n);
     wf_proposals_destroy(j->c->ctx, found, n);
     return bad;
 }

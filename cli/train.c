@@ -300,7 +300,7 @@ static exit_status prepare(run *r) {
     if (bad) return bad;
     job_describe(&r->j);
     wf_status status = job_trainer(&r->j, &r->trainer);
-    if (status != WF_OK) return complain_of(r->c, status);
+    if (status != WF_OK) return job_complain_of_plan(&r->j, status);
     bad = interrupted_early(r);
     if (bad) return bad;
     status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);

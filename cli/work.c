@@ -122,12 +122,8 @@ wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split spli
 }
 
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice) {
-    char sentence[600];
     if (status != WF_DOES_NOT_FIT) return complain_of(j->c, status);
-    snprintf(sentence, sizeof sentence, "%s", wf_context_error(j->c->ctx));
-    char *end = strrchr(sentence, ';'); /* there the advice for training begins */
-    if (end) *end = 0;
-    return complain(EXIT_DOES_NOT_FIT, "%s; %s", sentence, advice);
+    return complain(EXIT_DOES_NOT_FIT, "%s; %s", wf_context_error(j->c->ctx), advice);
 }
 
 #define MOST_FEEDS 5

@@ -78,7 +78,7 @@ text=$(report generate --init "$run" --prompt "the warp" --steps 6 | field text)
 report generate --init "$folder/bytes" --prompt "the" --steps 5 | tr -d ' \n' | has '"tokens":\[116,104,101,' ||
     fail "generate with bytes: no tokens"
 # The kernels are those of --dtype: their weights take another room.
-needs() { "$WEFT" generate --init "$folder/bytes" --prompt the --steps 2 --threads 1 --device-memory 1KiB --dtype $1 2>&1 | grep -oE 'needs [0-9]+ bytes'; }
+needs() { "$WEFT" generate --init "$folder/bytes" --prompt the --steps 2 --threads 1 --device-memory 1KiB --dtype $1 2>&1 | grep -oE 'needs [0-9.]+ [KM]iB'; }
 [[ $(needs f32) && $(needs bf16) && $(needs f32) != "$(needs bf16)" ]] || fail "generate --dtype: $(needs f32), $(needs bf16)"
 report generate --init "$folder/bytes" --prompt the --steps 2 --dtype bf16 | grep -c '"text": "the' >/dev/null || fail "generate --dtype bf16"
 one=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 | field text)

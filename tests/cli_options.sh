@@ -164,7 +164,7 @@ for command in "${mlp}" "${mlp/train/bench train}"; do
     refuses --wire 2 "--wire mpi wants ranks that MPI has started" "${command/--steps 2/} --wire mpi"
 done
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
-refuses --host-memory 3 "bytes of the host's memory" "$adam --plan offload=state --host-memory 1KB"
+refuses --host-memory 3 "of the host's memory" "$adam --plan offload=state --host-memory 1KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged
 for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" --profile; do

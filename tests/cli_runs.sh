@@ -79,7 +79,7 @@ grep '^peak' "$folder/said" | sed -n 1p | grep -c measured >/dev/null && fail "a
 peak=$(report train $gpt --batch 32 --micro 32 --steps 1 --out "$folder/g" | sed -n '/"planned"/{n;p}' | head -n 1 | tr -d ' ')
 [[ $(report plan $gpt --batch 32 --micro 32 | field peak_bytes | head -n 1) == "$peak" ]] || fail "weft plan has another peak than the run"
 report train $gpt --batch 32 --micro 32 --steps 1 --device-memory "$peak" >/dev/null
-expect 3 "1 more than" train $gpt --batch 32 --micro 32 --steps 1 --device-memory $((peak - 1))
+expect 3 "iB, 1 byte more than" train $gpt --batch 32 --micro 32 --steps 1 --device-memory $((peak - 1))
 
 # ---- eval needs no room for training; where it does not fit, it advises what it has ----
 peak=$(report plan $gpt --batch 1 | field peak_bytes | head -n 1)
@@ -160,7 +160,7 @@ expect 2 "add order=free" plan --model mlp --plan dp=3,allreduce=ring
 report plan --model resnet18 --image 64 --batch 32 --threads 1 >"$folder/plan.json"
 peak=$(field peak_bytes <"$folder/plan.json" | head -n 1)
 report plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory "$peak" >/dev/null
-expect 3 "1 more than" plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory $((peak - 1))
+expect 3 "iB, 1 byte more than" plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory $((peak - 1))
 
 # ---- a model that does not fit: all goes by disk, with the same bits ----
 deep="--model gpt --layers 24 --hidden 64 --heads 4 --vocab 256 --data synthetic --tokens 32 --batch 1 --threads 1 --optimizer adamw --steps 2"

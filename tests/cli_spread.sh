@@ -33,7 +33,7 @@ grep -c '^rank .*optimizer *copied *peak *sends *receives' "$folder/out" >/dev/n
 
 # ---- measured costs; what would fit where the root does not ----
 [[ $(report plan $mlp --plan net2:dp=2 --costs measured | field costs) == measured ]] || fail "costs are not measured"
-expect 3 "the plan dp=4,pp=1" plan $mlp --plan dataparallel=4 --device-memory $((peak[0] - 1))
+expect 3 " ms  --plan dp=4,pp=1" plan $mlp --plan dataparallel=4 --device-memory $((peak[0] - 1))
 
 # ---- fewer samples than devices ----
 few="bench train --model mlp --image 6 --batch 2 --threads 1 --repeat 1"

@@ -145,7 +145,21 @@ for command in "train --steps 1" "bench train --repeat 1"; do
         diff <(grep -A3 '"peak_bytes"' "$folder/auto") <(grep -A3 '"peak_bytes"' "$folder/named") || fail "--plan auto: other bytes than $plan"
     done
 done
-expect 3 "none of the other plans" $mlp --device-memory 1KiB
+expect 3 "none of the other plans and numbers of microbatches that were tried would fit" $mlp --device-memory 1KiB
+# What fits is a table, a line each, of what trains as well as of what is planned; the first line says by how much the plan does not.
+gpt="--model gpt --layers 4 --hidden 64 --heads 2 --vocab 1000 --tokens 32 --data synthetic --batch 8 --optimizer adamw --threads 1 --device-memory 5MiB"
+for command in plan train "bench train"; do
+    # shellcheck disable=SC2086
+    expect 3 "weft: rank 0 needs " $command $gpt
+    grep -qxE 'weft: rank 0 needs [0-9]+\.[0-9] MiB, [0-9]+\.[0-9] MiB more than the 5\.0 MiB given; the peak is in unit [a-z.0-9]+' "$folder/said" || fail "$command: $(cat "$folder/said")"
+    sed -n '/^these would fit/,$p' "$folder/said" >"$folder/${command// /-}.fit"
+    [[ $(grep -cxE ' +[0-9]\.[0-9] MiB +[0-9]+\.[0-9] ms  --plan [^ ]+ --micro [1-8]' "$folder/${command// /-}.fit") -ge 3 ]] || fail "$command: $(cat "$folder/said")"
+    cmp "$folder/plan.fit" "$folder/${command// /-}.fit" || fail "$command: another table: $(cat "$folder/said")"
+done
+grep -qxE 'with the first, a model of [0-9]+ layers would fit, too' "$folder/plan.fit" || fail "no larger model: $(cat "$folder/plan.fit")"
+# shellcheck disable=SC2086
+"$WEFT" train $gpt --ranks 2 >"$folder/said" 2>&1
+[[ $? == 3 && $(grep -c 'these would fit' "$folder/said") == 1 ]] || fail "two processes: not one table: $(cat "$folder/said")"
 
 # ---- help, version, streams ----
 [[ $("$WEFT" --version) =~ ^weft\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"

@@ -49,9 +49,9 @@ for file in "$folder"/cache/weft/cuda-*; do echo damaged >>"$file"; done
 says 1 "does not compile" STAND_IN_COMPILE=0 -- --devices cuda:1
 
 # ---- a GPU that is too small, full because of others, or lost at some launch; whatever the plan ----
-says 3 "more than the 3500000 given" STAND_IN_MEMORY=4000000 -- --devices cuda:1
+says 3 "more than the 3.3 MiB given" STAND_IN_MEMORY=4000000 -- --devices cuda:1
 STAND_IN_DEVICES=1 STAND_IN_MEMORY=17000000 trains --devices cuda:1
-says 3 "more than the 7000000 given" STAND_IN_DEVICES=1 STAND_IN_MEMORY=16000000 -- --devices cuda:2 --plan dp=2
+says 3 "more than the 6.7 MiB given" STAND_IN_DEVICES=1 STAND_IN_MEMORY=16000000 -- --devices cuda:2 --plan dp=2
 says 1 "bytes of device memory (of 4000000, 3999" STAND_IN_MEMORY=4000000 -- --devices cuda:1 --device-memory 1GiB
 says 1 "CUDA_ERROR_OUT_OF_MEMORY: out of memory" STAND_IN_MEMORY=40 -- --devices cuda:1 --device-memory 1GiB
 for after in 0 7 60; do

@@ -152,7 +152,7 @@ static void bytes(void **state) {
         TEST_OK(ctx, wf_program_fits(p, 0, r.host_peak_bytes, NULL, NULL));
         if (!disk)
             TEST_REFUSED(ctx, wf_program_fits(p, 0, r.host_peak_bytes - 1, NULL, NULL),
-                         WF_DOES_NOT_FIT, "of the host's memory, 1 more than");
+                         WF_DOES_NOT_FIT, "of the host's memory, 1 byte more than");
         wf_program_destroy(p);
     }
     wf_program *p = make_program(ctx, "offload=activations,overlap=off", 4);

@@ -72,16 +72,10 @@ static void too_small_a_cap(void **state) {
     wf_program_destroy(p);
     config.device_memory_bytes = peak - 1;
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer),
-                 WF_DOES_NOT_FIT, "1 more than the");
-    assert_non_null(strstr(wf_context_error(ctx), "--micro 2"));
-    assert_non_null(
-        strstr(wf_context_error(ctx), "the plan dp=1,pp=1,schedule=1f1b,recompute=selective"));
-    assert_non_null(
-        strstr(wf_context_error(ctx), "the plan dp=1,pp=1,schedule=1f1b,offload=state"));
-    assert_non_null(strstr(wf_context_error(ctx), " would fit"));
+                 WF_DOES_NOT_FIT, "iB, 1 byte more than the");
     config.device_memory_bytes = 1000;
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer),
-                 WF_DOES_NOT_FIT, "none of the other plans");
+                 WF_DOES_NOT_FIT, "more than the 1000 bytes given");
     config.device_memory_bytes = peak;
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
     wf_trainer_destroy(trainer);

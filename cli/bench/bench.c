@@ -62,7 +62,8 @@ static exit_status measure(cli *c, const job *j) {
     exit_status bad = EXIT_DONE;
     job_describe(j);
     wf_status status = job_trainer(j, &trainer);
-    if (status == WF_OK && c->o.init)
+    if (status != WF_OK) return job_complain_of_plan(j, status);
+    if (c->o.init)
         status = wf_trainer_load_weights_but(trainer, c->o.init, c->o.init_skip.text, NULL);
     if (status == WF_OK) status = job_loader(j, WF_DATA_TRAIN, 0, 0, &loader);
     if (status != WF_OK) bad = complain_of(c, status);

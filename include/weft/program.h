@@ -47,6 +47,8 @@ typedef struct wf_proposal {
     int64_t n_micro;
     size_t peak_bytes; /* of the rank that needs most */
     double step_us;    /* predicted */
+    int64_t n_layers;  /* with it, a model of the same family with so many layers would fit, too; 0:
+                        * of one without layers, or not searched */
 } wf_proposal;
 #define WF_MAX_PROPOSALS 5
 
@@ -87,8 +89,9 @@ WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 
 /* Errors: DOES_NOT_FIT if a rank needs more than device_bytes (0 = no limit), or of the host's
  * memory, for what offload= keeps there, more than host_bytes; the sentence says which rank and by
- * how much, of the device also which unit is the peak, and what would fit. That is given, too,
- * unless `proposals_out` is NULL, as wf_program_propose gives it; where it fits, none. */
+ * how much, of the device also which unit is the peak. Unless `proposals_out` is NULL, the plans
+ * that would fit are searched as by wf_program_propose, and the first one's n_layers; where the
+ * program fits, there are none. */
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t device_bytes,
                                               size_t host_bytes, wf_proposal **proposals_out,
                                               int *n_out);

@@ -379,51 +379,37 @@ static wf_status find_most_layers(const search *s, const wf_proposal *by, int64_
 
 /* ---- the verdict ---- */
 
-static void add_proposal(const wf_program *p, const wf_proposal *proposal, wfi_text *text) {
-    bool same_plan = !strcmp(proposal->plan, p->plan->text);
-    bool same_micro = proposal->n_micro == p->recipe.n_micro;
-    if (!same_plan) wfi_text_add(text, "the plan %s", proposal->plan);
-    if (!same_micro)
-        wfi_text_add(text, "%s--micro %lld", same_plan ? "" : " with ",
-                     (long long)proposal->n_micro);
+#define SIZE_TEXT 40
+
+static const char *size_text(char text[SIZE_TEXT], size_t bytes) {
+    if (bytes >= 1 << 20)
+        snprintf(text, SIZE_TEXT, "%.1f MiB", (double)bytes / (1 << 20));
+    else if (bytes >= 1 << 10)
+        snprintf(text, SIZE_TEXT, "%.1f KiB", (double)bytes / (1 << 10));
+    else
+        snprintf(text, SIZE_TEXT, "%zu byte%s", bytes, bytes == 1 ? "" : "s");
+    return text;
 }
 
-/* What would fit, and how large a model of the same family would by the first of them. */
-static wf_status add_advice(const search *s, const wf_proposal *proposals, int n, wfi_text *text) {
-    int64_t n_layers = wfi_model_n_layers(s->p->model), most;
-    for (int k = 0; k < n; k++) {
-        wfi_text_add(text, k == 0 ? "" : k + 1 < n ? ", " : " or ");
-        add_proposal(s->p, &proposals[k], text);
-    }
-    if (!n) {
-        wfi_text_add(text, "none of the other plans and numbers of microbatches that were tried "
-                           "would fit");
-        return WF_OK;
-    }
-    wfi_text_add(text, " would fit");
-    if (!n_layers) return WF_OK;
-    WF_TRY(find_most_layers(s, &proposals[0], &most));
-    if (most == n_layers) return WF_OK;
-    wfi_text_add(text, "; by the first %lld layers%s would, instead of %lld", (long long)most,
-                 most == most_layers(n_layers) ? " and perhaps more" : "", (long long)n_layers);
-    return WF_OK;
-}
-
-static wf_status refuse(const search *s, int32_t device, int32_t host, const char *advice) {
+static wf_status refuse(const search *s) {
     const wf_program *p = s->p;
-    size_t peak = peak_of(p, WFI_SPACE_DEVICE, device);
-    bool is_test = wfi_program_largest(p, WFI_SPACE_DEVICE, device) != p;
+    char needs[SIZE_TEXT], missing[SIZE_TEXT], given[SIZE_TEXT];
+    int32_t rank = largest_rank(p, WFI_SPACE_DEVICE);
+    size_t peak = peak_of(p, WFI_SPACE_DEVICE, rank);
+    bool is_test = wfi_program_largest(p, WFI_SPACE_DEVICE, rank) != p;
     if (peak > s->device_bytes)
         return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
-                        "rank %d needs %zu bytes%s, %zu more than the %zu given; the peak is in "
-                        "unit %s; %s",
-                        device, peak, is_test ? " for tests" : "", peak - s->device_bytes,
-                        s->device_bytes, wf_program_rank(p, device).peak_unit, advice);
-    peak = peak_of(p, WFI_SPACE_HOST, host);
+                        "rank %d needs %s%s, %s more than the %s given; the peak is in unit %s",
+                        rank, size_text(needs, peak), is_test ? " for tests" : "",
+                        size_text(missing, peak - s->device_bytes),
+                        size_text(given, s->device_bytes), wf_program_rank(p, rank).peak_unit);
+    rank = largest_rank(p, WFI_SPACE_HOST);
+    peak = peak_of(p, WFI_SPACE_HOST, rank);
     return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
-                    "rank %d needs %zu bytes of the host's memory, %zu more than the %zu given; "
-                    "what offload= keeps there can be kept in a file, with :disk; %s",
-                    host, peak, peak - s->host_bytes, s->host_bytes, advice);
+                    "rank %d needs %s of the host's memory, %s more than the %s given; what "
+                    "offload= keeps there can be kept in a file, with :disk",
+                    rank, size_text(needs, peak), size_text(missing, peak - s->host_bytes),
+                    size_text(given, s->host_bytes));
 }
 
 wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_bytes,
@@ -433,20 +419,15 @@ wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_
     int n = 0;
     if (proposals_out) *proposals_out = NULL, *n_out = 0;
     if (fits(&s, p)) return WF_OK;
-    WF_TRY(wf_program_propose(p, device_bytes, host_bytes, 0, &proposals, &n));
-    wfi_text advice;
-    wfi_text_init(&advice, p->ctx);
-    wf_status status = add_advice(&s, proposals, n, &advice);
-    if (status == WF_OK) status = wfi_text_status(&advice);
-    if (status == WF_OK)
-        status = refuse(&s, largest_rank(p, WFI_SPACE_DEVICE), largest_rank(p, WFI_SPACE_HOST),
-                        advice.data);
-    wfi_free(p->ctx, advice.data);
-    if (proposals_out && status == WF_DOES_NOT_FIT) {
-        *proposals_out = proposals;
-        *n_out = n;
-    } else {
+    if (!proposals_out) return refuse(&s);
+    wf_status status = wf_program_propose(p, device_bytes, host_bytes, 0, &proposals, &n);
+    if (status == WF_OK && n && wfi_model_n_layers(p->model))
+        status = find_most_layers(&s, &proposals[0], &proposals[0].n_layers);
+    if (status != WF_OK) {
         wf_proposals_destroy(p->ctx, proposals, n);
+        return status;
     }
-    return status;
+    *proposals_out = proposals;
+    *n_out = n;
+    return refuse(&s);
 }
