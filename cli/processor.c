@@ -16,6 +16,9 @@
 #define OTHERS_SHARE 0.05
 /* The system counts in ticks: of less time it knows too little. */
 #define LEAST_SECONDS 0.5
+/* Threads of one rank wait for each other, so a core that is taken stops the others, too. */
+#define CROWDED_SHARE   0.25
+#define CROWDED_SECONDS 3
 
 /* ---- what it is ---- */
 
@@ -161,6 +164,11 @@ double effort_of_others(const effort *spent) {
     return spent->wall_s >= LEAST_SECONDS && all > 0
                ? fmin(1, fmax(0, (spent->busy_s - spent->cpu_s) / all)) + 0 * spent->busy_s
                : (double)NAN;
+}
+
+bool effort_is_crowded(const effort *spent, int n_threads) {
+    return n_threads > 1 && spent->wall_s >= CROWDED_SECONDS &&
+           effort_of_others(spent) >= CROWDED_SHARE;
 }
 
 void effort_say(const cli *c, const effort *spent) {

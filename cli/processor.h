@@ -23,6 +23,9 @@ effort effort_now(void);
 wf_status effort_since(const cli *c, const effort *begin, effort *spent_out);
 /* The share of the cores' time that others have taken; NAN: not known. */
 double effort_of_others(const effort *spent);
+/* Whether others have taken so much, of a time long enough to judge by, that a rank of several
+ * threads would be faster with one. */
+bool effort_is_crowded(const effort *spent, int n_threads);
 /* CPU time beside wall time, and a line if others took much. */
 void effort_say(const cli *c, const effort *spent);
 /* "processor", "wall_seconds", "cpu_seconds" and "taken_by_others" of a report. */

@@ -4,6 +4,7 @@
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
 #include "log.h"
+#include "processor.h"
 #include "progress.h"
 #include "report.h"
 #include "text.h"
@@ -25,6 +26,7 @@ typedef struct run {
     int64_t saved_step;  /* of the last checkpoint; -1: there is none */
     int64_t kept_step;   /* of the last checkpoint that was kept; -1 */
     int64_t tested_step; /* of the last test of this process; -1 */
+    bool is_crowded;     /* by other programs, which has been said */
     double test_loss, test_accuracy;
     double begun_s, draw_s; /* the loop; and after how long the curve is drawn again */
     scores tests;
@@ -213,6 +215,20 @@ static exit_status step(run *r, const wf_batch *batch, double start) {
     return EXIT_DONE;
 }
 
+/* Says once that other programs slow the threads down, after 2, 4, 8, ... steps. The CPU time of
+ * ranks in other processes is not known here. */
+static void look_for_others(run *r, const effort *begin) {
+    int64_t n = r->n_done - r->bar.first_step;
+    effort spent;
+    if (r->c->job || r->is_crowded || n < 2 || n & (n - 1)) return;
+    if (effort_since(r->c, begin, &spent) != WF_OK) return;
+    r->is_crowded = effort_is_crowded(&spent, wf_trainer_n_threads(r->trainer));
+    if (!r->is_crowded) return;
+    progress_clear(&r->bar);
+    say(r->c, "cores   other programs take %.0f %% of your cores: try --threads 1\n",
+        100 * effort_of_others(&spent));
+}
+
 /* Whether the tests say that it is not worth going on. */
 static bool has_lost_patience(const run *r) {
     return r->c->o.patience && r->tests.n_since >= r->c->o.patience;
@@ -221,6 +237,7 @@ static bool has_lost_patience(const run *r) {
 static exit_status loop(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
+    const effort begin = effort_now();
     r->c->has_begun = true;
     r->begun_s = now_seconds();
     r->draw_s = FIRST_DRAW_S;
@@ -233,6 +250,7 @@ static exit_status loop(run *r) {
         if (status != WF_OK) return complain_of(r->c, status);
         bool ends_epoch = batch->last_of_epoch;
         bad = step(r, batch, start);
+        if (!bad) look_for_others(r, &begin);
         if (!bad) bad = score(r);
         bool saves = o->save_every ? r->n_done % o->save_every == 0 : ends_epoch;
         if (!bad && saves) bad = save(r);
