@@ -89,8 +89,18 @@ bool print_completion(FILE *out, const char *shell);
 /* ---- help.c ---- */
 
 void print_help(FILE *out);
-void print_command_help(FILE *out, const command *about);
+/* The options that matter first, or all. */
+void print_command_help(FILE *out, const command *about, bool is_all);
 exit_status run_help(int argc, char *const *argv);
+
+/* ---- option_help.c ---- */
+
+/* The words for the help of the command with that flag; 0: of those to which it is the same. */
+void option_describe(option_id id, unsigned flag, char *text, size_t bytes);
+/* What the option is to this command alone; NULL: the same as to others. */
+const char *option_describe_other(option_id id, const command *about);
+/* What the command's short help has, up to N_OPTIONS; NULL: it shows all. */
+const option_id *option_shorts(unsigned flag);
 
 /* ---- processes.c ---- */
 

@@ -97,7 +97,7 @@ static void offer_commands(const char *word, const char *first) {
 
 static void offer_options(const char *word, const command *about) {
     char name[TEXT_BYTES];
-    offer_list(word, word, about->flag == FOR_RUN ? "--help|-n" : "--help");
+    offer_list(word, word, about->flag == FOR_RUN ? "--help|-n" : "--help|--help=all");
     for (option_id id = 0; id < N_OPTIONS; id++)
         if (option_about(id).commands & about->flag)
             offer(word, word, name, strlen(option_name(name, id)));

@@ -6,7 +6,8 @@
 
 static const char exit_text[] =
     "0 done; 1 the run failed; 2 usage; 3 the plan does not fit into the memory given; 4 a rank "
-    "died, stalled or disagreed; 130, 143 interrupted; run: that of the first rank that failed";
+    "died, stalled or disagreed; 130, 143 interrupted";
+static const char run_exit_text[] = "that of the first rank that failed; 2 usage";
 
 /* Prints words, wrapped at 79 columns, every line but the first indented. */
 static void print_wrapped(FILE *out, const char *text, int column, int indent) {
@@ -25,20 +26,6 @@ static void print_wrapped(FILE *out, const char *text, int column, int indent) {
     fputc('\n', out);
 }
 
-/* "how sums are made: root, ring, tree (direct; others by rank)" */
-static void describe(option_id id, char *text, size_t bytes) {
-    const option about = option_about(id);
-    char value[TEXT_BYTES];
-    const char *usual = option_default(id, value), *name;
-    bool has_default = usual && *usual && strcmp(usual, "0") && strcmp(usual, "false");
-    int n = snprintf(text, bytes, "%s", about.help);
-    for (int i = 0; (name = option_value_name(id, i)) != NULL; i++)
-        n += snprintf(text + n, bytes - (size_t)n, "%s %s", i ? "," : "", name);
-    if (has_default || about.note)
-        snprintf(text + n, bytes - (size_t)n, " (%s%s%s)", has_default ? usual : "",
-                 has_default && about.note ? "; " : "", about.note ? about.note : "");
-}
-
 void print_help(FILE *out) {
     fputs(
         "weft trains neural networks: write the model once, choose in one line how its\n"
@@ -46,16 +33,41 @@ void print_help(FILE *out) {
         out);
     for (const command *about = commands; about->name; about++)
         fprintf(out, "  weft %-20s %s\n", about->name, about->summary);
-    fputs("\nweft COMMAND --help lists a command's options. For example:\n"
+    fputs("\nweft COMMAND --help lists the options that matter first, --help=all every option.\n"
+          "For example:\n"
           "  weft train --model resnet18 --data fashion-mnist --epochs 2 --batch 128 \\\n"
           "      --lr 0.1 --momentum 0.9 --out run\n\nExit status: ",
           out);
     print_wrapped(out, exit_text, 13, 0);
 }
 
-void print_command_help(FILE *out, const command *about) {
+static void print_option(FILE *out, option_id id, unsigned flag) {
     char text[500], name[TEXT_BYTES];
-    fprintf(out, "weft %s: %s.\n", about->name, about->summary);
+    const option o = option_about(id);
+    int n = fprintf(out, "  %s%s%s", option_name(name, id), o.argument ? " " : "",
+                    o.argument ? o.argument : "");
+    if (n > 26)
+        fprintf(out, "\n%28s", "");
+    else
+        fprintf(out, "%*s", 28 - n, "");
+    option_describe(id, flag, text, sizeof text);
+    print_wrapped(out, text, 28, 28);
+}
+
+static int count_options(const command *about) {
+    int n = 0;
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        n += (option_about(id).commands & about->flag) != 0;
+    return n;
+}
+
+static void print_shorts(FILE *out, const command *about, const option_id *first) {
+    fputs("\nThe options that matter first:\n", out);
+    for (; *first != N_OPTIONS; first++) print_option(out, *first, about->flag);
+    fprintf(out, "\nweft %s --help=all lists all %d options.\n", about->name, count_options(about));
+}
+
+static void print_groups(FILE *out, const command *about) {
     for (int group = 0; group < N_GROUPS; group++) {
         bool is_first = true;
         for (option_id id = 0; id < N_OPTIONS; id++) {
@@ -63,18 +75,20 @@ void print_command_help(FILE *out, const command *about) {
             if ((int)o.group != group || !(o.commands & about->flag)) continue;
             if (is_first) fprintf(out, "\n%s:\n", option_group_names[group]);
             is_first = false;
-            int n = fprintf(out, "  %s%s%s", option_name(name, id), o.argument ? " " : "",
-                            o.argument ? o.argument : "");
-            if (n > 26)
-                fprintf(out, "\n%28s", "");
-            else
-                fprintf(out, "%*s", 28 - n, "");
-            describe(id, text, sizeof text);
-            print_wrapped(out, text, 28, 28);
+            print_option(out, id, about->flag);
         }
     }
+}
+
+void print_command_help(FILE *out, const command *about, bool is_all) {
+    const option_id *first = is_all ? NULL : option_shorts(about->flag);
+    fprintf(out, "weft %s: %s.\n", about->name, about->summary);
+    if (first)
+        print_shorts(out, about, first);
+    else
+        print_groups(out, about);
     fputs("\nExit status: ", out);
-    print_wrapped(out, exit_text, 13, 0);
+    print_wrapped(out, about->flag == FOR_RUN ? run_exit_text : exit_text, 13, 0);
 }
 
 /* ---- man page ---- */
@@ -98,9 +112,15 @@ static void print_man_option(FILE *out, option_id id) {
         fputs("\\fR", out);
     }
     fputc('\n', out);
-    describe(id, text, sizeof text);
+    option_describe(id, 0, text, sizeof text);
     print_roff(out, text);
-    fputs("\n[", out);
+    for (const command *c = commands; c->name; c++) {
+        const char *other = option_describe_other(id, c);
+        if (!other) continue;
+        fprintf(out, "\n.br\n%s: ", c->name);
+        print_roff(out, other);
+    }
+    fputs("\n.br\n[", out);
     for (const command *c = commands; c->name; c++)
         if (about.commands & c->flag) fprintf(out, " %s", c->name);
     fputs("]\n", out);
@@ -132,7 +152,7 @@ static void print_man(FILE *out) {
         fputc('\n', out);
     }
     fputs(".TP\n\\fBNO_COLOR\\fR\nno colours, even on a terminal\n.SH EXIT STATUS\n", out);
-    fprintf(out, "%s.\n", exit_text);
+    fprintf(out, "%s; weft run: %s.\n", exit_text, run_exit_text);
     fputs(
         ".SH EXAMPLES\n.nf\n"
         "weft train \\-\\-model resnet18 \\-\\-data fashion\\-mnist \\-\\-epochs 2 \\-\\-out run\n"
@@ -156,12 +176,13 @@ exit_status run_help(int argc, char *const *argv) {
     }
     if (argc == 2 && !strcmp(argv[0], "--completion") && print_completion(stdout, argv[1]))
         return EXIT_DONE;
+    bool is_all = argc > 1 && !strcmp(argv[argc - 1], "all");
     int n_found = 0; /* "bench" has several */
     for (const command *about = commands; about->name; about++) {
         size_t n = strcspn(about->name, " ");
         if (strncmp(argv[0], about->name, n) || argv[0][n]) continue;
         if (n_found++) fputc('\n', stdout);
-        print_command_help(stdout, about);
+        print_command_help(stdout, about, is_all);
     }
     if (n_found) return EXIT_DONE;
     return complain(EXIT_USAGE, "there is no help on '%.60s'; weft help lists the commands",

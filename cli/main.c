@@ -189,8 +189,9 @@ static exit_status print_version(void) {
 
 static exit_status run_command(const command *about, int argc, char *const *argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            print_command_help(stdout, about);
+        bool is_all = !strcmp(argv[i], "--help=all");
+        if (is_all || !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            print_command_help(stdout, about, is_all);
             return EXIT_DONE;
         }
         if (is_version(argv[i])) return print_version();

@@ -52,10 +52,7 @@ static const struct {
     bool is_open;
 } exceptions[] = {
     {OPT_file_dtype, FOR_CONVERT, NULL, "what each tensor is", true},
-    {OPT_batch, ALL | FOR_PREDICT, NULL,
-     "32; predict: no more than there are; bench model-parallel: 120, --quick: 40; bench ddp: per "
-     "rank",
-     true},
+    {OPT_batch, ALL | FOR_PREDICT, NULL, "32", true},
     {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
      "auto: the fastest by simulation with measured times", false},
     {OPT_n_lanes, TPBEP | FOR_BENCH_MEMORY, NULL, NULL, false},

@@ -74,124 +74,117 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 #define OPTION_LIST(X)                                                                             \
     X(model, TEXT, model, MODEL, ALL | FOR_PREDICT | FOR_GENERATE, 1, "NAME", NULL, "a model:")    \
     X(data, TEXT, data, MODEL, TPBEP, 1, "NAME|PATH", NULL,                                        \
-      "synthetic, fashion-mnist, a folder of pictures (train/CLASS/..., val/CLASS/...) or with "   \
-      "MNIST's or CIFAR-10's files, a text file, or tokens (bench and plan: synthetic)")           \
+      "synthetic, fashion-mnist, a folder of pictures (train/CLASS/..., val/CLASS/...) or of "     \
+      "MNIST's or CIFAR-10's files, a text file, or a file of tokens")                             \
     X(data_format, CHOICE, data_format, MODEL, TPBEP, 1,                                           \
       "auto|images|mnist|cifar|text|tokens|bytes", "auto",                                         \
-      "how --data is read; images: JPEG and PNG; tokens: llm.c's or nanoGPT's .bin; bytes: any "   \
-      "file's; auto: by what is in it")                                                            \
+      "format of --data; images: JPEG and PNG; tokens: llm.c's or nanoGPT's .bin; bytes: any "     \
+      "file; auto: by contents")                                                                   \
     X(image, COUNT, image, MODEL, ALL | FOR_PREDICT, 1, "N", NULL,                                 \
-      "images are N x N: synthetic ones (128; mlp: 28; --quick: 96), or what pictures are cut "    \
-      "to (224; mlp: 28)")                                                                         \
+      "height and width: of synthetic images (128; mlp: 28), or what pictures are cut to (224; "   \
+      "mlp: 28)")                                                                                  \
     X(resize, COUNT, resize, MODEL, (TPBEP & ~FOR_TUNE), 1, "N", NULL,                             \
-      "pictures: in tests the shorter side is resized to N before the centre is cut out (256 of "  \
-      "224 parts of --image)")                                                                     \
+      "pictures: length of the shorter side in tests, before the centre is cut out (256 of 224 "   \
+      "parts of --image)")                                                                         \
     X(skip_broken, FLAG, skip_broken, MODEL, (TPBEP & ~FOR_TUNE), 1, NULL, NULL,                   \
-      "pictures that cannot be decoded are named and left out; all are decoded once before")       \
+      "name pictures that cannot be decoded, and leave them out; all are decoded once before")     \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
-      "tokens in a sample (256; gpt2-tiny: 32, lstm: 35; with --init the model's)")                \
+      "tokens per sample (256; gpt2-tiny: 32, lstm: 35; with --init the model's)")                 \
     X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
-      "gpt: blocks (12); lstm: layers (2)")                                                        \
+      "gpt: number of blocks (12); lstm: number of layers (2)")                                    \
     X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
-      "gpt: its width (768); lstm: of the hidden state (200)")                                     \
+      "gpt: width (768); lstm: width of the hidden state (200)")                                   \
     X(embedding, COUNT, embedding, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                \
       "lstm: width of the embedding (--hidden)")                                                   \
     X(tied, FLAG, tied, MODEL, TPBE | RUNS | FOR_GENERATE, 1, NULL, NULL,                          \
-      "lstm: the output layer is the embedding, of the same width")                                \
+      "lstm: tie the output layer to the embedding, which has the same width")                     \
     X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
-      "gpt: heads of attention, which divide the width (12)")                                      \
+      "gpt: number of attention heads, which divides the width (12)")                              \
     X(vocab, COUNT, vocab, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
-      "gpt, lstm: tokens that there are (those of the data; synthetic: 50257 and 10000)")          \
-    X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
+      "gpt, lstm: vocabulary size (default: that of the data; synthetic: 50257 and 10000)")        \
+    X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "split a text file into words, not bytes")   \
     X(tokenizer, TEXT, tokenizer, MODEL, TPBE | FOR_GENERATE, OF_RANK, "DIR", NULL,                \
-      "a text file's tokens are those of Hugging Face's byte-level BPE: tokenizer.json, or "       \
-      "vocab.json and merges.txt")                                                                 \
+      "folder with Hugging Face's byte-level BPE for a text file: tokenizer.json, or vocab.json "  \
+      "and merges.txt")                                                                            \
     X(normalize, CHOICE, normalize, MODEL, TPBEP, 1, "default|none", "default",                    \
-      "pixels: zero mean and unit variance, or / 255 only")                                        \
+      "pixels: zero mean and unit variance, or only / 255")                                        \
     X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
-      "samples in the order of the files")                                                         \
+      "take samples in the order of the files")                                                    \
     X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
-      "no random shifts, parts and flips")                                                         \
+      "no random shifts, crops and flips")                                                         \
     X(stem, CHOICE, stem, MODEL, TPBEP, 1, "auto|imagenet|small", "auto",                          \
-      "resnets begin with 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 pixels")  \
+      "first layers of resnets: 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 "   \
+      "pixels")                                                                                    \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
-      "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
+      "loss function; mse: against one-hot targets, synthetic images only")                        \
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
       "gpt2, lstm: probability of zeroing a value")                                                \
     X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
-      "cross entropy in training: so much of the target is shared by all classes")                 \
+      "fraction of the target spread over all classes, in training")                               \
     X(mixup, REAL, mixup, MODEL, TPB, 1, "ALPHA", "0",                                             \
-      "images are mixed in pairs, and so are their losses, by shares from Beta(ALPHA, ALPHA)")     \
+      "mix pairs of images; shares from Beta(ALPHA, ALPHA)")                                       \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPBEP | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                 \
-      "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
-      "fastest that fits (bench ddp: what else than dp and overlap: bucket=1MiB)")                 \
+      "how work is divided and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "       \
+      "fastest plan that fits")                                                                    \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
-      "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
+      "costs that balance stages and shape schedule=auto: FLOPs and bytes, or measured times")     \
     X(devices, TEXT, devices, PLAN, TPBEP | FOR_GENERATE | FOR_BENCH_PARALLEL, 0, "LIST", NULL,    \
-      "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0; "        \
-      "cuda:N, opencl:N: on N of the machine's GPUs, or OpenCL devices, or on those there are "    \
-      "(bench model-parallel: two of one kind)")                                                   \
+      "cpu:N: N ranks as threads, which share the cores; cuda:N, opencl:N: N GPUs or OpenCL "      \
+      "devices; or one by one: cpu:1,cpu:0 (the plan's number of CPUs)")                           \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
-      "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
-      "bench ddp: up to so many; bench memory: at most; these, not given: one a core)")            \
+      "ranks as processes of this machine")                                                        \
     X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
-      "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
+      "where processes with RANK and WORLD_SIZE meet: env://, tcp://127.0.0.1:PORT or "            \
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
       0, "SIZE", NULL,                                                                             \
-      "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into (what runs: its part of "   \
-      "what the control group may have, or of what GPUs have free)")                               \
+      "memory cap per rank: 2GiB, 512MB, bytes; recompute=auto fits into it (default: a rank's "   \
+      "part of the control group's limit, or of the GPU's free memory)")                           \
     X(host_memory, SIZE, host_memory, PLAN, (TPBEP & ~FOR_TUNE), 0, "SIZE", NULL,                  \
-      "the same of what the plan's offload= keeps in the host's memory")                           \
+      "cap per rank of the host's memory, where offload= keeps tensors")                           \
                                                                                                    \
-    X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "pipeline stages")              \
+    X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "number of pipeline stages")    \
     X(forward_ms, TEXT, forward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                  \
-      "of one microbatch: one time for all stages, or one a stage")                                \
+      "forward time of a microbatch: one for all stages, or one a stage")                          \
     X(backward_ms, TEXT, backward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                \
-      "the same of the gradient of what goes in")                                                  \
+      "time of the input gradients of a microbatch")                                               \
     X(weight_ms, TEXT, weight_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                    \
-      "the same of the gradient of the weights")                                                   \
+      "time of the weight gradients of a microbatch")                                              \
     X(transfer_ms, REAL, transfer_ms, SCHEDULE, FOR_SIMULATE, 0, "X", "0",                         \
-      "from a stage to its neighbour; takes no compute")                                           \
+      "time from a stage to its neighbour; takes no compute")                                      \
     X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
-      "the pipeline schedule; auto builds the best it finds:")                                     \
+      "pipeline schedule; auto builds the best it finds:")                                         \
     X(chunks, COUNT, chunks, SCHEDULE, FOR_SIMULATE, 0, "V", NULL,                                 \
-      "into which a stage is cut (interleaved: 2; auto: what is best)")                            \
+      "chunks per stage (interleaved: 2; auto: the best)")                                         \
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
       "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
     X(weight_held, REAL, weight_held, SCHEDULE, FOR_SIMULATE, 0, "X", "1",                         \
-      "of what a microbatch holds, the part that the gradient of the weights needs")               \
+      "part of a microbatch's activations that the weight gradients need")                         \
                                                                                                    \
-    X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "the text to go on from")          \
+    X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "text to continue")                \
     X(stop, TEXT, stop, RUN, FOR_GENERATE, 0, "TEXT", NULL,                                        \
-      "end where this comes (<|endoftext|>, if it is a token)")                                    \
+      "text that ends the generation (<|endoftext|>, if it is a token)")                           \
     X(temperature, REAL, temperature, RUN, FOR_GENERATE, 0, "X", "0",                              \
-      "0: the likeliest token each time; else it is drawn, from more of them the higher")          \
+      "sampling temperature; 0: always the likeliest token")                                       \
     X(top_k, COUNT, top_k, RUN, FOR_GENERATE | FOR_PREDICT, 0, "N", "0",                           \
-      "draw from the N likeliest tokens only; 0: from all (predict: name the N likeliest "         \
-      "classes)")                                                                                  \
+      "sample from the N likeliest tokens; 0: from all")                                           \
     X(logits, FLAG, logits, RUN, FOR_PREDICT, 0, NULL, NULL,                                       \
       "add the logits of all classes to each row of --json")                                       \
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
-      "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
-      "steps of a run, 5 and 3)")                                                                  \
-    X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
+      "optimizer steps in all, those before --resume included")                                    \
+    X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "epochs in all (1)")         \
     X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_TUNE, 0, "N", NULL,  \
-      "bench train: timed steps, after an untimed one (5); other benches and tune: rounds in "     \
-      "which all is timed once (5; memory: 3; model-parallel: 10, --quick: 3)")                    \
+      "rounds; each times everything once (5)")                                                    \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
-      "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
+      "buffer sizes (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                           \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
-      "how sums are made (all but engine and auto):")                                              \
+      "algorithms of sums (all but engine and auto):")                                             \
     X(wire, TEXT, wire, RUN, JOBS | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,                          \
-      "how processes reach each other: shm (shared memory), mpi (messages through an MPI "         \
-      "library) or "                                                                               \
-      "auto, which is mpi if they are on several machines; nccl: the same, and between CUDA GPUs " \
-      "NCCL; bench allreduce: inproc: ranks are "                                                  \
-      "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
+      "transport between processes: shm (shared memory), mpi (messages through an MPI library), "  \
+      "nccl (as auto, and NCCL between CUDA GPUs), or auto: mpi if there are several machines")    \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
     X(init, TEXT, init, RUN, (TPBE & ~FOR_TUNE) | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,        \
@@ -199,70 +192,64 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
     X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
-      "of --init: what begins anew, by name or its first words, whatever shape the file has: fc")  \
+      "tensors of --init that begin anew, by name or its first words: fc")                         \
     X(workers, COUNT, workers, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,                       \
-      "threads that decode pictures ahead (the cores that ranks do not compute with, at least "    \
-      "1)")                                                                                        \
+      "threads that decode pictures ahead (the cores that ranks do not use, at least 1)")          \
     X(cache, SIZE, cache, RUN, (TPBE & ~FOR_TUNE), OF_RANK, "SIZE", NULL,                          \
-      "pictures stay decoded in so much memory (a quarter of the machine's, divided by the "       \
-      "ranks)")                                                                                    \
+      "memory for decoded pictures (a quarter of the machine's, divided by the ranks)")            \
     X(other_data, FLAG, other_data, RUN, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, 0, NULL, NULL,        \
-      "go on although the weights of --init were trained with another normalisation, other "       \
-      "classes, another image size or another tokenizer")                                          \
+      "accept weights of --init that were trained with another normalization, other classes, "     \
+      "another image size or another tokenizer")                                                   \
     X(out, TEXT, out, RUN,                                                                         \
       FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT | FOR_TUNE, OF_ROOT, "DIR",   \
-      NULL,                                                                                        \
-      "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
-      "model-parallel: model-parallel); convert, tune: the file to write")                         \
+      NULL, "folder for checkpoints, log and learning curve")                                      \
     X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
-      "what floating point numbers become, to the nearest, ties to even; one that is too large "   \
-      "is an error")                                                                               \
+      "type of floating point numbers in the file, to the nearest, ties to even; a number too "    \
+      "large for it is an error")                                                                  \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
-      "a checkpoint every N steps, not every epoch")                                               \
+      "checkpoint every N steps, not every epoch")                                                 \
     X(test_every, COUNT, test_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
-      "a test every N steps, not every epoch")                                                     \
+      "test every N steps, not every epoch")                                                       \
     X(patience, COUNT, patience, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                          \
       "stop after N tests without a lower loss")                                                   \
     X(keep, COUNT, keep, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                  \
-      "the last N checkpoints are kept, as folders step-... in --out")                             \
+      "keep the last N checkpoints, as folders step-... in --out")                                 \
     X(keep_best, FLAG, keep_best, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                        \
-      "the checkpoint with the lowest test loss is kept, as the folder best in --out")             \
+      "keep the checkpoint with the lowest test loss, as the folder best in --out")                \
     X(save_async, FLAG, save_async, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                      \
-      "copy what is saved, and write it while steps go on")                                        \
+      "write checkpoints in the background")                                                       \
     X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN | FOR_CONVERT, 0, "SIZE", NULL,                \
-      "divide checkpoints into shards of this size, with an index, as Hugging Face does")          \
+      "divide checkpoints into shards of this size, with an index")                                \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
-      "go on from the checkpoint in --out")                                                        \
+      "continue from the checkpoint in --out")                                                     \
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
       "with --resume: refuse a checkpoint of another processor or other libraries, with which "    \
       "bits may change")                                                                           \
     X(profile, FLAG, profile, RUN, (TPB & ~FOR_TUNE), 0, NULL, NULL,                               \
       "time by kind of op and by kernel")                                                          \
     X(trace, TEXT, trace, RUN, (TPB & ~FOR_TUNE) | FOR_DRAW, OF_ROOT, "FILE", NULL,                \
-      "write when what ran in the last step of the full batch, for Perfetto and weft draw (plan: " \
-      "when it would run; draw: the file to draw, without the word --trace, too)")                 \
+      "timeline of the last step of a full batch, for Perfetto and weft draw")                     \
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
-      "draw the timeline: .svg, .png or .txt")                                                     \
+      "picture of the timeline: .svg, .png or .txt")                                               \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(json, TEXT, json, RUN,                                                                       \
       ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,  \
-      OF_RANK, "FILE", NULL, "write the report there; - is standard output")                       \
+      OF_RANK, "FILE", NULL, "file for the report; - is standard output")                          \
     X(csv, TEXT, csv, RUN, FOR_PREDICT, OF_ROOT, "FILE", NULL,                                     \
-      "write the rows there: input, class, probability; - is standard output")                     \
+      "file for the rows: input, class, probability; - is standard output")                        \
     X(config, TEXT, config, RUN, TPBEP, OF_RANK, "FILE", NULL,                                     \
       "JSON object with options by name; the command line overrides it")                           \
     X(deepspeed, TEXT, deepspeed, RUN, TPB, OF_RANK, "FILE", NULL,                                 \
-      "the same from DeepSpeed's configuration; what has no counterpart is refused")               \
+      "DeepSpeed's configuration as options; keys without a counterpart are refused")              \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
-      "stop all ranks when so much time has gone, and end with status 4")                          \
+      "stop all ranks after this time, and end with status 4")                                     \
     X(grace, REAL, grace, RUN, FOR_RUN, 0, "SECONDS", NULL,                                        \
       "ranks that do not stop when they are asked to are killed then (2); those of a weft job "    \
       "that still moves are not, but a second signal kills them")                                  \
     X(peers, FLAG, peers, RUN, PEER, 0, NULL, NULL,                                                \
-      "measure others beside weft, in the same rounds: PyTorch over gloo (bench allreduce: also "  \
-      "Open MPI)")                                                                                 \
+      "also measure PyTorch over gloo, in the same rounds")                                        \
     X(python, TEXT, python, RUN, PEER, 0, "PATH", NULL,                                            \
-      "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
+      "Python with PyTorch, for --peers (what bench/setup-peers installs, else python3)")          \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
     X(quiet, FLAG, quiet, RUN,                                                                     \

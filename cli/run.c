@@ -66,7 +66,7 @@ static exit_status run_program(const options *o, char *const *program) {
 
 static exit_status print_own_help(void) {
     for (const command *about = commands; about->name; about++)
-        if (about->flag == FOR_RUN) print_command_help(stdout, about);
+        if (about->flag == FOR_RUN) print_command_help(stdout, about, true);
     return EXIT_DONE;
 }
 
@@ -76,7 +76,8 @@ exit_status run_run(int argc, char *const *argv) {
     options o;
     if (n_taken < 0) return EXIT_USAGE;
     for (int i = 0; i < n_taken; i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_own_help();
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "--help=all") || !strcmp(argv[i], "-h"))
+            return print_own_help();
     options_init(&o);
     exit_status status;
     if (options_parse(&o, FOR_RUN, n_words, words))

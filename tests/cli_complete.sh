@@ -33,7 +33,7 @@ gives "" train --seed 1
 gives "" nothing --model
 for command in train "bench train" simulate info; do
     # shellcheck disable=SC2086
-    for option in $("$WEFT" $command --help | grep -o '^  --[a-z0-9-]*'); do
+    for option in $("$WEFT" $command --help=all | grep -o '^  --[a-z0-9-]*'); do
         "$WEFT" help --complete $command -- 2>/dev/null | grep -x -- "$option" >/dev/null || fail "weft $command: $option is not offered"
     done
 done

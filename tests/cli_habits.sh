@@ -42,7 +42,7 @@ if command -v strace >/dev/null; then
         (strace -f -qq -o /dev/null -e trace=unlinkat -e inject=unlinkat:signal=KILL:when=$number \
             "$WEFT" $train --steps 6 --save-every 1 --keep 1 --keep-best --test-every 2 --quiet --out "$folder/killed"; exit $?) 2>/dev/null && break
         for kept in "$folder"/killed/step-* "$folder"/killed/best; do
-            [[ ! -e $kept || $(cd "$kept" && echo *) == "model.safetensors run.json state.safetensors" ]] ||
+            [[ ! -e $kept || $(cd "$kept" && echo *) == "config.json model.safetensors run.json state.safetensors" ]] ||
                 fail "killed at unlinkat number $number: $kept has $(ls "$kept")"
         done
     done

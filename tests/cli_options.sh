@@ -246,7 +246,7 @@ tested+=(--trace --draw)
 # ---- none was forgotten ----
 for command in train eval plan draw "bench train" info convert; do
     # shellcheck disable=SC2086
-    for option in $("$WEFT" $command --help | grep -o '^  --[a-z0-9-]*'); do
+    for option in $("$WEFT" $command --help=all | grep -o '^  --[a-z0-9-]*'); do
         [[ " ${tested[*]} " == *" $option "* ]] || fail "$option of weft $command has no test"
     done
 done

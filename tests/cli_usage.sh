@@ -167,8 +167,22 @@ grep -qxE 'with the first, a model of [0-9]+ layers would fit, too' "$folder/pla
 [[ -s $folder/out && ! -s $folder/said ]] || fail "--help does not go to standard output"
 for command in train eval plan "bench train" info; do
     # shellcheck disable=SC2086
-    "$WEFT" $command --help | awk 'length > 79 { exit 1 }' || fail "$command --help is wider than 79 columns"
+    "$WEFT" $command --help=all >"$folder/all"
+    # shellcheck disable=SC2086
+    cat "$folder/all" <("$WEFT" $command --help) | awk 'length > 79 { exit 1 }' || fail "$command --help is wider than 79 columns"
 done
+# The help of a command with many options has those that matter first, and names the way to all; none speaks of other commands.
+first=$("$WEFT" train --help | grep -oE '^  --[a-z-]+' | xargs)
+[[ $first == "--model --data --init --batch --epochs --steps --optimizer --lr --plan --devices --out --resume" ]] || fail "train --help begins with $first"
+"$WEFT" train --help=all >"$folder/all"
+"$WEFT" train --help | grep -qx "weft train --help=all lists all $(grep -c '^  --' "$folder/all") options." || fail "train --help does not name --help=all"
+cmp <("$WEFT" help train all) "$folder/all" || fail "weft help train all is not weft train --help=all"
+cmp <("$WEFT" help train) <("$WEFT" train -h) || fail "weft help train is not weft train -h"
+while read -r command; do
+    # shellcheck disable=SC2086
+    "$WEFT" $command --help=all | sed 1d | tr -s '\n ' ' ' | grep -oE '[^ ]* (bench( [a-z]+)?|train|eval|predict|convert|tune|run|plan|draw|simulate|generate)(, [a-z]+| and [a-z]+)?: .{30}' >"$folder/words" &&
+        fail "$command --help=all speaks of other commands: $(cat "$folder/words")"
+done < <("$WEFT" --help | sed -nE 's/^  weft (bench [a-z-]+|[a-z]+) .*/\1/p')
 grep -q '^.TH WEFT 1' <("$WEFT" help --man) || fail "no man page"
 if command -v man >/dev/null; then
     "$WEFT" help --man | LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l - 2>&1 >/dev/null | grep . >/dev/null && fail "the man page has warnings"

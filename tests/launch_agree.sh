@@ -57,13 +57,13 @@ another() {
     --init | --out | --trace) echo "$folder/nothing" ;;
     --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep) echo 7 ;;
     --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma) echo 0.25 ;;
-    *) "$WEFT" train --help | has -E -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
+    *) "$WEFT" train --help=all | has -E -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
     esac
 }
 # One rank's own, or what there cannot be among processes (--devices), or compared by contents.
 own=" --rendezvous --json --config --deepspeed --quiet --verbose --ranks --devices --data --tokenizer --workers --cache --help "
 
-options=$("$WEFT" train --help | grep -oE '^  --[a-z0-9-]+' | tr -d ' ')
+options=$("$WEFT" train --help=all | grep -oE '^  --[a-z0-9-]+' | tr -d ' ')
 [[ $(wc -w <<<"$options") -gt 40 ]] || fail "weft train --help lists no options: $options"
 plan=dp=2
 for option in $options; do

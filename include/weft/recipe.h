@@ -58,17 +58,17 @@ typedef struct wf_tuned {
       "parts into which pairs of layers are cut, added in a fixed tree; 0: the largest power of "  \
       "two up to 4 that divides the heads of attention, 1 without attention")                      \
     X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
-      "of weights, order and augmentation")                                                        \
+      "seed of weights, order and augmentation")                                                   \
     X(wf_dtype, dtype, "dtype", CHOICE, "f32|bf16", WF_F32, 0, 1, FORWARD,                         \
-      "of weights, activations and their gradients; sums, losses and the update are f32")          \
+      "type of weights, activations and their gradients; sums, losses and the update are f32")     \
     X(int, n_threads, "threads", INT, "", 1, 0, 1024, FORWARD,                                     \
       "compute threads of each rank; 0: the machine's cores divided by the plan's ranks, so that " \
       "the bits depend on both")                                                                   \
     X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \
-      "how 3x3 convolutions are computed; auto decides by shape")                                  \
+      "algorithm of 3x3 convolutions; auto decides by shape")                                      \
     X(wf_matmul_precision, matmul_precision, "matmul_precision", CHOICE, "f32|tf32",               \
       WF_MATMUL_F32, 0, 1, FORWARD,                                                                \
-      "how f32 is multiplied by cuBLASLt and cuDNN; tf32: rounded to 10 bits first, faster")       \
+      "multiplication of f32 by cuBLASLt and cuDNN; tf32: rounded to 10 bits first, faster")       \
     X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1, FORWARD,    \
       "reference: plain C, slow, an oracle")                                                       \
     X(wf_tuned, tuned, "tuned", NAMES, "", {""}, 0, 16383, FORWARD,                                \
@@ -76,40 +76,39 @@ typedef struct wf_tuned {
       "writes them")                                                                               \
                                                                                                    \
     X(wf_optimizer, optimizer, "optimizer", CHOICE, "sgd|adam|adamw", WF_SGD, 0, 2, UPDATE,        \
-      "the rule of the update")                                                                    \
-    X(double, lr, "lr", REAL, "", 0.1, 0, 1e6, UPDATE, "learning rate at its highest")             \
-    X(double, momentum, "momentum", REAL, "", 0, 0, 1, UPDATE, "sgd")                              \
-    X(int, nesterov, "nesterov", FLAG, "", 0, 0, 1, UPDATE, "sgd: look ahead by momentum")         \
+      "update rule")                                                                               \
+    X(double, lr, "lr", REAL, "", 0.1, 0, 1e6, UPDATE, "highest learning rate")                    \
+    X(double, momentum, "momentum", REAL, "", 0, 0, 1, UPDATE, "momentum of sgd")                  \
+    X(int, nesterov, "nesterov", FLAG, "", 0, 0, 1, UPDATE, "Nesterov momentum for sgd")           \
     X(double, weight_decay, "weight_decay", REAL, "", 0, 0, 1e6, UPDATE,                           \
-      "sgd and adam: added to the gradient; adamw: decoupled")                                     \
+      "weight decay; sgd and adam: added to the gradient; adamw: decoupled")                       \
     X(int, no_bias_decay, "no_bias_decay", FLAG, "", 0, 0, 1, UPDATE,                              \
       "no weight decay for parameters of one dim: biases, and weights of norms")                   \
-    X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, UPDATE, "adam, adamw")                  \
-    X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, UPDATE, "adam, adamw")                \
-    X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "adam, adamw")                     \
+    X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, UPDATE, "beta1 of adam and adamw")      \
+    X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, UPDATE, "beta2 of adam and adamw")    \
+    X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "epsilon of adam and adamw")       \
     X(double, clip_norm, "clip_norm", REAL, "", 0, 0, 1e30, UPDATE,                                \
-      "above 0: gradients are scaled down to this global norm")                                    \
+      "clip gradients to this global norm; 0: do not")                                             \
     X(double, ema, "ema", REAL, "", 0, 0, 0.9999999, UPDATE,                                       \
-      "above 0: an exponential moving average of the weights with this decay, which tests are of") \
+      "decay of an exponential moving average of the weights, which tests use; 0: no average")     \
     X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 1023, UPDATE,                                \
-      "parameters that are not trained, by name or by its first words: conv1,layer1; statistics "  \
-      "of norms go on")                                                                            \
+      "parameters that are not trained, by name or its first words: conv1,layer1; running "        \
+      "statistics of norms are still updated")                                                     \
     X(wf_names, lr_scale, "lr_scale", NAMES, "", {""}, 0, 1023, UPDATE,                            \
-      "learning rates by name or its first words, times the rate: fc=10,layer4=0.5; the last "     \
-      "that "                                                                                      \
-      "fits counts")                                                                               \
+      "factors of the learning rate, by name or its first words: fc=10,layer4=0.5; the last "      \
+      "matching entry applies")                                                                    \
                                                                                                    \
     X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine|plateau",          \
       WF_LR_CONSTANT, 0, 3, UPDATE,                                                                \
-      "how the learning rate falls; plateau: when a test has no smaller loss than the best")       \
+      "decay of the learning rate; plateau: after a test without a lower loss than the best")      \
     X(int64_t, warmup_steps, "warmup", COUNT, "", 0, 0, 1e15, UPDATE,                              \
-      "the learning rate rises linearly for N steps")                                              \
+      "steps in which the learning rate rises to --lr")                                            \
     X(int64_t, schedule_steps, "lr_step", COUNT, "", 0, 0, 1e15, UPDATE,                           \
-      "step: it falls every N steps; cosine: it reaches 0 at step N")                              \
+      "step: decay every N steps; cosine: zero at step N")                                         \
     X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE,                                 \
-      "step and plateau: by this factor")                                                          \
+      "step and plateau: factor of the decay")                                                     \
     X(int64_t, lr_patience, "lr_patience", COUNT, "", 0, 0, 1e6, UPDATE,                           \
-      "plateau: only after more than N such tests in a row")
+      "plateau: decay only after more than N such tests in a row")
 
 typedef struct wf_recipe {
     size_t struct_size;
