@@ -336,17 +336,18 @@ static void read_optimizer(reading *r) {
 
 static void read_schedule(reading *r) {
     static const char *const types[] = {"WarmupLR", "WarmupCosineLR", NULL};
-    static const char *const rises[] = {"linear", NULL};
+    static const char *const rises[] = {"linear", "log", NULL};
     int type = choice_of(r, "scheduler.type", types);
     if (type < 0) {
         if (find(r, "scheduler")) fail(r, "scheduler.type is missing");
         return;
     }
     want_member(r, "scheduler.params.warmup_num_steps"); /* by default 1000; weft's is 0 */
-    /* What these are by default is no straight line, and no zero at the end. */
-    if (choice_of(r, "scheduler.params.warmup_type", rises) < 0)
-        fail(r,
-             "scheduler.params.warmup_type is missing: it is log then, and weft has linear only");
+    /* DeepSpeed's default is a logarithmic warm-up that does not end at zero. */
+    int rise = choice_of(r, "scheduler.params.warmup_type", rises);
+    if (json_number_value(find(r, "scheduler.params.warmup_num_steps")) > 0 ||
+        r->typed->recipe.warmup_steps)
+        set(r, "warmup_shape", json_string(rises[rise < 0 ? 1 : rise]));
     if (type == 0) {
         set_value(r, "lr", find(r, "scheduler.params.warmup_max_lr"));
         want_member(r, "scheduler.params.warmup_max_lr");

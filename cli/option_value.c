@@ -239,6 +239,8 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_lr_gamma:
         if (o->recipe.lr_schedule == WF_LR_PLATEAU) return NULL;
         return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
+    case OPT_warmup_shape:
+        return o->recipe.warmup_steps ? NULL : "there is no --warmup";
     case OPT_lr_patience:
         return o->recipe.lr_schedule == WF_LR_PLATEAU ? NULL : "--lr-schedule is not plateau";
     default:

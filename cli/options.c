@@ -69,6 +69,7 @@ static const struct {
     {OPT_lr, TPB | RUNS, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
     {OPT_weight_decay, TPB | FOR_BENCH_MEMORY, NULL, "0; adamw: 0.01", true},
     {OPT_schedule_steps, TPB | FOR_BENCH_MEMORY, NULL, "cosine: the last step", true},
+    {OPT_warmup_shape, TPB, NULL, NULL, false},
     {OPT_lr_patience, TPB, NULL, NULL, false},
 };
 

@@ -34,7 +34,7 @@ is '"batch":12,"micro":4' '{"train_micro_batch_size_per_gpu": 3, "gradient_accum
 is '"batch":32,"micro":6' '{"gradient_accumulation_steps": 3}'
 is '"optimizer":"adam"' '{"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}}'
 is '"weight_decay":0.25' '{"optimizer": {"type": "AdamW", "params": {"weight_decay": 0.25}}}'
-is '"lr_schedule":"cosine","warmup":2,"lr_step":9' '{"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2,
+is '"lr_schedule":"cosine","warmup":2,"warmup_shape":"linear","lr_step":9' '{"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2,
     "cos_min_ratio": 0, "total_num_steps": 9}}}'
 # What each replica does is counted by the plan's replicas, not by its ranks: whatever the devices, the same recipe.
 echo '{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}' >"$file"
@@ -49,7 +49,7 @@ report plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --micro 4 -
 # What is auto is the command line's, as here the whole run's steps.
 is '"lr":0.001,' '{"optimizer": {"type": "Adam"}, "scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": "auto",
     "warmup_max_lr": "auto"}}}'
-is '"lr_schedule":"cosine","warmup":3,"lr_step":'"$(report plan --model gpt2-tiny --tokens 8 --devices cpu:2 --lr-schedule cosine | field lr_step)" '{"scheduler":
+is '"lr_schedule":"cosine","warmup":3,"warmup_shape":"linear","lr_step":'"$(report plan --model gpt2-tiny --tokens 8 --devices cpu:2 --lr-schedule cosine | field lr_step)" '{"scheduler":
     {"type": "WarmupCosineLR", "params": {"warmup_type": "linear", "warmup_num_steps": 3, "cos_min_ratio": 0, "total_num_steps": "auto"}}}'
 is 'offload=state:disk+params' '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"}}}'
 is 'zero=1' '{"zero_optimization": {"stage": 1, "offload_param": {"device": "none"}}}'
@@ -66,7 +66,10 @@ refuses "optimizer.type: weft has no 'Lamb', but Adam, AdamW, SGD" '{"optimizer"
 refuses "optimizer.params.lr is missing" '{"optimizer": {"type": "SGD"}}'
 refuses "optimizer.params.betas are two numbers" '{"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}}'
 refuses "optimizer.type is missing" '{"optimizer": {"params": {"lr": 1}}}'
-refuses "warmup_type is missing: it is log then" '{"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
+is '"warmup":2,"warmup_shape":"log"' '{"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
+is '"warmup":2,"warmup_shape":"log"' '{"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "log", "warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
+is '"warmup":2,"warmup_shape":"linear"' '{"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
+refuses "warmup_type: weft has no 'cubic', but linear, log" '{"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "cubic", "warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
 refuses "warmup_num_steps is missing" '{"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_max_lr": 0.1}}}'
 refuses "warmup_max_lr is missing" '{"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2}}}'
 refuses "total_num_steps is missing" '{"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2, "cos_min_ratio": 0}}}'

@@ -148,6 +148,8 @@ differs --lr-step "$mlp" "--lr-schedule step --lr-step 2" "--lr-schedule step --
 differs --lr-gamma "$mlp --lr-schedule step --lr-step 1" "" "--lr-gamma 0.5"
 refuses --lr-patience 2 "--lr-schedule is not plateau" "$mlp --lr-patience 1" # (tests/cli_lstm.sh has what it does)
 differs --warmup "$mlp" "" "--warmup 5"
+differs --warmup-shape "$mlp --warmup 5" "" "--warmup-shape log"
+refuses --warmup-shape 2 "there is no --warmup" "$mlp --warmup-shape log"
 
 # ---- plan ----
 gives --plan ranks 2 "$mlp --plan dp=2"

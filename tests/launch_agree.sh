@@ -50,6 +50,7 @@ another() {
     --tuned) echo a=b ;;
     --optimizer) echo adam ;;
     --lr-schedule) echo step ;;
+    --warmup-shape) echo log ;;
     --plan) echo pp=2 ;;
     --costs) echo measured ;;
     --device-memory | --host-memory | --shard-size) echo 1073741824 ;;

@@ -241,6 +241,25 @@ static void learning_rates(void **state) {
     assert_true(wf_recipe_lr(&r, 1000) == 1);
     r.warmup_steps = 4;
     assert_true(wf_recipe_lr(&r, 0) == 0.25 && wf_recipe_lr(&r, 3) == 1);
+    /* As DeepSpeed's WarmupLR: log(step + 1) / log(10). */
+    static const double logs[] = {0,
+                                  0.301029995663981,
+                                  0.477121254719662,
+                                  0.602059991327962,
+                                  0.698970004336019,
+                                  0.778151250383644,
+                                  0.845098040014257,
+                                  0.903089986991943,
+                                  0.954242509439325,
+                                  1,
+                                  1};
+    wf_recipe l = r;
+    l.warmup_steps = 10;
+    l.warmup_shape = WF_WARMUP_LOG;
+    for (int64_t step = 0; step <= 10; step++)
+        assert_float_equal(wf_recipe_lr(&l, step), logs[step], 1e-14);
+    l.warmup_steps = 1;
+    assert_true(wf_recipe_lr(&l, 0) == 0 && wf_recipe_lr(&l, 1) == 1);
     r.lr_schedule = WF_LR_COSINE;
     r.schedule_steps = 14;
     assert_true(wf_recipe_lr(&r, 4) == 1 && wf_recipe_lr(&r, 14) == 0);
@@ -560,6 +579,7 @@ static void check_option(const wfi_recipe_field *field, const char *typed, const
     assert_true(option_set(&o, OPT_lr_schedule, "step"));
     if (strstr(field->help, "plateau:")) assert_true(option_set(&o, OPT_lr_schedule, "plateau"));
     assert_true(option_set(&o, OPT_weight_decay, "0.1"));
+    assert_true(option_set(&o, OPT_warmup_steps, "5"));
     if (strstr(field->help, "adam")) assert_true(option_set(&o, OPT_optimizer, "adam"));
     if (!option_set(&o, id, typed)) fail_msg("%s", o.error);
     assert_string_equal(wfi_recipe_text(&o.recipe, field, text), want);

@@ -9,6 +9,8 @@
 #include <weft/types.h>
 
 typedef enum wf_optimizer { WF_SGD, WF_ADAM, WF_ADAMW } wf_optimizer;
+/* Part of the rate in step s (from 0) of N: LINEAR: (s + 1) / N; LOG: log(s + 1) / log(N). */
+typedef enum wf_warmup_shape { WF_WARMUP_LINEAR, WF_WARMUP_LOG } wf_warmup_shape;
 /* PLATEAU: by wf_trainer_evaluated, as PyTorch's ReduceLROnPlateau without a threshold. */
 typedef enum wf_lr_schedule {
     WF_LR_CONSTANT,
@@ -103,6 +105,8 @@ typedef struct wf_tuned {
       "decay of the learning rate; plateau: after a test without a lower loss than the best")      \
     X(int64_t, warmup_steps, "warmup", COUNT, "", 0, 0, 1e15, UPDATE,                              \
       "steps in which the learning rate rises to --lr")                                            \
+    X(wf_warmup_shape, warmup_shape, "warmup_shape", CHOICE, "linear|log", WF_WARMUP_LINEAR, 0, 1, \
+      UPDATE, "rise in --warmup; log: from 0 and fastest at first, as DeepSpeed's WarmupLR")       \
     X(int64_t, schedule_steps, "lr_step", COUNT, "", 0, 0, 1e15, UPDATE,                           \
       "step: decay every N steps; cosine: zero at step N")                                         \
     X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE,                                 \

@@ -12,8 +12,14 @@
 #include <weft/info.h>
 #include <weft/recipe.h>
 
+static double warmup_lr(const wf_recipe *r, int64_t step) {
+    double n = (double)r->warmup_steps, at = (double)(step + 1);
+    if (r->warmup_shape == WF_WARMUP_LINEAR) return r->lr * at / n;
+    return r->lr * (log(at) / log(fmax(2, n))); /* as DeepSpeed's WarmupLR, also of one step */
+}
+
 double wf_recipe_lr(const wf_recipe *r, int64_t step) {
-    if (step < r->warmup_steps) return r->lr * (double)(step + 1) / (double)r->warmup_steps;
+    if (step < r->warmup_steps) return warmup_lr(r, step);
     int64_t n = r->schedule_steps;
     switch (r->lr_schedule) {
     case WF_LR_CONSTANT:
