@@ -241,8 +241,12 @@ static exit_status unknown_command(const char *name) {
         return complain(EXIT_USAGE, "weft bench: what? There are %s", benches);
     }
     for (const command *about = commands; about->name; about++) {
-        int distance = text_distance(name, about->name);
+        int distance = wf_text_distance(name, about->name);
         if (distance < least) near = about->name, least = distance;
+    }
+    for (size_t i = 0; i < 2 && *name == '-'; i++) {
+        int distance = wf_text_distance(name, i ? "--version" : "--help");
+        if (distance < least) near = i ? "--version" : "--help", least = distance;
     }
     if (near)
         return complain(EXIT_USAGE, "there is no command '%.60s'; did you mean %s?", name, near);

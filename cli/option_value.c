@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MOST_INT (1 << 20)
 
@@ -34,7 +35,26 @@ static const char *choice_text(const char *list, int place, char *text) {
     return text;
 }
 
+/* What other programs call a value of ours; "" if that is not known. */
+static const char *choice_hint(option_id id, const char *value) {
+    static const struct {
+        const char *theirs, *ours;
+    } types[] = {{"float32", "; here it is f32"}, {"fp32", "; here it is f32"},
+                 {"float", "; here it is f32"},   {"bfloat16", "; here it is bf16"},
+                 {"float16", "; here it is f16"}, {"fp16", "; here it is f16"},
+                 {"half", "; here it is f16"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if ((id != OPT_dtype && id != OPT_file_dtype) || strcasecmp(value, types[i].theirs))
+            continue;
+        bool is_f16 = strstr(types[i].ours, " f16");
+        return is_f16 && id == OPT_dtype ? "; of 16 bits there is bf16" : types[i].ours;
+    }
+    return "";
+}
+
 static bool set_text(options *o, option_id id, const char *value) {
+    /* Words are typed with - or _, as options are. */
+    if (id == OPT_data && !strcmp(value, "fashion_mnist")) value = "fashion-mnist";
     char **field = field_of(o, id), *copy = strdup(value);
     if (!copy) return options_fail(o, "no memory left");
     free(*field);
@@ -86,7 +106,9 @@ bool option_set(options *o, option_id id, const char *value) {
             if (!o->names_no_files) return options_read_kernels(o, value);
             i = -1;
         }
-        if (i < 0) return options_fail(o, "%s: '%.60s' is none of %s", name, value, about.argument);
+        if (i < 0)
+            return options_fail(o, "%s: '%.60s' is none of %s%s", name, value, about.argument,
+                                choice_hint(id, value));
         memcpy(field_of(o, id), &i, sizeof i);
         /* A table of a file that was named before is what this value stands in the place of. */
         if (id == OPT_kernels && *o->tuned_for) *o->recipe.tuned.text = *o->tuned_for = 0;

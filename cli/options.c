@@ -160,7 +160,7 @@ option_id option_nearest(const char *name, unsigned flag) {
     int least = 4; /* further away is no typing mistake */
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char text[TEXT_BYTES];
-        int distance = text_distance(name, option_name(text, id) + 2);
+        int distance = wf_text_distance(name, option_name(text, id) + 2);
         if (!(option_about(id).commands & flag) || distance >= least) continue;
         best = id;
         least = distance;
@@ -177,7 +177,13 @@ static const struct {
     {"per_device_train_batch_size", "--batch, of all ranks together"},
     {"gradient_accumulation_steps", "--micro, the microbatches of a step"},
     {"device", "--devices, such as cpu:2"},
-    {"gpus", "--devices cpu:N (ranks are threads) or --ranks N (they are processes)"},
+    {"gpu", "--devices cuda:1"},
+    {"gpus", "--devices cuda:N, or cpu:N for cores"},
+    {"fp16", "--dtype bf16; weft does not train in f16"},
+    {"half", "--dtype bf16; weft does not train in f16"},
+    {"amp", "--dtype bf16"},
+    {"bf16", "--dtype bf16"},
+    {"fp32", "--dtype f32"},
     {"nproc", "--ranks"},
     {"nproc_per_node", "--ranks"},
     {"num_processes", "--ranks"},

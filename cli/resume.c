@@ -55,7 +55,14 @@ static exit_status read_data_path(const cli *c, json_t *record) {
 static exit_status read_record(const cli *c, json_t *record) {
     char path[4096];
     wf_safetensors *file;
+    char index[sizeof path + 20];
     snprintf(path, sizeof path, "%s/state.safetensors", c->o.out);
+    snprintf(index, sizeof index, "%s.index.json", path);
+    if (access(path, F_OK) && access(index, F_OK))
+        return complain(EXIT_FAILED,
+                        "--resume: there is no run in %s, which has no state.safetensors; without "
+                        "--resume one begins",
+                        c->o.out);
     wf_status status = wf_safetensors_open(c->ctx, path, &file);
     if (status != WF_OK) return complain_of(c, status);
     exit_status bad = read_notes(path, file, record);

@@ -27,7 +27,4 @@ bool text_has_control(const char *text);
 /* The same as UTF-8: what is none becomes U+FFFD; free() it. NULL: no memory left. */
 char *text_repaired(const char *text, size_t n_bytes);
 
-/* How many characters must change to turn a into b. */
-int text_distance(const char *a, const char *b);
-
 #endif

@@ -11,7 +11,7 @@ expect 2 "did you mean --batch?" $mlp --bacth 3
 expect 2 "has no option --steps; weft train has" eval --steps 3
 expect 2 "--model is missing" train --data synthetic
 expect 2 "--data is missing" train --model mlp
-expect 2 "there are mlp, resnet18" train --model resnet19 --data synthetic
+expect 2 "did you mean resnet18? There are mlp, resnet18" train --model resnet19 --data synthetic
 expect 2 "no data set and no file" train --model mlp --data "$folder/none"
 expect 2 "not a whole number" $mlp --batch eight
 expect 2 "not a whole number" $mlp --batch -8
@@ -71,7 +71,7 @@ for step in "building the graph" "lowering rank 1 of 1" "planning the memory of 
 done
 
 # ---- words of elsewhere ----
-for words in "learning-rate:it is --lr" "batch_size:it is --batch" "gpus:it is --devices cpu:N (ranks are threads) or --ranks N" "nproc-per-node:it is --ranks" \
+for words in "learning-rate:it is --lr" "batch_size:it is --batch" "gpus:it is --devices cuda:N, or cpu:N for cores" "nproc-per-node:it is --ranks" \
     "dp:it is --plan dp=..." "schedule:it is --plan schedule=..." "output-dir:it is --out"; do
     expect 2 "there is no option --${words%%:*}; here ${words#*:}" $mlp "--${words%%:*}" 2
 done
@@ -104,6 +104,24 @@ for plan in "" "--plan auto"; do # ranks that another launcher has started, as s
 done
 report ${mlp/train/plan} --devices cpu:2 | grep '"plan": "dp=2,' >/dev/null || fail "weft plan --devices cpu:2: not two replicas"
 
+# ---- what was meant ----
+for words in "--gpu 1=>--devices cuda:1" "--gpus 2=>--devices cuda:N" "--fp16=>--dtype bf16; weft does not train in f16" \
+    "--dtype fp16=>'fp16' is none of f32|bf16; of 16 bits there is bf16" "--dtype float16=>; of 16 bits there is bf16" \
+    "--dtype float32=>; here it is f32" "--dtype bfloat16=>; here it is bf16" \
+    "--devices cuda:0=>the number is how many devices; cuda:1 is one" "--model resnet81=>did you mean resnet18? There are mlp," \
+    "--plan dpp=2=>unknown key 'dpp' at position 1; did you mean dp? The keys are dp, " "--plan qwertz=2=>unknown key 'qwertz' at position 1; the keys are" \
+    "--plan schedule=1f2b=>did you mean 1f1b? There are " "--plan schedule=x=>; there are "; do
+    # shellcheck disable=SC2086
+    expect 2 "${words#*=>}" train --model mlp --data synthetic ${words%%=>*}
+done
+expect 2 "; a comma separates two keys" $mlp --plan "dp=2 pp=2"
+expect 2 "there is no command '--verison'; did you mean --version?" --verison
+expect 2 "there is no command '--hepl'; did you mean --help?" --hepl
+expect 2 "--dtype: 'float16' is none of f16|bf16|f32; here it is f16" convert --init x --out y --dtype float16
+[[ $(report plan --model mlp --batch 8 --micro 4 --plan PP=2,Schedule=1F1B,Recompute=All,overlap=OFF,offload=State:Disk | grep -o '"plan": "[^"]*"') == \
+    $(report plan --model mlp --batch 8 --micro 4 --plan pp=2,schedule=1f1b,recompute=all,overlap=off,offload=state:disk | grep -o '"plan": "[^"]*"') ]] || fail "the words of a plan depend on their case"
+[[ ! -d /usr/share/datasets/fashion-mnist ]] || report plan --model mlp --data fashion_mnist --threads 1 | has '"data": "fashion-mnist"' || fail "--data fashion_mnist"
+
 # ---- configuration files ----
 config() { printf '%s' "$1" >"$folder/c.json"; }
 config '{"modl": "mlp"}'; expect 2 "did you mean 'model'?" train --config "$folder/c.json"
@@ -117,7 +135,7 @@ head -c 1100000 /dev/zero >"$folder/c.json"; expect 2 "more than 1048576 bytes" 
 expect 2 "none.json cannot be opened: No such file" train --config "$folder/none.json"
 
 # ---- the run fails: 1 ----
-expect 1 "cannot be opened" train --resume --out "$folder/none"
+expect 1 "--resume: there is no run in $folder/none, which has no state.safetensors; without --resume one begins" train --resume --out "$folder/none"
 expect 1 "cannot be written" $mlp --json /dev/full
 expect 1 "none/r.json cannot be written: No such" $mlp --json "$folder/none/r.json"
 grep -q loss "$folder/out" && fail "--json in no folder: said after the run"

@@ -77,6 +77,10 @@ WF_API char *wf_text_escape(const char *text, char *dst, size_t dst_bytes);
 /* How many bytes from the beginning are whole characters of UTF-8: n_bytes if all is. */
 WF_API size_t wf_text_valid(const void *text, size_t n_bytes);
 
+/* How many characters must be changed, added or taken away to turn `a` into `b`; 64 where either
+ * has that many. */
+WF_API int wf_text_distance(const char *a, const char *b);
+
 /* For functions of one's own that weft calls: records `sentence` as the calling thread's latest
  * error, and returns `status`. */
 WF_API wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentence);

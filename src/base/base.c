@@ -155,15 +155,31 @@ wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentenc
     return wfi_fail(ctx, status, "%s", sentence);
 }
 
+const char *wfi_nearest_name(const char *(*name)(int i), const char *unknown) {
+    const char *nearest = NULL;
+    int least = strlen(unknown) > 4 ? 3 : 2;
+    for (int i = 0; name(i); i++) {
+        int distance = wf_text_distance(unknown, name(i));
+        if (distance < least) nearest = name(i), least = distance;
+    }
+    return nearest;
+}
+
 wf_status wfi_fail_unknown(wf_context *ctx, wf_status status, const char *(*name)(int i),
-                           const char *format, ...) {
+                           const char *unknown, const char *format, ...) {
     char sentence[WFI_SENTENCE_BYTES];
+    const char *near = wfi_nearest_name(name, unknown);
     va_list args;
     va_start(args, format);
     int n = vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    if (near && n >= 0 && n < (int)sizeof sentence)
+        n += snprintf(sentence + n, sizeof sentence - (size_t)n, "; did you mean %s?", near);
     for (int i = 0; name(i) && n >= 0 && n < (int)sizeof sentence; i++)
-        n += snprintf(sentence + n, sizeof sentence - (size_t)n, "%s%s", i ? ", " : "; there are ",
+        n += snprintf(sentence + n, sizeof sentence - (size_t)n, "%s%s",
+                      i      ? ", "
+                      : near ? " There are "
+                             : "; there are ",
                       name(i));
     return wfi_fail(ctx, status, "%s", sentence);
 }

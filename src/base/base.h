@@ -28,9 +28,13 @@
 #define WFI_SENTENCE_BYTES 1024
 /* Records a sentence as this thread's latest error and returns `status`. */
 wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
-/* The sentence, then "; there are " and all names: name(0), name(1), ... up to NULL. */
+/* The sentence about the name `unknown`; if one of name(0), name(1), ... up to NULL is near, "; did
+ * you mean " and that; then "; there are " and all of them. */
 wf_status wfi_fail_unknown(wf_context *ctx, wf_status status, const char *(*name)(int i),
-                           const char *format, ...) WFI_PRINTF(4, 5);
+                           const char *unknown, const char *format, ...) WFI_PRINTF(5, 6);
+/* The one of these names that may have been meant: at most two characters, and less than half, are
+ * different. NULL: none. */
+const char *wfi_nearest_name(const char *(*name)(int i), const char *unknown);
 /* The same, in front of this thread's latest sentence and a colon: where it happened. */
 wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
 wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what);

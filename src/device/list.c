@@ -31,7 +31,10 @@ static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, 
 /* A single entry's number is how many there are. */
 static wf_status fill_single(wf_context *ctx, const char *text, int n, const wfi_device_class *kind,
                              wfi_device_list *list) {
-    if (n == 0) return wfi_fail(ctx, WF_INVALID_ARG, "devices '%.80s': no device", text);
+    if (n == 0)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "devices '%.80s': the number is how many devices; %s:1 is one", text,
+                        kind->name);
     list->n = list->n_places = n < 0 ? 1 : n;
     for (int r = 0; r < list->n; r++) {
         list->kinds[r] = kind;

@@ -171,7 +171,8 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config
     WF_TRY(wfi_check_struct(ctx, &c, sizeof c, "wf_model_config"));
     const registered_model *m = (const registered_model *)wf_model_registry_find(name);
     if (!m)
-        return wfi_fail_unknown(ctx, WF_INVALID_ARG, name_of, "there is no model '%.64s'", name);
+        return wfi_fail_unknown(ctx, WF_INVALID_ARG, name_of, name, "there is no model '%.64s'",
+                                name);
     WF_TRY(check_fields(ctx, m, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;
     WF_TRY(resolve_sizes(ctx, m, &c));

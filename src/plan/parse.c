@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <weft/schedule.h>
 
 #define MAX_TEXT 4096
@@ -15,8 +16,9 @@ wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, in
     long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : -1;
     if (n < low || n > WFI_MAX_AXIS || *end)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: %s='%s' at position %d; it takes a whole number from %d to %d",
-                        f->key, f->value, f->position, low, WFI_MAX_AXIS);
+                        "plan: %s='%s' at position %d; it takes a whole number from %d to %d%s",
+                        f->key, f->value, f->position, low, WFI_MAX_AXIS,
+                        strchr(f->value, ' ') ? "; a comma separates two keys" : "");
     *out = (int)n;
     return WF_OK;
 }
@@ -44,7 +46,7 @@ static wf_status parse_sp(wf_plan *plan, const wfi_plan_field *f) {
 static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
     plan->schedule = wfi_schedule_find(f->value);
     if (plan->schedule) return WF_OK;
-    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, wf_schedule_name,
+    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, wf_schedule_name, f->value,
                             "plan: there is no schedule '%s' (position %d)", f->value, f->position);
 }
 
@@ -121,10 +123,12 @@ static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
                      is_axis ? "" : ", ", name);
     }
     wf_status status = wfi_text_status(&names);
+    const char *near = wfi_nearest_name(wf_plan_key, f->key);
     if (status == WF_OK)
         status = wfi_fail(plan->ctx, WF_INVALID_ARG,
-                          "plan: unknown key '%s' at position %d; the keys are %s", f->key,
-                          f->position, names.data);
+                          "plan: unknown key '%s' at position %d%s%s%s keys are %s", f->key,
+                          f->position, near ? "; did you mean " : "", near ? near : "",
+                          near ? "? The" : "; the", names.data);
     wfi_free(plan->ctx, names.data);
     return status;
 }
@@ -132,7 +136,7 @@ static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
 static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f) {
     bool is_rule;
     for (int k = 0; k < WFI_N_PLAN_KEYS; k++) {
-        if (strcmp(keys[k].key, f->key)) continue;
+        if (strcasecmp(keys[k].key, f->key)) continue;
         if (plan->position[k])
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: %s is given twice, again at position %d", f->key, f->position);
@@ -145,7 +149,8 @@ static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f) {
 
 static bool is_key(const char *text, size_t n) {
     int k = 0;
-    while (k < WFI_N_PLAN_KEYS && (strlen(keys[k].key) != n || strncmp(keys[k].key, text, n))) k++;
+    while (k < WFI_N_PLAN_KEYS && (strlen(keys[k].key) != n || strncasecmp(keys[k].key, text, n)))
+        k++;
     return k < WFI_N_PLAN_KEYS;
 }
 
@@ -166,7 +171,7 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
         char *end = end_of_field(at);
         bool more = *end == ',';
         *end = 0;
-        char *equals = strchr(at, '='), *on = strcmp(at, "sp") ? NULL : "on"; /* sp is sp=on */
+        char *equals = strchr(at, '='), *on = strcasecmp(at, "sp") ? NULL : "on"; /* sp is sp=on */
         wfi_plan_field f = {at, equals ? equals + 1 : on ? on : "", (int)(at - scratch) + 1};
         if (equals) *equals = 0;
         bool is_field = (equals || on) && *f.key;

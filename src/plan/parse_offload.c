@@ -2,13 +2,14 @@
 #include "plan/parse.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const char *const names[WFI_N_OFFLOADS] = {"state", "params", "activations"};
 
 /* Where `name` of `n` characters stands in a list; its length, if it does not. */
 static int find(const char *const *list, int n_list, const char *name, size_t n) {
     int k = 0;
-    while (k < n_list && (strlen(list[k]) != n || memcmp(list[k], name, n) != 0)) k++;
+    while (k < n_list && (strlen(list[k]) != n || strncasecmp(list[k], name, n) != 0)) k++;
     return k;
 }
 

@@ -38,14 +38,14 @@ static const char *allreduce_name(int i) {
 wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
     plan->allreduce = wfi_allreduce_find(f->value);
     if (plan->allreduce) return WF_OK;
-    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, allreduce_name,
+    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, allreduce_name, f->value,
                             "plan: there is no allreduce '%s' (position %d)", f->value,
                             f->position);
 }
 
 wf_status wfi_plan_parse_switch(const wf_plan *plan, const wfi_plan_field *f, bool *is_on_out) {
-    *is_on_out = !strcmp(f->value, "on");
-    if (*is_on_out || !strcmp(f->value, "off")) return WF_OK;
+    *is_on_out = !strcasecmp(f->value, "on");
+    if (*is_on_out || !strcasecmp(f->value, "off")) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s='%s' at position %d; it takes off or on",
                     f->key, f->value, f->position);
 }

@@ -15,6 +15,7 @@ static const char *next_element(const char *at, size_t *n_out, wfi_recompute *ho
 }
 
 wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_plan_field *f) {
+    static const char *const words[] = {"none", "all", "selective", "auto"};
     bool is_whole = true;
     size_t n;
     wfi_recompute how;
@@ -27,8 +28,11 @@ wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_plan_field *f) {
                         "plan: recompute='%s' at position %d; it takes none, all, selective, auto, "
                         "or units such as A+B or A+B:selective",
                         f->value, f->position);
-    if (!strcmp(f->value, "none")) return WF_OK;
-    plan->recompute = wfi_strdup(plan->ctx, f->value);
+    const char *value = f->value;
+    for (size_t k = 0; k < WFI_COUNT(words); k++)
+        if (!strcasecmp(value, words[k])) value = words[k];
+    if (value == words[0]) return WF_OK;
+    plan->recompute = wfi_strdup(plan->ctx, value);
     return plan->recompute ? WF_OK : WF_NO_MEMORY;
 }
 

@@ -34,7 +34,7 @@ const wfi_allreduce *wfi_allreduce_at(int i) {
 
 const wfi_allreduce *wfi_allreduce_find(const char *name) {
     int i = 0;
-    while (wfi_allreduce_at(i) && strcmp(wfi_allreduce_at(i)->name, name)) i++;
+    while (wfi_allreduce_at(i) && strcasecmp(wfi_allreduce_at(i)->name, name)) i++;
     return wfi_allreduce_at(i);
 }
 

@@ -46,7 +46,7 @@ static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
     const char *name = c->algorithm ? c->algorithm : "auto";
     g->how = wfi_allreduce_find(name);
     if (!g->how)
-        return wfi_fail_unknown(g->ctx, WF_UNSUPPORTED, wf_group_algorithm_name,
+        return wfi_fail_unknown(g->ctx, WF_UNSUPPORTED, wf_group_algorithm_name, name,
                                 "there is no algorithm '%s'", name);
     if (g->how == &wfi_allreduce_engine) WF_TRY(check_engine(g));
     if (c->n_roots > 1 && g->how != &wfi_allreduce_root)

@@ -10,7 +10,7 @@ const wfi_schedule *const wfi_schedules[] = {
 
 const wfi_schedule *wfi_schedule_find(const char *name) {
     for (int i = 0; wfi_schedules[i]; i++)
-        if (!strcmp(wfi_schedules[i]->name, name)) return wfi_schedules[i];
+        if (!strcasecmp(wfi_schedules[i]->name, name)) return wfi_schedules[i];
     return NULL;
 }
 

@@ -75,7 +75,7 @@ static wf_status find_schedule(wf_context *ctx, const wf_schedule_request *q,
                                const wfi_schedule **found_out) {
     *found_out = wfi_schedule_find(q->schedule);
     if (!*found_out)
-        return wfi_fail_unknown(ctx, WF_INVALID_ARG, wf_schedule_name,
+        return wfi_fail_unknown(ctx, WF_INVALID_ARG, wf_schedule_name, q->schedule,
                                 "there is no schedule '%.60s'", q->schedule);
     const char *refuses = q->n_chunks ? wfi_schedule_refuses_chunks(*found_out, q->n_chunks) : NULL;
     if (!refuses) return WF_OK;
