@@ -278,9 +278,9 @@ static void refused(void **state) {
         const char *says;
     } cases[] = {
         {NULL, "", 4,
-         "slices=4 do not divide self_attention of unit h.0, which gives [2, 16, 96] "
-         "from several heads; 3 or 6 would"},
-        {NULL, "", 7, "6 would"},
+         "slices=4 do not divide self_attention of unit h.0, which has 6 heads; 3 (tp=3) or 6 "
+         "(tp=6) would"},
+        {NULL, "", 7, "; 6 (tp=6) would"},
         {NULL, "tp=4", 0, "tp=4 does not divide the 6 heads of attention; tp=2, 3 or 6 would"},
         {NULL, "tp=2", 3, "tp=2 needs 2 slices, and this recipe has 3; --slices 2 is another"},
         {NULL, "pp=2,cut=h.0.pair0.1", 3, "stands between slices that are summed"},
@@ -294,7 +294,7 @@ static void refused(void **state) {
         {blocks_of_another, "", 2, "nothing of this model can be cut"},
         {shared_recurrence, "", 2, "nothing of this model can be cut"},
         {recurrence, "", 7,
-         "slices=7 do not divide linear of unit rnn, which gives [2, 2, 24]; 6 would"},
+         "slices=7 do not divide linear of unit rnn, which gives [2, 2, 24]; 6 (tp=6) would"},
         {recurrence, "tp=2,pp=2,cut=rnn.sum0", 2, "stands between slices that are summed"},
         {recurrence, "tp=2,pp=2,cut=rnn.pair1.0", 2, "stands between slices that are summed"},
     };

@@ -145,7 +145,6 @@ WF_API wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels);
 WF_API wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, double smoothing);
 /* [rows]: the mean over a sample's elements of the squared difference. */
 WF_API wf_tensor wf_mse(wf_tensor prediction, wf_tensor target);
-/* x [n, c, h, w]; the average divides by kernel * kernel, padding included. */
 /* Of logits against targets from 0 to 1 (F32) of the same shape: [samples], the mean over a sample,
  * as PyTorch's BCEWithLogitsLoss. Targets get no gradient. */
 WF_API wf_tensor wf_binary_cross_entropy(wf_tensor logits, wf_tensor target);
@@ -156,6 +155,7 @@ WF_API wf_tensor wf_smooth_l1(wf_tensor prediction, wf_tensor target);
  * [...]. 0 where the index is no element's. */
 WF_API wf_tensor wf_gather(wf_tensor x, wf_tensor index);
 
+/* x [n, c, h, w]; the average divides by kernel * kernel, padding included. */
 WF_API wf_tensor wf_max_pool(wf_tensor x, int64_t kernel, int64_t stride, int64_t pad);
 WF_API wf_tensor wf_avg_pool(wf_tensor x, int64_t kernel, int64_t stride, int64_t pad);
 WF_API wf_tensor wf_global_avg_pool(wf_tensor x); /* [n, c, h, w] -> [n, c] */

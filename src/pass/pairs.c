@@ -11,6 +11,8 @@
 
 #include <stdio.h>
 
+#define MOST_PARTS 4096 /* slices of a recipe */
+
 typedef struct search {
     const wf_graph *g;
     wfi_pairs pairs;
@@ -320,6 +322,19 @@ static const wfi_node *find_refusing(const search *s, int64_t n_slices) {
     return NULL;
 }
 
+/* "has 25 heads", or its shape. */
+static void describe_parts(const search *s, const wfi_node *node, char *text, size_t bytes) {
+    const wfi_op_cut *rule = s->pairs.rule[node - s->g->nodes];
+    int32_t n = (int32_t)(node - s->g->nodes);
+    char shape[WFI_SHAPE_TEXT];
+    int64_t most = MOST_PARTS;
+    while (rule->divide && most > 1 && !node_allows(s, n, most)) most--;
+    if (rule->divide)
+        snprintf(text, bytes, "has %d %s", (int)most, rule->name);
+    else
+        snprintf(text, bytes, "gives %s", wfi_shape_text(&s->g->values[node->out[0]].shape, shape));
+}
+
 static wf_status check_number(const search *s) {
     const wf_graph *g = s->g;
     int64_t below = s->pairs.n_slices, above = s->pairs.n_slices;
@@ -334,15 +349,14 @@ static wf_status check_number(const search *s) {
     if (!node) return WF_OK;
     while (below > 1 && find_refusing(s, below)) below--;
     while (above < 2 * s->pairs.n_slices && find_refusing(s, above)) above++;
-    char or_above[32] = "";
-    if (!find_refusing(s, above)) snprintf(or_above, sizeof or_above, " or %d", (int)above);
-    char shape[WFI_SHAPE_TEXT];
+    char or_above[60] = "", what[WFI_SHAPE_TEXT + 40];
+    if (!find_refusing(s, above))
+        snprintf(or_above, sizeof or_above, " or %d (tp=%d)", (int)above, (int)above);
+    describe_parts(s, node, what, sizeof what);
     return wfi_fail(g->ctx, WF_INVALID_ARG,
-                    "recipe: slices=%d do not divide %s of unit %s, which gives %s%s; %d%s would",
-                    s->pairs.n_slices, node->op->name, g->units[node->unit].name,
-                    wfi_shape_text(&g->values[node->out[0]].shape, shape),
-                    s->pairs.rule[node - g->nodes]->divide ? " from several heads" : "", (int)below,
-                    or_above);
+                    "recipe: slices=%d do not divide %s of unit %s, which %s; %d (tp=%d)%s would",
+                    s->pairs.n_slices, node->op->name, g->units[node->unit].name, what, (int)below,
+                    (int)below, or_above);
 }
 
 /* ---- all pairs ---- */
