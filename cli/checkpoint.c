@@ -12,6 +12,12 @@ static void path_in(const cli *c, const char *name, char *path, size_t bytes) {
     snprintf(path, bytes, "%s/%s", c->o.out, name);
 }
 
+const char *checkpoint_path(const cli *c, const char *name, char path[4096]) {
+    int n = snprintf(path, 4000, "%.3800s/%s.safetensors", c->o.out, name);
+    if (access(path, F_OK)) snprintf(path + n, 4096 - (size_t)n, ".index.json");
+    return path;
+}
+
 exit_status checkpoint_refuse_old(const cli *c) {
     char path[4096], *steps = NULL;
     path_in(c, "state.safetensors", path, sizeof path);

@@ -37,6 +37,8 @@ void checkpoint_unlock(int lock);
 exit_status checkpoint_refuse_old(const cli *c);
 /* run.json: what is trained on what, for people and for --resume. */
 exit_status checkpoint_describe(const job *j);
+/* Where "state", "model" or "model_ema" is in --out: a file, or the index of its shards. */
+const char *checkpoint_path(const cli *c, const char *name, char path[4096]);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
 /* model.safetensors, and with --ema model_ema.safetensors: their average. */
 wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer);

@@ -10,6 +10,7 @@
 #include "text.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct run {
     cli *c;
@@ -26,6 +27,7 @@ typedef struct run {
     int64_t saved_step;  /* of the last checkpoint; -1: there is none */
     int64_t kept_step;   /* of the last checkpoint that was kept; -1 */
     int64_t tested_step; /* of the last test of this process; -1 */
+    bool cannot_save;    /* to --out, which has been said */
     bool is_crowded;     /* by other programs, which has been said */
     double test_loss, test_accuracy;
     double begun_s, draw_s; /* the loop; and after how long the curve is drawn again */
@@ -60,6 +62,11 @@ static exit_status check(const cli *c) {
                         "--resume takes the weights from the checkpoint, not from --init");
     if (o->strict && !o->resume)
         return complain(EXIT_USAGE, "--strict has no effect here: there is no --resume");
+    if (o->out && o->data && wf_text_valid(o->data, strlen(o->data)) != strlen(o->data))
+        return complain(EXIT_USAGE,
+                        "--data %s: the name is not UTF-8, and run.json in --out could not say it; "
+                        "rename it",
+                        o->data);
     if (o->config && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the recipe from the checkpoint, not from --config");
@@ -68,11 +75,17 @@ static exit_status check(const cli *c) {
 
 /* ---- saving and testing ---- */
 
+/* Why the folder cannot be written to is said once: the curve is not drawn any more. */
+static exit_status cannot_save(run *r, wf_status status) {
+    progress_clear(&r->bar);
+    r->cannot_save = true;
+    return complain_of(r->c, status);
+}
+
 /* What is written in the background is in its place afterwards. */
 static exit_status settle(run *r) {
     wf_status status = r->trainer ? wf_trainer_save_wait(r->trainer) : WF_OK;
-    if (status != WF_OK) progress_clear(&r->bar);
-    return complain_of(r->c, status);
+    return status == WF_OK ? EXIT_DONE : cannot_save(r, status);
 }
 
 /* The last checkpoint, once it is in its place. */
@@ -93,10 +106,7 @@ static exit_status save(run *r) {
     if (!bad) bad = keep(r); /* what an earlier save has written meanwhile */
     if (bad) return bad;
     wf_status status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
-    if (status != WF_OK) {
-        progress_clear(&r->bar);
-        return complain_of(r->c, status);
-    }
+    if (status != WF_OK) return cannot_save(r, status);
     r->saved_step = r->n_done;
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
@@ -151,10 +161,12 @@ static exit_status interrupted(run *r) {
     if (r->saved_step < 0)
         return complain(why, "interrupted after step %lld; nothing has been saved",
                         (long long)r->n_done);
-    return complain(why,
-                    "interrupted after step %lld; the last checkpoint is %s/state.safetensors, of "
-                    "step %lld: --resume goes on from there",
-                    (long long)r->n_done, r->c->o.out, (long long)r->saved_step);
+    char path[4096];
+    return complain(
+        why,
+        "interrupted after step %lld; the last checkpoint is %s, of step %lld: --resume "
+        "goes on from there",
+        (long long)r->n_done, checkpoint_path(r->c, "state", path), (long long)r->saved_step);
 }
 
 /* ---- the curve ---- */
@@ -182,13 +194,13 @@ static exit_status draw_at_times(run *r) {
 
 /* What the step has left is not saved. */
 static exit_status not_finite(run *r) {
-    char last[400] = "nothing has been saved", why[600];
+    char last[4200] = "nothing has been saved", why[600], path[4096];
     snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
     exit_status bad = settle(r);
     if (bad) return bad;
     if (r->saved_step >= 0)
-        snprintf(last, sizeof last, "the last checkpoint is %.300s/state.safetensors, of step %lld",
-                 r->c->o.out, (long long)r->saved_step);
+        snprintf(last, sizeof last, "the last checkpoint is %s, of step %lld",
+                 checkpoint_path(r->c, "state", path), (long long)r->saved_step);
     return complain(EXIT_FAILED, "%s; try a smaller --lr, --warmup or --clip-norm; %s", why, last);
 }
 
@@ -380,11 +392,12 @@ static exit_status finish(run *r) {
             (long long)r->n_done, r->record.loss.at[r->record.loss.n - 1], rate,
             r->j.is_tokens ? "tokens" : "images", samples_median(&r->record.ms, 0));
     report_say_memory(r->c, r->trainer, true);
+    char path[4096];
     if (o->out)
-        say(r->c, "saved   %s/model%s.safetensors\n", o->out, o->recipe.ema > 0 ? "_ema" : "");
+        say(r->c, "saved   %s\n",
+            checkpoint_path(r->c, o->recipe.ema > 0 ? "model_ema" : "model", path));
     exit_status written = EXIT_DONE;
     if (o->out && r->c->is_root) {
-        char path[4096];
         snprintf(path, sizeof path, "%.4000s/report.json", o->out);
         written = report_put(r->c, report, "the report", path);
     }
@@ -419,7 +432,7 @@ exit_status run_train(cli *c) {
         bad = loop(&r);
         if (!bad) bad = settle(&r);
         progress_clear(&r.bar);
-        if (!log_close(&r.log)) draw(&r, true);
+        if (!log_close(&r.log) && !r.cannot_save) draw(&r, true);
     }
     if (!bad) bad = finish(&r);
     if (!bad) bad = interrupted_late(&r);

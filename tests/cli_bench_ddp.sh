@@ -110,7 +110,7 @@ tested+=(--quiet)
 
 # ---- bad input ----
 expect 2 "--model is missing" bench ddp
-expect 2 "there are mlp, resnet18" bench ddp --model resnet19
+expect 2 "did you mean resnet18? There are mlp, resnet18" bench ddp --model resnet19
 expect 2 "there can be 1 to" "${bench[@]}" --ranks 0
 expect 2 "--repeat wants" "${bench[@]}" --repeat 0
 expect 2 "--steps wants" "${bench[@]}" --steps 0

@@ -78,7 +78,7 @@ tested+=(--devices)
 
 # ---- bad input ----
 expect 2 "which resnets have" "${bench[@]}" --model gpt2-tiny
-expect 2 "there are mlp, resnet18" "${bench[@]}" --model resnet19
+expect 2 "did you mean resnet18? There are mlp, resnet18" "${bench[@]}" --model resnet19
 expect 2 "can be split" "${bench[@]}" --batch 1
 expect 2 "--repeat wants" "${bench[@]}" --repeat 0
 expect 2 "has no option --plan" "${bench[@]}" --plan pp=2

@@ -125,4 +125,14 @@ run 1 "t.json" draw "$folder/t.json"; escapes && fail "a trace's words are print
 grep -q 'standard output' "$folder/said" || fail "closed standard output: $(cat "$folder/said")"
 grep -qv '^{' "$folder/daemon/log.jsonl" && fail "log.jsonl holds other lines: $(grep -v '^{' "$folder/daemon/log.jsonl" | head -1)"
 
+# ---- a full disk is one sentence ----
+if unshare -m true 2>/dev/null; then
+    mkdir "$folder/full"
+    for size in 12k 16k 20k; do # run.json, log and events
+        unshare -m bash -c 'mount -t tmpfs -o size="$0" none "$1" && shift && "$@"' $size "$folder/full" \
+            "$WEFT" train --model mlp --data synthetic --image 6 --batch 8 --steps 3 --threads 1 --out "$folder/full" >/dev/null 2>"$folder/said"
+        [[ $? == 1 && $(grep -c '^weft: ' "$folder/said") == 1 ]] && grep -q "No space left" "$folder/said" || fail "a disk of $size: $(cat "$folder/said")"
+    done
+fi
+
 finish

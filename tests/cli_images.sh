@@ -76,6 +76,12 @@ if [[ -x $make ]]; then
     expect 1 "cat/99.JPG is truncated or damaged" train $small --data "$pets" --no-shuffle --steps 2 --plan dp=2 --ranks 2
     [[ $(report train $small --data "$pets" --steps 3 --skip-broken | field weights_sha256) == "$pets_one" ]] || fail "--skip-broken leaves another set"
     grep -qF "skipped: $pets/train/cat/99.JPG is truncated" "$folder/said" || fail "--skip-broken names nothing: $(cat "$folder/said")"
+    # A class whose name no JSON could hold would be left out, and the others would take its number.
+    mv "$pets/train/dog" "$pets/train/"$'caf\351'
+    expect 1 'has a name that is not UTF-8' train $small --data "$pets" --steps 1 --out "$folder/latin"
+    mv "$pets/train/"$'caf\351' "$pets/train/dog"
+    cp -r "$pets" "$folder/"$'caf\351'
+    expect 2 'caf\xe9: the name is not UTF-8' train $small --data "$folder/"$'caf\351' --steps 1 --out "$folder/latin"
     # ---- other classes: the head begins anew, and learns faster ----
     "$make" "$folder/three" ant bee wasp
     fine="--model mlp --threads 1 --batch 8 --data $folder/three --init $folder/pets-run --steps 2"

@@ -29,6 +29,8 @@ expect 1 "step 1: the new weights of unit" "${train[@]}" --init "$folder/huge" "
 expect 1 "is not finite" "${train[@]}" --steps 20 --lr 1e6 --save-every 1 --out "$folder/kept"
 [[ $(tail -1 "$folder/said") == *"the last checkpoint is $folder/kept/state.safetensors, of step "[1-9]* ]] ||
     fail "does not say what is kept: $(cat "$folder/said")"
+expect 1 "the last checkpoint is $folder/parts/state.safetensors.index.json, of step " "${train[@]}" --steps 20 --lr 1e6 --save-every 1 --shard-size 8KiB --out "$folder/parts"
+"$WEFT" "${train[@]}" --steps 20 --lr 1e6 --save-every 1 --out "$folder/again" >/dev/null 2>"$folder/said"
 last=$(sed 's/.* of step //' "$folder/said" | tail -1)
 failed=$(sed -n 's/^weft: step \([0-9]*\): .*/\1/p' "$folder/said" | tail -1)
 [[ $failed == $((last + 1)) ]] || fail "step $failed fails, step $last is kept"

@@ -209,6 +209,7 @@ tested+=(--save-every)
 for option in --test-every --patience --keep; do refuses $option 2 "$option wants at least 1" "$mlp $option 0"; done
 refuses --keep-best 2 "--keep-best wants --out" "$mlp --keep-best"
 "$WEFT" $mlp --steps 1 --shard-size 8KiB --out "$folder/shards" >"$folder/said" 2>&1
+grep -qx "saved   $folder/shards/model.safetensors.index.json" "$folder/said" || fail "--shard-size: says $(tail -1 "$folder/said")"
 ls "$folder/shards/model-00001-of-"* >/dev/null || fail "--shard-size: no shards: $(ls "$folder/shards")"
 expect 2 "--shard-size wants --out" $mlp --shard-size 8KiB
 tested+=(--shard-size)

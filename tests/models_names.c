@@ -106,8 +106,12 @@ static void gpt2(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_classes = 0; /* the model's own vocabulary */
     config.n_tokens = 32;
+    wf_model *model;
+    config.n_classes = INT64_C(1) << 40;
+    TEST_REFUSED(ctx, wf_model_find(ctx, "gpt2", &config, &model), WF_INVALID_ARG,
+                 "n_classes is 1099511627776; it must lie between 0 (the default) and 2147483647");
+    config.n_classes = 0; /* the model's own vocabulary */
     wf_graph *g = build(ctx, "gpt2", &config);
     census c = count(g);
     assert_int_equal(c.n_params, 148);

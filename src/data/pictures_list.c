@@ -123,6 +123,10 @@ static wf_status add_class(listing *l, const struct dirent *e) {
     const char *path = join(l->pool, l->root, e->d_name);
     if (!path) return WF_NO_MEMORY;
     if (is_dots(e->d_name) || !is_folder(path)) return WF_OK;
+    /* Files of weights and reports, which name the classes, are JSON. */
+    if (wf_text_valid(e->d_name, strlen(e->d_name)) != strlen(e->d_name))
+        return wfi_fail(l->ctx, WF_CORRUPT,
+                        "the folder of a class, %s, has a name that is not UTF-8", path);
     WF_TRY(WFI_GROW(l->ctx, list->classes, list->n_classes, list->classes_capacity,
                     "names of classes"));
     list->classes[list->n_classes++] = path + strlen(l->root) + 1;

@@ -130,8 +130,9 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
                               const wf_model_config *c) {
     const wf_model_config init = WF_MODEL_CONFIG_INIT;
     if (c->n_classes < 0 || c->n_classes > INT32_MAX)
-        return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld classes; there must be at least one",
-                        m->info.name, (long long)c->n_classes);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s: n_classes is %lld; it must lie between 0 (the default) and %d",
+                        m->info.name, (long long)c->n_classes, INT32_MAX);
     if (c->small_stem && !m->info.has_stem) return no_use(ctx, m, "small_stem");
     if (!(c->label_smoothing >= 0 && c->label_smoothing < 1))
         return wfi_fail(ctx, WF_INVALID_ARG,
