@@ -224,7 +224,7 @@ static void say_recipe(const job *j) {
     char *words[2 * N_OPTIONS];
     int n = 0;
     for (option_id id = 0; id < N_OPTIONS; id++) {
-        char name[TEXT_BYTES], text[TEXT_BYTES], was[TEXT_BYTES];
+        char name[TEXT_BYTES], text[TEXT_BYTES];
         const option about = option_about(id);
         const char *value = option_text(o, id, text);
         bool is_flag = about.kind == OPTION_FLAG;
