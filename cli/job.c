@@ -49,6 +49,9 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
             return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, sizes[k].id));
     }
     if (model->is_recurrent && !o->embedding) o->embedding = o->hidden;
+    /* As many heads as the model usually has, or the most below that divide another width. */
+    if (model->has_sizes && !option_is_given(o, OPT_heads) && o->heads > 0 && o->hidden > 0)
+        while (o->hidden % o->heads) o->heads--;
     return EXIT_DONE;
 }
 

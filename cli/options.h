@@ -99,7 +99,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(tied, FLAG, tied, MODEL, TPBE | RUNS | FOR_GENERATE, 1, NULL, NULL,                          \
       "lstm: tie the output layer to the embedding, which has the same width")                     \
     X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
-      "gpt: number of attention heads, which divides the width (12)")                              \
+      "gpt: number of attention heads, which divides the width (12, or fewer)")                    \
     X(vocab, COUNT, vocab, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
       "gpt, lstm: vocabulary size (default: that of the data; synthetic: 50257 and 10000)")        \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "split a text file into words, not bytes")   \
