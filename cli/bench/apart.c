@@ -161,6 +161,29 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
 
 /* ---- benches that train ---- */
 
+exit_status apart_check_weights(const char *plan, const json_t *report, char sha[65]) {
+    const char *now = json_string_value(json_object_get(report, "weights_sha256"));
+    if (!now) return complain(EXIT_FAILED, "a run of plan %s reports no weights", plan);
+    if (*sha && strcmp(sha, now))
+        return complain(EXIT_FAILED,
+                        "plan %s: two runs have different weights, %.12s... and %.12s...; "
+                        "this is a bug of weft",
+                        plan, sha, now);
+    snprintf(sha, 65, "%s", now);
+    return EXIT_DONE;
+}
+
+exit_status apart_round(int round, int n_rows, exit_status (*run)(void *self, int row),
+                        void *self) {
+    exit_status bad = EXIT_DONE;
+    for (int i = 0; i < n_rows && !bad; i++) {
+        if (interrupt_status())
+            return complain(interrupt_status(), "interrupted; no results have been written");
+        bad = run(self, round % 2 ? n_rows - 1 - i : i);
+    }
+    return bad;
+}
+
 static exit_status check_peers(const options *o) {
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");

@@ -78,19 +78,13 @@ static void show(bench_ddp *b, const ddp_row *r, const char *doing) {
     progress_show(&b->bar, (double)b->n_runs_done / b->n_runs, text);
 }
 
-/* Every other round runs backwards, so that no row always follows the same one. */
-static exit_status round_of(bench_ddp *b, int repeat) {
-    exit_status bad = EXIT_DONE;
-    for (int i = 0; i < b->n_rows && !bad; i++) {
-        ddp_row *r = &b->rows[repeat % 2 ? b->n_rows - 1 - i : i];
-        if (r->is_slow || (r->peer && *b->no_peer)) continue;
-        if (interrupt_status())
-            return complain(interrupt_status(), "interrupted; no results have been written");
-        show(b, r, "run");
-        bad = ddp_run(b, r);
-        b->n_runs_done++;
-    }
-    return bad;
+static exit_status run_row(void *self, int row) {
+    bench_ddp *b = self;
+    ddp_row *r = &b->rows[row];
+    if (r->is_slow || (r->peer && *b->no_peer)) return EXIT_DONE;
+    show(b, r, "run");
+    b->n_runs_done++;
+    return ddp_run(b, r);
 }
 
 /* Ways of PyTorch that are far from its best need no second run. */
@@ -135,7 +129,7 @@ static exit_status run_all(bench_ddp *b) {
     b->n_runs = b->n_rows * b->n_repeats;
     progress_open(&b->bar, !b->c->o.quiet);
     for (int repeat = 0; repeat < b->n_repeats && !bad; repeat++) {
-        bad = round_of(b, repeat);
+        bad = apart_round(repeat, b->n_rows, run_row, b);
         if (!repeat) leave_out_slow(b);
     }
     if (!bad) bad = trace_all(b);

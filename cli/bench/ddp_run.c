@@ -36,19 +36,6 @@ static void weft_words(const bench_ddp *b, const ddp_row *r, words *w) {
     words_add(w, "--quiet");
 }
 
-/* Every run of a row does the same. */
-static exit_status check_sha(ddp_row *r, const json_t *report) {
-    const char *sha = json_string_value(json_object_get(report, "weights_sha256"));
-    if (!sha) return complain(EXIT_FAILED, "a run of %d ranks reports no weights", r->n_ranks);
-    if (*r->sha && strcmp(r->sha, sha))
-        return complain(EXIT_FAILED,
-                        "%d ranks, plan %s: two runs have different weights, %.12s... and "
-                        "%.12s...; this is a bug of weft",
-                        r->n_ranks, r->plan, r->sha, sha);
-    snprintf(r->sha, sizeof r->sha, "%s", sha);
-    return EXIT_DONE;
-}
-
 static exit_status keep(bench_ddp *b, ddp_row *r, const json_t *report) {
     char key[40];
     snprintf(key, sizeof key, "%s_per_second", b->unit);
@@ -73,7 +60,7 @@ static exit_status run_weft(bench_ddp *b, ddp_row *r) {
     const char *plan = json_string_value(json_object_get(report, "plan"));
     if (!r->plan) r->plan = strdup(plan ? plan : "");
     if (!b->recipe) b->recipe = json_incref(json_object_get(report, "recipe"));
-    bad = check_sha(r, report);
+    bad = apart_check_weights(r->plan, report, r->sha);
     if (!bad) bad = keep(b, r, report);
     json_decref(report);
     return bad;
@@ -152,7 +139,7 @@ exit_status ddp_trace(bench_ddp *b, ddp_row *r) {
         apart_run(&b->run, APART_SELF, &w, r->n_ranks, n_cores_of(b, r), false, &report);
     words_release(&w);
     if (bad) return bad;
-    bad = check_sha(r, report);
+    bad = apart_check_weights(r->plan, report, r->sha);
     json_decref(report);
     if (bad) return bad;
     wf_status status = wf_trace_read(b->c->ctx, path, &trace);

@@ -66,23 +66,17 @@ static exit_status add_rows(bench_memory *b) {
 
 /* ---- rounds ---- */
 
-/* Every other round runs backwards, so that no row always follows the same one. */
-static exit_status round_of(bench_memory *b, int repeat) {
-    exit_status bad = EXIT_DONE;
+static exit_status run_row(void *self, int row) {
+    bench_memory *b = self;
+    memory_row *r = &b->rows[row];
     int n_runs = b->n_rows * b->n_repeats;
-    for (int i = 0; i < b->n_rows && !bad; i++) {
-        memory_row *r = &b->rows[repeat % 2 ? b->n_rows - 1 - i : i];
-        char text[150];
-        if (*r->why) continue;
-        if (interrupt_status())
-            return complain(interrupt_status(), "interrupted; no results have been written");
-        snprintf(text, sizeof text, "run %d/%d  %s%.100s", b->n_runs_done + 1, n_runs,
-                 r->peer ? "PyTorch " : "", r->asked);
-        progress_show(&b->bar, (double)b->n_runs_done / n_runs, text);
-        bad = memory_run(b, r);
-        b->n_runs_done++;
-    }
-    return bad;
+    char text[150];
+    if (*r->why) return EXIT_DONE;
+    snprintf(text, sizeof text, "run %d/%d  %s%.100s", b->n_runs_done + 1, n_runs,
+             r->peer ? "PyTorch " : "", r->asked);
+    progress_show(&b->bar, (double)b->n_runs_done / n_runs, text);
+    b->n_runs_done++;
+    return memory_run(b, r);
 }
 
 /* A plan says where things are, and may change no bit of them; with order=free it may. */
@@ -103,7 +97,8 @@ static exit_status check_bits(const bench_memory *b) {
 static exit_status run_all(bench_memory *b) {
     exit_status bad = EXIT_DONE;
     progress_open(&b->bar, !b->c->o.quiet);
-    for (int repeat = 0; repeat < b->n_repeats && !bad; repeat++) bad = round_of(b, repeat);
+    for (int repeat = 0; repeat < b->n_repeats && !bad; repeat++)
+        bad = apart_round(repeat, b->n_rows, run_row, b);
     progress_clear(&b->bar);
     return bad ? bad : check_bits(b);
 }
