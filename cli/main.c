@@ -32,6 +32,8 @@ const command commands[] = {
      FOR_BENCH_DDP, run_bench_ddp, NULL},
     {"bench memory", "what plans need: bytes planned and measured, and time; PyTorch beside them",
      FOR_BENCH_MEMORY, run_bench_memory, NULL},
+    {"bench price", "CPU time and memory that the default lanes and slices cost one rank",
+     FOR_BENCH_PRICE, run_bench_price, NULL},
     {"tune", "measures which kernels are the fastest here, and writes them as a table", FOR_TUNE,
      run_tune, NULL},
     {"simulate", "what a pipeline schedule costs for given times; runs nothing", FOR_SIMULATE,

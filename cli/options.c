@@ -59,7 +59,7 @@ static const struct {
     {OPT_n_slices, TPBEP | FOR_GENERATE | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
     {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, NULL, false},
-    {OPT_dtype, TPBEP | FOR_GENERATE, NULL, NULL, false},
+    {OPT_dtype, TPBEP | FOR_GENERATE | FOR_BENCH_PRICE, NULL, NULL, false},
     {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
     {OPT_matmul_precision, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_kernels, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "fast|reference|FILE",

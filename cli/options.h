@@ -28,15 +28,18 @@ enum {
     FOR_CONVERT = 8192,
     FOR_GENERATE = 16384,
     FOR_PREDICT = 32768,
-    FOR_TUNE = 65536
+    FOR_TUNE = 65536,
+    FOR_BENCH_PRICE = 131072
 };
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
 #define TPBE  (TPB | FOR_EVAL)
 #define TPBEP (TPBE | FOR_PREDICT)
-#define ALL   (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
+#define ALL   (TPBE | FOR_BENCH_PARALLEL | RUNS)
 #define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_EVAL | FOR_PREDICT) /* of processes */
-#define RUNS  (FOR_BENCH_DDP | FOR_BENCH_MEMORY) /* rows are runs of bench train */
-#define PEER  (RUNS | FOR_BENCH_ALLREDUCE)       /* measured in rounds, with peers beside */
+/* Rows are runs of bench train. */
+#define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_PRICE)
+/* Measured in rounds, with peers beside. */
+#define PEER (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_ALLREDUCE)
 
 typedef enum option_kind {
     OPTION_FLAG,   /* int */
@@ -176,7 +179,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
       "optimizer steps in all, those before --resume included")                                    \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "epochs in all (1)")         \
-    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_TUNE, 0, "N", NULL,  \
+    X(repeat, COUNT, repeat, RUN,                                                                  \
+      FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_TUNE, 0, "N", NULL,            \
       "rounds; each times everything once (5)")                                                    \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "buffer sizes (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                           \

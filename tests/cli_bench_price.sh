@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# weft bench price: rows, their recipes and fields, each option.
+# label: once
+source tests/cli_helpers.bash
+
+price() { # NAME OPTIONS...
+    "$WEFT" bench price "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
+}
+# recipes NAME: the options of each row.
+recipes() { grep '"recipe": "' "$folder/$1.json" | field recipe | sed 's/--//g' | paste -sd ';'; }
+# has_recipes NAME "ROW;ROW...": without the dashes.
+has_recipes() { [[ $(recipes "$1") == "$2" ]] || fail "$1: rows are '$(recipes "$1")', not '$2'"; }
+# has_field NAME FIELD VALUE: one of the report's.
+has_field() { field "$2" <"$folder/$1.json" | grep -cx -- "$3" >/dev/null || fail "$1: $2 is '$(field "$2" <"$folder/$1.json")', not '$3'"; }
+once=(--steps 1 --repeat 1)
+tested=(--json)
+
+# ---- rows, their fields and the table ----
+price gpt2-tiny --model gpt2-tiny --tokens 8 --batch 4 --steps 1 --repeat 2
+has_recipes gpt2-tiny "lanes 1 micro 1 slices 1;lanes 4 micro 4 slices 1;lanes 4 micro 4 slices 4"
+[[ $(field over <"$folder/gpt2-tiny.json" | head -1) == 0.0 ]] || fail "the base costs more than itself"
+awk '/"cpu_ms"/ { ms[++n] = $2 + 0 } /"over"/ { o[n] = $2 + 0 }
+     END { for (i = 1; i <= n; i++) { d = ms[i] / ms[1] - 1 - o[i]; if (!(ms[i] > 0) || d * d > 1e-12) exit 1 } exit n != 3 }' \
+    "$folder/gpt2-tiny.json" || fail "over is not cpu_ms over the base's: $(cat "$folder/gpt2-tiny.json")"
+[[ $(sed -n '/"runs": \[/,/\]/p' "$folder/gpt2-tiny.json" | grep -c '[0-9]') == 6 ]] || fail "--repeat 2: a row does not have two runs"
+[[ $(grep -c '"plan": "dp=1,' "$folder/gpt2-tiny.json") == 3 ]] || fail "a row has no plan"
+[[ $(field weights_sha256 <"$folder/gpt2-tiny.json" | sort -u | wc -l) == 3 ]] || fail "recipes have the same weights"
+[[ $(grep -c -- '^--lanes .* % .*[KM]iB$' "$folder/gpt2-tiny.out") == 3 ]] || fail "no table: $(cat "$folder/gpt2-tiny.out")"
+tested+=(--model --steps --repeat)
+
+# ---- a row's weights and peak are those of weft bench train ----
+same=$("$WEFT" bench train --model gpt2-tiny --tokens 8 --batch 4 --repeat 1 --lanes 4 --slices 1 --threads 1 --quiet --json -)
+for name in weights_sha256 planned; do
+    expected=$(grep -A1 "\"$name\"" <<<"$same" | paste -sd ' ' | grep -o '[0-9a-f]\{6,\}' | head -1)
+    got=$(grep -A1 "\"$name\"" "$folder/gpt2-tiny.json" | grep -o '[0-9a-f]\{6,\}' | sed -n 2p)
+    [[ $expected && $expected == "$got" ]] || fail "$name is '$got', that of weft bench train '$expected'"
+done
+
+# ---- a recipe that an earlier row has is left out; the report alone; no folder is left behind ----
+price mlp --model mlp --image 6 --batch 8 "${once[@]}"
+has_recipes mlp "lanes 1 micro 1 slices 1;lanes 8 micro 8 slices 1"
+mkdir "$folder/tmp"
+TMPDIR=$folder/tmp "$WEFT" bench price --model mlp --image 6 --batch 1 --conv direct --quiet --json - "${once[@]}" >"$folder/one.json" 2>"$folder/said"
+[[ ! -s $folder/said && $(head -1 "$folder/one.json") == "{" ]] || fail "--quiet --json -: $(cat "$folder/said" "$folder/one.json")"
+rmdir "$folder/tmp" || fail "a folder is left behind"
+has_recipes one "lanes 1 micro 1 slices 1"
+has_field one image 6
+has_field one conv direct
+tested+=(--image --batch --conv --quiet)
+
+# ---- each option reaches the runs ----
+given=(--layers 1 --hidden 16 --heads 2 --vocab 64 --tokens 9 --batch 2 --seed 5 --threads 2 --dtype bf16 --optimizer adam --lr 0.5)
+price gpt --model gpt "${given[@]}" "${once[@]}"
+for ((i = 0; i < ${#given[@]}; i += 2)); do
+    has_field gpt "${given[i]#--}" "${given[i + 1]}"
+    tested+=("${given[i]}")
+done
+price lstm --model lstm --tokens 4 --batch 1 --layers 1 --hidden 8 --vocab 16 --embedding 8 --tied "${once[@]}"
+has_field lstm embedding 8
+has_field lstm tied true
+tested+=(--embedding --tied)
+
+# ---- bad input ----
+expect 2 "--model is missing" bench price
+expect 2 "--repeat wants" bench price --model mlp --repeat 0
+expect 2 "has no option --lanes" bench price --model mlp --lanes 2
+expect 2 "has no option --ranks" bench price --model mlp --ranks 2
+expect 1 "cannot be written" bench price --model mlp --json "$folder/none/r.json"
+
+# ---- every option has a test ----
+for option in $("$WEFT" bench price --help | grep -o '^  --[a-z0-9-]*'); do
+    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
+done
+finish
