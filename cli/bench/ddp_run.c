@@ -28,6 +28,7 @@ static void weft_words(const bench_ddp *b, const ddp_row *r, words *w) {
     words_add_options(w, o, FOR_BENCH, own, sizeof own / sizeof *own);
     words_add(w, "--batch=%lld", (long long)o->recipe.batch * r->n_ranks);
     words_add(w, "--lanes=%d", r->n_ranks); /* each rank sums its own samples, as DDP does */
+    words_add(w, "--slices=1");
     words_add(w, "--threads=%d", o->recipe.n_threads);
     words_add(w, "--repeat=%lld", (long long)o->steps);
     words_add(w, "--plan=dp=%d,overlap=%s%s%s", r->n_ranks, r->overlap ? "on" : "off",
