@@ -206,7 +206,8 @@ static void read_members(reading *r, const json_t *at, const char *path) {
         else if (rows[k].meaning == IS_OURS)
             set_value(r, rows[k].ours, value);
         else if (rows[k].meaning == IS_ONLY && !is_only(value, rows[k].ours))
-            fail(r, "%s: weft can only do %s", name, rows[k].ours);
+            fail(r, "%s: weft can only do %s%s", name, rows[k].ours,
+                 !strcmp(name, "fp16.enabled") ? "; the 16-bit type is bf16: bf16.enabled" : "");
     }
 }
 

@@ -61,7 +61,7 @@ refuses() {
 }
 refuses "gradient_cliping: weft has nothing like it" '{"gradient_cliping": 1}'
 refuses "optimizer.params.amsgrad: weft can only do false" '{"optimizer": {"type": "Adam", "params": {"amsgrad": true}}}'
-refuses "fp16.enabled: weft can only do false" '{"fp16": {"enabled": true}}'
+refuses "fp16.enabled: weft can only do false; the 16-bit type is bf16: bf16.enabled" '{"fp16": {"enabled": true}}'
 refuses "optimizer.type: weft has no 'Lamb', but Adam, AdamW, SGD" '{"optimizer": {"type": "Lamb"}}'
 refuses "optimizer.params.lr is missing" '{"optimizer": {"type": "SGD"}}'
 refuses "optimizer.params.betas are two numbers" '{"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}}'
