@@ -24,52 +24,13 @@ typedef struct placement {
     double *keys; /* [n_blocks] */
     int32_t n;
     size_t least_bytes; /* the bound, if each block also takes what lies before the next one */
-    int32_t *n_done;    /* [n_ranks] instructions */
+    int32_t *n_order;   /* [n_ranks] instructions */
+    int32_t peak;       /* the block whose first use is the device's peak, or -1 */
     size_t *alive;      /* [n_instructions + 1] */
 } placement;
 
 static size_t align(const placement *m, size_t at) {
     return wfi_round_up(at, wfi_space_align(m->places.space));
-}
-
-static void begin_life(const wf_program *p, wfi_life *l, int32_t i, int32_t order) {
-    const wfi_instruction *first = &p->instructions[i];
-    l->first = i;
-    l->first_order = order;
-    memcpy(l->before, wfi_clock_of(p, i), sizeof l->before);
-    l->before[first->stream]--; /* it is not before itself */
-}
-
-static void find_spans(wfi_life *l, int64_t n) {
-    for (int64_t k = 0; k < WFI_N_SPANS; k++) {
-        int64_t begin = k * n / WFI_N_SPANS, end = (k + 1) * n / WFI_N_SPANS;
-        if (begin == end || l->first_order >= end || l->last_order < begin) continue;
-        l->touches |= (uint64_t)1 << k;
-        if (l->first_order <= begin && l->last_order >= end - 1) l->covers |= (uint64_t)1 << k;
-    }
-}
-
-static void find_lives(const wf_program *p, wfi_life *lives, int32_t *n_done) {
-    for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (wfi_life){.first = -1};
-    for (int32_t k = 0; k < p->n_instructions; k++) {
-        int32_t i = p->order[k];
-        const wfi_instruction *now = &p->instructions[i];
-        int32_t at = n_done[now->rank]++;
-        for (int32_t r = 0; r < now->n_references; r++) {
-            wfi_life *l = &lives[now->references[r].block];
-            if (l->first < 0) begin_life(p, l, i, at);
-            l->last_order = at;
-            l->last[now->stream] = now->position + 1;
-        }
-    }
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        int32_t n = n_done[p->blocks[b].rank];
-        if (p->use == WFI_USE_RUN_AND_KEEP && wfi_is_summed(p, &p->blocks[b])) {
-            lives[b].last_order = n;
-            for (int s = 0; s < WFI_N_STREAMS; s++) lives[b].last[s] = INT32_MAX;
-        }
-        if (lives[b].first >= 0) find_spans(&lives[b], n);
-    }
 }
 
 /* ---- orders in which blocks are given their offsets ---- */
@@ -154,7 +115,7 @@ static void bring_forward(const placement *m) {
 #define N_SEEDS   64
 /* After so much work nothing else is tried, so that large programs take little longer than one
  * attempt does. */
-#define MOST_LOOKS 4000000
+#define MOST_LOOKS (WFI_MOST_LOOKS / 2)
 
 /* Streams may be ahead of each other or behind. To the block `seed`, or if that is -1 those that
  * are alive at that place of the program's order, come others, by size, that may be alive at the
@@ -189,7 +150,7 @@ static size_t find_alive(placement *m, int32_t seed, int32_t order, size_t *pack
 static void find_bound(placement *m, int32_t n_tries) {
     const wf_program *p = m->p;
     size_t now = 0;
-    int32_t n = m->n_done[m->rank];
+    int32_t n = m->n_order[m->rank];
     memset(m->alive, 0, (size_t)(n + 1) * sizeof *m->alive);
     for (int32_t k = 0; k < m->n; k++) {
         const wfi_life *l = &m->lives[m->list[k]];
@@ -199,7 +160,7 @@ static void find_bound(placement *m, int32_t n_tries) {
     }
     for (int32_t k = 0; k < n; k++) m->alive[k] = now += m->alive[k];
     wfi_arena_plan *r = m->arena;
-    int32_t peak_instruction = p->n_instructions ? p->order[0] : -1;
+    int32_t peak = -1;
     size_t base = align(m, r->state_bytes);
     r->bound_bytes = r->state_bytes;
     m->least_bytes = base;
@@ -217,9 +178,9 @@ static void find_bound(placement *m, int32_t n_tries) {
         if (base + packed_bytes > m->least_bytes) m->least_bytes = base + packed_bytes;
         if (r->state_bytes + bytes <= r->bound_bytes) continue;
         r->bound_bytes = r->state_bytes + bytes;
-        peak_instruction = worst->first;
+        peak = (int32_t)(worst - m->lives);
     }
-    if (m->places.space == WFI_SPACE_DEVICE) p->ranks[m->rank].peak_instruction = peak_instruction;
+    if (m->places.space == WFI_SPACE_DEVICE) m->peak = peak;
 }
 
 /* ---- an arena ---- */
@@ -276,7 +237,7 @@ static bool is_within(const placement *m, size_t parts) {
 
 static bool is_enough(const placement *m, size_t n_shuffles) {
     bool is_much = n_shuffles >= N_SHUFFLES || m->places.n_looks >= MOST_LOOKS;
-    bool is_most = n_shuffles >= 4 * N_SHUFFLES || m->places.n_looks >= 2 * MOST_LOOKS;
+    bool is_most = n_shuffles >= 4 * N_SHUFFLES || m->places.n_looks >= WFI_MOST_LOOKS;
     return is_within(m, GOOD_PARTS) || (is_much && is_within(m, FAIR_PARTS)) || is_most;
 }
 
@@ -394,6 +355,57 @@ static wf_status place_blocks(placement *m) {
     return WF_OK;
 }
 
+/* Whether the blocks of two ranks, pair by pair, have the same offsets. */
+static bool is_alike(const placement *m, const wfi_rank *a, const wfi_rank *b) {
+    const wf_program *p = m->p;
+    int32_t n = a->end_block - a->first_block;
+    bool is_alike = !p->like && b->end_block - b->first_block == n;
+    for (int32_t k = 0; k < n && is_alike; k++) {
+        const wfi_block *x = &p->blocks[a->first_block + k], *y = &p->blocks[b->first_block + k];
+        wfi_life life = m->lives[a->first_block + k];
+        life.first = m->lives[b->first_block + k].first;
+        is_alike = x->kind == y->kind && x->space == y->space && x->bytes == y->bytes &&
+                   x->is_state == y->is_state &&
+                   !memcmp(&life, &m->lives[b->first_block + k], sizeof life);
+    }
+    return is_alike;
+}
+
+static void copy_offsets(placement *m, const wfi_rank *from, wfi_rank *to) {
+    int32_t apart = to->first_block - from->first_block;
+    for (int32_t b = from->first_block; b < from->end_block; b++)
+        m->p->blocks[b + apart].offset = m->p->blocks[b].offset;
+    memcpy(to->arenas, from->arenas, sizeof to->arenas);
+    if (m->peak >= 0) m->peak += apart;
+}
+
+static wf_status place_rank(placement *m, wfi_rank *rank) {
+    for (int space = 0; space < WFI_N_SPACES; space++) {
+        m->places.space = (wfi_space)space;
+        m->arena = &rank->arenas[space];
+        WF_TRY(place_blocks(m));
+    }
+    return WF_OK;
+}
+
+/* Ranks of one stage often differ by the slices that they have and by nothing here. */
+static wf_status place_ranks(placement *m) {
+    const wf_program *p = m->p;
+    for (int32_t k = 0; k < p->n_lowered; k++) {
+        wfi_rank *rank = &p->ranks[p->lowered[k]], *before = rank;
+        WFI_PROGRESS(p->ctx, "planning the memory of rank %d of %d", k + 1, p->n_lowered);
+        m->rank = p->lowered[k];
+        if (k) before = &p->ranks[p->lowered[k - 1]];
+        if (k && is_alike(m, before, rank))
+            copy_offsets(m, before, rank);
+        else
+            WF_TRY(place_rank(m, rank));
+        int32_t first = p->n_instructions ? p->order[0] : -1;
+        rank->peak_instruction = m->peak < 0 ? first : m->lives[m->peak].first;
+    }
+    return WF_OK;
+}
+
 wf_status wfi_program_place(wf_program *p) {
     placement m = {.p = p};
     size_t n_blocks = (size_t)p->n_blocks;
@@ -404,24 +416,15 @@ wf_status wfi_program_place(wf_program *p) {
     m.best = wfi_alloc(p->ctx, n_blocks, sizeof *m.best, what);
     m.best_list = wfi_alloc(p->ctx, n_blocks, sizeof *m.best_list, what);
     m.keys = wfi_alloc(p->ctx, n_blocks, sizeof *m.keys, what);
-    m.n_done = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *m.n_done, what);
+    m.n_order = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *m.n_order, what);
     m.alive = wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *m.alive, what);
     bool ok =
-        m.lives && m.list && m.spare && m.best && m.best_list && m.keys && m.n_done && m.alive;
-    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
+        m.lives && m.list && m.spare && m.best && m.best_list && m.keys && m.n_order && m.alive;
+    wf_status status = ok ? wfi_lives_find(p, m.lives, m.n_order) : WF_NO_MEMORY;
     m.places = (wfi_places){.p = p, .lives = m.lives};
-    if (ok) find_lives(p, m.lives, m.n_done);
-    for (int32_t k = 0; k < p->n_lowered * WFI_N_SPACES && status == WF_OK; k++) {
-        m.rank = p->lowered[k / WFI_N_SPACES];
-        if (k % WFI_N_SPACES == 0)
-            WFI_PROGRESS(p->ctx, "planning the memory of rank %d of %d", k / WFI_N_SPACES + 1,
-                         p->n_lowered);
-        m.places.space = (wfi_space)(k % WFI_N_SPACES);
-        m.arena = &p->ranks[m.rank].arenas[m.places.space];
-        status = place_blocks(&m);
-    }
+    if (status == WF_OK) status = place_ranks(&m);
     wfi_places_release(&m.places);
-    void *const all[] = {m.lives, m.list, m.spare, m.best, m.best_list, m.keys, m.n_done, m.alive};
+    void *const all[] = {m.lives, m.list, m.spare, m.best, m.best_list, m.keys, m.n_order, m.alive};
     for (size_t k = 0; k < WFI_COUNT(all); k++) wfi_free(p->ctx, all[k]);
     return status;
 }

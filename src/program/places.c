@@ -9,10 +9,15 @@
 
 #include <string.h>
 
+/* When a block is used, by places in its rank's order (wfi_life). */
+typedef struct use {
+    int32_t first, last, settled, block;
+} use;
+
 /* Bytes that blocks share one after the other, to where another block may begin. */
 typedef struct slot {
     size_t begin, end;
-    int32_t *blocks; /* in order of their first use */
+    use *uses; /* in order of their first */
     int32_t n;
     size_t capacity;
     uint64_t covers; /* of all of them */
@@ -22,8 +27,7 @@ typedef struct slot {
 
 /* Slots that follow each other, in order of their begin. */
 typedef struct wfi_place_run {
-    struct wfi_place_run *next;
-    slot slots[MOST_SLOTS];
+    slot *slots; /* [MOST_SLOTS] */
     int32_t n;
     uint64_t covers; /* of each of them */
     wfi_life latest; /* shorter than that of the latest block of any of them */
@@ -31,12 +35,17 @@ typedef struct wfi_place_run {
     size_t gap;      /* the most bytes between them that are none's */
 } run;
 
-/* How many of the slot's blocks are used first before b is. */
-static int32_t find_earlier(const wfi_places *places, const slot *s, int32_t b) {
+static use use_of(const wfi_places *places, int32_t b) {
+    const wfi_life *l = &places->lives[b];
+    return (use){l->first_order, l->last_order, l->settled_order, b};
+}
+
+/* How many of the slot's blocks are used first before an order. */
+static int32_t find_earlier(const slot *s, int32_t order) {
     int32_t low = 0, high = s->n;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if (places->lives[s->blocks[middle]].first_order < places->lives[b].first_order)
+        if (s->uses[middle].first < order)
             low = middle + 1;
         else
             high = middle;
@@ -44,27 +53,28 @@ static int32_t find_earlier(const wfi_places *places, const slot *s, int32_t b) 
     return low;
 }
 
-/* What is further away in time than the neighbours is ordered with b by way of them. */
-static bool is_free(const wfi_places *places, const slot *s, int32_t b) {
-    int32_t k = find_earlier(places, s, b);
-    const wfi_life *lives = places->lives;
-    return (k == 0 || wfi_ends_before(&lives[s->blocks[k - 1]], &lives[b])) &&
-           (k == s->n || wfi_ends_before(&lives[b], &lives[s->blocks[k]]));
+/* The same as wfi_ends_before; mostly, the order alone can tell. */
+static bool ends_before(const wfi_places *places, const use *a, const use *b) {
+    if (a->last >= b->first || a->settled <= b->first) return a->last < b->first;
+    return wfi_ends_before(&places->lives[a->block], &places->lives[b->block]);
+}
+
+/* What is further away in time than the neighbours is ordered with it by way of them. */
+static bool is_free(const wfi_places *places, const slot *s, const use *own) {
+    int32_t k = find_earlier(s, own->first);
+    return (k == 0 || ends_before(places, &s->uses[k - 1], own)) &&
+           (k == s->n || ends_before(places, own, &s->uses[k]));
 }
 
 /* ---- runs ---- */
 
-static wf_status new_run(wfi_places *places, run *before, run **run_out) {
-    run *r = places->spare;
-    if (r)
-        places->spare = r->next;
-    else
-        r = wfi_alloc(places->p->ctx, 1, sizeof *r, "the memory plan");
-    if (!r) return WF_NO_MEMORY;
-    r->n = 0;
-    r->next = before ? before->next : NULL;
-    *(before ? &before->next : &places->first) = r;
-    *run_out = r;
+static wf_status insert_run(wfi_places *places, int32_t at) {
+    wf_context *ctx = places->p->ctx;
+    WF_TRY(WFI_GROW(ctx, places->runs, places->n_runs, places->capacity, "the memory plan"));
+    run r = {.slots = wfi_alloc(ctx, MOST_SLOTS, sizeof *r.slots, "the memory plan")};
+    if (!r.slots) return WF_NO_MEMORY;
+    memmove(places->runs + at + 1, places->runs + at, (size_t)(places->n_runs++ - at) * sizeof r);
+    places->runs[at] = r;
     return WF_OK;
 }
 
@@ -77,7 +87,7 @@ static void summarize(const wfi_places *places, run *r) {
         if (s->begin > r->end && s->begin - r->end > r->gap) r->gap = s->begin - r->end;
         if (s->end > r->end) r->end = s->end;
         r->covers &= s->covers;
-        const wfi_life *latest = &places->lives[s->blocks[s->n - 1]];
+        const wfi_life *latest = &places->lives[s->uses[s->n - 1].block];
         for (int i = 0; i < WFI_N_STREAMS; i++) {
             if (!k || latest->before[i] > r->latest.before[i])
                 r->latest.before[i] = latest->before[i];
@@ -87,9 +97,9 @@ static void summarize(const wfi_places *places, run *r) {
 }
 
 /* The upper half of a full run becomes one of its own. */
-static wf_status halve(wfi_places *places, run *r) {
-    run *upper;
-    WF_TRY(new_run(places, r, &upper));
+static wf_status halve(wfi_places *places, int32_t at) {
+    WF_TRY(insert_run(places, at + 1));
+    run *r = &places->runs[at], *upper = r + 1;
     upper->n = r->n / 2;
     r->n -= upper->n;
     memcpy(upper->slots, r->slots + r->n, (size_t)upper->n * sizeof *upper->slots);
@@ -98,38 +108,48 @@ static wf_status halve(wfi_places *places, run *r) {
     return WF_OK;
 }
 
+/* The last run that begins before that, or the first. */
+static int32_t find_run(const wfi_places *places, size_t begin) {
+    int32_t low = 0, high = places->n_runs - 1;
+    while (low < high) {
+        int32_t middle = high - (high - low) / 2;
+        if (places->runs[middle].slots[0].begin < begin)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 /* Slot number *index_out of that run is [begin, end), made if it is not there. */
 static wf_status find_slot(wfi_places *places, size_t begin, size_t end, run **run_out,
                            int32_t *index_out) {
-    run *r = places->first;
-    if (!r) WF_TRY(new_run(places, NULL, &r));
-    while (r->next && r->next->slots[0].begin < begin) r = r->next;
-    int32_t low = 0;
+    if (!places->n_runs) WF_TRY(insert_run(places, 0));
+    int32_t at = find_run(places, begin), low = 0;
+    run *r = &places->runs[at], *last = places->runs + places->n_runs;
     while (low < r->n && r->slots[low].begin < begin) low++;
     *run_out = r;
-    *index_out = low;
     for (int32_t k = low;; k++) {
-        if (k == (*run_out)->n) *run_out = (*run_out)->next, k = 0;
-        if (!*run_out || (*run_out)->slots[k].begin > begin) break;
+        if (k == (*run_out)->n) ++*run_out, k = 0;
+        if (*run_out == last || (*run_out)->slots[k].begin > begin) break;
         *index_out = k;
         if ((*run_out)->slots[k].end == end) return WF_OK;
     }
-    *run_out = r;
-    *index_out = low;
     if (r->n == MOST_SLOTS) {
-        WF_TRY(halve(places, r));
-        if (low > r->n) {
-            *index_out = low -= r->n;
-            *run_out = r = r->next;
-        }
+        WF_TRY(halve(places, at));
+        r = &places->runs[at];
+        if (low > r->n) low -= r++->n;
     }
     memmove(r->slots + low + 1, r->slots + low, (size_t)(r->n++ - low) * sizeof *r->slots);
     r->slots[low] = (slot){.begin = begin, .end = end};
+    *run_out = r;
+    *index_out = low;
     return WF_OK;
 }
 
 /* ---- blocks ---- */
 
+/* A summary without the latest block of a slot is true, too. */
 static wf_status fill_slot(wfi_places *places, int32_t b) {
     const wfi_block *block = &places->p->blocks[b];
     size_t end = wfi_round_up(block->offset + block->bytes, wfi_space_align(places->space));
@@ -137,12 +157,12 @@ static wf_status fill_slot(wfi_places *places, int32_t b) {
     int32_t index;
     WF_TRY(find_slot(places, block->offset, end, &r, &index));
     slot *s = &r->slots[index];
-    WF_TRY(WFI_GROW(places->p->ctx, s->blocks, s->n, s->capacity, "the memory plan"));
-    int32_t at = find_earlier(places, s, b);
-    memmove(s->blocks + at + 1, s->blocks + at, (size_t)(s->n++ - at) * sizeof *s->blocks);
-    s->blocks[at] = b;
+    WF_TRY(WFI_GROW(places->p->ctx, s->uses, s->n, s->capacity, "the memory plan"));
+    int32_t at = find_earlier(s, places->lives[b].first_order);
+    memmove(s->uses + at + 1, s->uses + at, (size_t)(s->n++ - at) * sizeof *s->uses);
+    s->uses[at] = use_of(places, b);
     s->covers |= places->lives[b].covers;
-    summarize(places, r);
+    if (s->n == 1 || places->n_looks < WFI_MOST_LOOKS) summarize(places, r);
     return WF_OK;
 }
 
@@ -151,6 +171,7 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
                             size_t *offset) {
     size_t bytes = places->p->blocks[b].bytes;
     const wfi_life *own = &places->lives[b];
+    const use when = use_of(places, b);
     if (r->slots[0].begin >= *offset + bytes) return true;
     if (r->end <= *offset) return false;
     bool is_full = r->covers & own->touches ||
@@ -165,7 +186,7 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
         if (s->end <= *offset) continue;
         bool is_taken = s->covers & own->touches;
         places->n_looks += !is_taken;
-        if (is_taken || !is_free(places, s, b)) *offset = wfi_round_up(s->end, align);
+        if (is_taken || !is_free(places, s, &when)) *offset = wfi_round_up(s->end, align);
     }
     return false;
 }
@@ -173,27 +194,22 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
 wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
     wfi_block *block = &places->p->blocks[b];
     size_t align = wfi_places_align(places, block), offset = wfi_round_up(base, align);
-    const run *r = places->first;
-    while (r && !fits_before_end(places, r, b, align, &offset)) r = r->next;
+    int32_t k = 0;
+    while (k < places->n_runs && !fits_before_end(places, &places->runs[k], b, align, &offset)) k++;
     block->offset = offset;
     return fill_slot(places, b);
 }
 
 void wfi_places_empty(wfi_places *places) {
-    while (places->first) {
-        run *r = places->first;
-        for (int32_t k = 0; k < r->n; k++) wfi_free(places->p->ctx, r->slots[k].blocks);
-        places->first = r->next;
-        r->next = places->spare;
-        places->spare = r;
+    wf_context *ctx = places->p->ctx;
+    for (; places->n_runs; places->n_runs--) {
+        run *r = &places->runs[places->n_runs - 1];
+        for (int32_t k = 0; k < r->n; k++) wfi_free(ctx, r->slots[k].uses);
+        wfi_free(ctx, r->slots);
     }
 }
 
 void wfi_places_release(wfi_places *places) {
     wfi_places_empty(places);
-    while (places->spare) {
-        run *r = places->spare;
-        places->spare = r->next;
-        wfi_free(places->p->ctx, r);
-    }
+    wfi_free(places->p->ctx, places->runs);
 }

@@ -9,13 +9,17 @@
 
 typedef struct wfi_life {
     int32_t first;                   /* instruction that touches it first, or -1 */
-    int32_t first_order, last_order; /* places in p->order */
+    int32_t first_order, last_order; /* places in the rank's order */
+    int32_t settled_order;           /* from there on all instructions happen after its uses */
     int32_t before[WFI_N_STREAMS];   /* how many of each stream happen before the first use */
     int32_t last[WFI_N_STREAMS];     /* positions + 1 of the latest use; 0 = none */
     /* A bit for each of WFI_N_SPANS equal parts of the rank's order: in which it is alive, and in
      * which from begin to end. */
     uint64_t touches, covers;
 } wfi_life;
+
+/* [n_blocks] of the lowered ranks; adds to n_order [n_ranks] how many instructions each has. */
+wf_status wfi_lives_find(const wf_program *p, wfi_life *lives, int32_t *n_order);
 
 /* Whether every use of a happens before the first of b; both of one rank. */
 static inline bool wfi_ends_before(const wfi_life *a, const wfi_life *b) {
@@ -24,11 +28,16 @@ static inline bool wfi_ends_before(const wfi_life *a, const wfi_life *b) {
     return true;
 }
 
+/* No decision depends on how many more looks there were. */
+#define WFI_MOST_LOOKS 8000000
+
 typedef struct wfi_places {
     wf_program *p;
     const wfi_life *lives; /* [n_blocks] */
     wfi_space space;
-    struct wfi_place_run *first, *spare;
+    struct wfi_place_run *runs; /* [n_runs] in order of addresses */
+    int32_t n_runs;
+    size_t capacity;
     int64_t n_looks; /* how often two blocks' lives, or a block's and a place's, were compared */
 } wfi_places;
 
