@@ -283,7 +283,7 @@ char *wfi_sprintf(wf_context *ctx, const char *format, ...) {
 wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, size_t elem_bytes,
                    const char *what) {
     if (n < *capacity) return WF_OK;
-    size_t larger = *capacity ? *capacity * 2 : 16;
+    size_t larger = *capacity ? *capacity * 2 : 4;
     void *moved = wfi_alloc(ctx, larger, elem_bytes, what);
     if (!moved) return WF_NO_MEMORY;
     if (n) memcpy(moved, *array, n * elem_bytes);
