@@ -39,8 +39,8 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
     } sizes[] = {{OPT_layers, &o->layers, model->n_layers},
                  {OPT_hidden, &o->hidden, model->hidden},
                  {OPT_embedding, &o->embedding, 0}, /* as wide as what is hidden */
-                 {OPT_heads, &o->heads, model->n_heads},
-                 {OPT_vocab, &o->vocab, 0}}; /* by the data */
+                 {OPT_heads, &o->heads, 0},         /* by the width */
+                 {OPT_vocab, &o->vocab, 0}};        /* by the data */
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && model->has_sizes; k++) {
         char name[TEXT_BYTES];
         if (!option_is_given(o, sizes[k].id)) {
@@ -49,9 +49,6 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
             return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, sizes[k].id));
     }
     if (model->is_recurrent && !o->embedding) o->embedding = o->hidden;
-    /* As many heads as the model usually has, or the most below that divide another width. */
-    if (model->has_sizes && !option_is_given(o, OPT_heads) && o->heads > 0 && o->hidden > 0)
-        while (o->hidden % o->heads) o->heads--;
     return EXIT_DONE;
 }
 
@@ -149,7 +146,9 @@ static wf_status find_model(job *j) {
             config.small_stem = o->stem == STEM_SMALL;
         }
     }
-    return wf_model_find(j->c->ctx, o->model, &config, &j->model);
+    wf_status status = wf_model_find(j->c->ctx, o->model, &config, &j->model);
+    if (status == WF_OK && j->is_tokens) o->heads = wf_model_config_of(j->model)->n_heads;
+    return status;
 }
 
 wf_status job_resolve(const job *j, wf_recipe *recipe) {
@@ -197,6 +196,12 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     int64_t n_rest = j->about.n_train % r->batch;
     if (n_full && n_rest && n_rest < r->n_micro) {
         j->drop_last = true;
+        if (j->c->command == FOR_TRAIN)
+            say(j->c,
+                "%-8s%lld of %lld samples; the rest are fewer than the %lld microbatches of a "
+                "step\n",
+                "epoch", (long long)(j->about.n_train - n_rest), (long long)j->about.n_train,
+                (long long)r->n_micro);
         j->n_epoch = n_full;
         if (n_steps < 0 && !is_steps) j->n_steps = (o->epochs ? o->epochs : 1) * j->n_epoch;
     }
@@ -228,89 +233,6 @@ static wf_status parse_plan(job *j) {
 wf_status job_use_devices(const cli *c, wf_plan *plan) {
     wf_plan_use_memory(plan, c->o.device_memory);
     return wf_plan_use_devices(plan, c->o.devices);
-}
-
-/* ---- --plan auto ---- */
-
-static wf_status use_plan(job *j, const char *text) {
-    wf_plan *plan;
-    wf_status status = wf_plan_parse(j->c->ctx, text, &plan);
-    if (status != WF_OK) return status;
-    wf_plan_destroy(j->plan);
-    j->plan = plan;
-    return job_use_devices(j->c, plan);
-}
-
-/* A program of the recipe on the plan, which --plan auto begins with. */
-static wf_status create_first(job *j, const char *text, wf_program **program_out) {
-    wf_recipe recipe = job_recipe_of_a_step(j);
-    wf_status status = use_plan(j, text);
-    if (status == WF_OK) status = job_resolve(j, &recipe);
-    return status == WF_OK ? wf_program_create(j->c->ctx, j->model, &recipe, j->plan,
-                                               WF_PROGRAM_TRAIN, program_out)
-                           : status;
-}
-
-/* The first mesh of all ranks that the recipe allows: as many replicas as can be, then as few ranks
- * that divide slices. Sums over devices that do not sum so many at once are trees. The sentence
- * is that of replicas alone if none is allowed. */
-static wf_status find_mesh(job *j, wf_program **program_out) {
-    static const char *const sums[] = {"", ",allreduce=tree"};
-    int n_ranks = wf_plan_n_ranks(j->plan);
-    char text[96];
-    for (int dp = n_ranks; dp > 0; dp--)
-        for (int tp = 1; tp <= n_ranks / dp; tp++)
-            for (size_t k = 0; k < sizeof sums / sizeof *sums && n_ranks % (dp * tp) == 0; k++) {
-                if (k && dp == 1) continue;
-                snprintf(text, sizeof text, "dp=%d,tp=%d,pp=%d%s", dp, tp, n_ranks / (dp * tp),
-                         sums[k]);
-                wf_status status = create_first(j, text, program_out);
-                if (status != WF_INVALID_ARG && status != WF_UNSUPPORTED) return status;
-            }
-    snprintf(text, sizeof text, "dp=%d", n_ranks);
-    return create_first(j, text, program_out);
-}
-
-/* Of those for as many ranks the first, which is the fastest. */
-static wf_status take_fastest(job *j, const wf_program *p) {
-    const options *o = &j->c->o;
-    wf_proposal *found;
-    bool is_taken = false;
-    int n;
-    wf_status status = wf_program_propose(p, o->device_memory, o->host_memory, 1, &found, &n);
-    for (int k = 0; k < n && status == WF_OK && !is_taken; k++) {
-        wf_plan *plan;
-        status = wf_plan_parse(j->c->ctx, found[k].plan, &plan);
-        if (status != WF_OK) break;
-        is_taken = wf_plan_n_ranks(plan) == wf_program_n_ranks(p);
-        wf_plan_destroy(plan);
-        if (is_taken) status = use_plan(j, found[k].plan);
-    }
-    wf_proposals_destroy(j->c->ctx, found, n);
-    if (status != WF_OK || is_taken) return status;
-    return wf_program_fits(p, o->device_memory, o->host_memory, &j->would_fit, &j->n_would_fit);
-}
-
-/* A plan that is only looked at may need lanes and slices: those with which it was compared. */
-static void keep_lowered(job *j, const wf_program *p) {
-    const wf_recipe *lowered = wf_program_recipe(p);
-    wf_recipe *r = &j->c->o.recipe;
-    if (r->n_micro != MICRO_AUTO) r->n_micro = lowered->n_micro;
-    r->n_lanes = lowered->n_lanes;
-    r->n_slices = lowered->n_slices;
-}
-
-/* The plan that fits and is predicted to be the fastest. It keeps the recipe. */
-static wf_status choose_plan(job *j) {
-    wf_program *p;
-    wf_status status = find_mesh(j, &p);
-    if (status != WF_OK) return status;
-    status = job_plan_tests(j, p);
-    if (status == WF_OK) status = take_fastest(j, p);
-    if (j->c->command == FOR_PLAN) keep_lowered(j, p);
-    wf_program_destroy(p);
-    if (status == WF_OK) say(j->c, "plan    auto: %s\n", wf_plan_text(j->plan));
-    return status;
 }
 
 /* What is predicted are pictures of any folder, unless it is a set of another format. */
@@ -420,7 +342,7 @@ static exit_status open_job(job *j, int64_t n_steps) {
     bad = open_known_data(j, n_steps);
     if (bad) return bad;
     wf_status status = find_model(j);
-    if (status == WF_OK && plan_is_auto(o)) status = choose_plan(j);
+    if (status == WF_OK && plan_is_auto(o)) status = job_choose_plan(j);
     if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
         return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);

@@ -42,6 +42,10 @@ wf_recipe job_recipe_of_a_step(const job *j);
  * weft plan, which runs nothing, takes those that the plan needs; forward runs need none. */
 wf_status job_resolve(const job *j, wf_recipe *recipe);
 
+/* plan_auto.c: replaces j->plan; where nothing fits, j->would_fit has proposals. Errors:
+ * DOES_NOT_FIT; INVALID_ARG: no plan for so many ranks suits the recipe. */
+wf_status job_choose_plan(job *j);
+
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
  * plan the latter. Complains and returns the exit status if that is impossible. */
 exit_status job_measure(job *j);

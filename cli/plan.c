@@ -128,10 +128,12 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *proposa
     exit_status bad = complain_of(j->c, status);
     for (int k = 0; k < n; k++) {
         json_array_append_new(would_fit, json_string(found[k].plan));
-        json_array_append_new(proposals, json_pack("{s:s, s:I, s:I, s:f}", "plan", found[k].plan,
-                                                   "micro", (json_int_t)found[k].n_micro,
-                                                   "peak_bytes", (json_int_t)found[k].peak_bytes,
-                                                   "step_ms", found[k].step_us / 1e3));
+        json_array_append_new(
+            proposals,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "plan", found[k].plan, "micro",
+                      (json_int_t)found[k].n_micro, "lanes", (json_int_t)found[k].n_lanes, "slices",
+                      (json_int_t)found[k].n_slices, "peak_bytes", (json_int_t)found[k].peak_bytes,
+                      "step_ms", found[k].step_us / 1e3));
     }
     if (bad == EXIT_DOES_NOT_FIT) would_fit_say(found, n);
     wf_proposals_destroy(j->c->ctx, found, n);

@@ -344,6 +344,9 @@ static exit_status prepare(run *r) {
         r->n_done = r->saved_step = wf_trainer_n_steps(r->trainer);
         r->tests = r->from.tests;
         say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
+        if (o->recipe.lr_schedule == WF_LR_COSINE && r->j.n_steps > o->recipe.schedule_steps)
+            say(r->c, "lr      0 from step %lld on, where the run's cosine ends\n",
+                (long long)o->recipe.schedule_steps);
     }
     status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);

@@ -4,19 +4,23 @@
 
 #include <string.h>
 
+/* Lanes are named, as another number of microbatches would have others by default. */
 void would_fit_say(const wf_proposal *found, int n) {
-    char peak[TEXT_BYTES];
+    char peak[TEXT_BYTES], slices[TEXT_BYTES];
     if (!n)
         complain(EXIT_DOES_NOT_FIT,
                  "none of the other plans and numbers of microbatches that were tried would fit");
     if (n) fprintf(stderr, "these would fit:\n%11s %12s\n", "peak", "step");
-    for (int k = 0; k < n; k++)
-        fprintf(stderr, "%11s %9.1f ms  --plan %s --micro %lld\n",
+    for (int k = 0; k < n; k++) {
+        snprintf(slices, sizeof slices, " --slices %lld", (long long)found[k].n_slices);
+        fprintf(stderr, "%11s %9.1f ms  --plan %s --micro %lld --lanes %lld%s\n",
                 text_of_bytes(peak, (double)found[k].peak_bytes), found[k].step_us / 1e3,
-                found[k].plan, (long long)found[k].n_micro);
+                found[k].plan, (long long)found[k].n_micro, (long long)found[k].n_lanes,
+                found[k].n_slices > 1 ? slices : "");
+    }
     if (n && found[0].n_layers)
-        fprintf(stderr, "with the first, a model of %lld layers would fit, too\n",
-                (long long)found[0].n_layers);
+        fprintf(stderr, "with the first, a model of %lld layer%s would fit, too\n",
+                (long long)found[0].n_layers, found[0].n_layers == 1 ? "" : "s");
 }
 
 /* Every process searches, so that they end at about the same time; rank 0 prints. */

@@ -3,6 +3,7 @@
 # weights under every plan; a plan that needs more of them is refused, or only planned.
 # label: once
 source tests/cli_helpers.bash
+images "$folder/images"
 sha() { report "$@" | field weights_sha256; }
 
 # says WORDS COMMAND...: exit status 0, and WORDS on standard output.
@@ -76,3 +77,16 @@ for command in "train --steps 1 --data synthetic" plan "bench train --repeat 1";
     # shellcheck disable=SC2086
     says "--label-smoothing 0 .*--epsilon" $command --model mlp --image 6 --optimizer adam --loss cross-entropy --verbose
 done
+
+# ---- a proposal that is typed fits; what an epoch leaves out is said; auto names itself ----
+lstm="train --model lstm --layers 1 --hidden 19 --tokens 2 --tied --vocab 21 --data synthetic --batch 32 --steps 1 --device-memory 170568"
+# shellcheck disable=SC2086
+"$WEFT" $lstm --micro 5 --plan auto --ranks 3 >/dev/null 2>"$folder/said"
+[[ $? == 3 ]] || fail "$lstm --micro 5 --plan auto --ranks 3: not exit 3"
+read -r -a typed <<<"$(sed -n 's/.* ms  //p' "$folder/said" | head -n 1)"
+# shellcheck disable=SC2086
+"$WEFT" $lstm "${typed[@]}" >/dev/null 2>"$folder/said" || fail "$lstm ${typed[*]}: exit $?: $(cat "$folder/said")"
+says "epoch 63 of 64 samples; the rest are fewer than the 8 microbatches" \
+    train --model mlp --data "$folder/images" --batch 9 --micro 8 --lanes 8 --epochs 1
+# shellcheck disable=SC2086
+expect 2 "plan auto: no plan for 4 ranks suits the recipe" train --model mlp --image 4 --batch 7 --data synthetic --plan auto --ranks 4

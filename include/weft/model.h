@@ -19,8 +19,9 @@ typedef struct wf_model_config {
     int small_stem;                  /* resnets: 3x3 stride 1 and no max pool, for small images */
     double dropout;                  /* gpt2: after embedding, attention and MLP; lstm: after the
                                       * embedding and each layer; 0 = none */
-    /* gpt, and lstm, which has neither heads nor positions; 0 = as the registry says. Positions are
-     * the most tokens that a sample may have; 0 = 1024, or n_tokens if there are more. */
+    /* gpt, and lstm, which has neither heads nor positions; 0 = as the registry says; of heads, the
+     * most up to that which divide the width. Positions are the most tokens that a sample may have;
+     * 0 = 1024, or n_tokens if there are more. */
     int64_t n_layers, hidden, n_heads, n_positions;
     /* gpt2, gpt: a sample is one token, and the input "position" (I32) says where in its text: for
      * forward runs token by token (wf_cached_attention). There is no loss; n_tokens is left at 0.

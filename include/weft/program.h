@@ -43,12 +43,12 @@ typedef struct wf_rank_summary {
 
 /* What would fit. */
 typedef struct wf_proposal {
-    char *plan; /* its whole text */
-    int64_t n_micro;
-    size_t peak_bytes; /* of the rank that needs most */
-    double step_us;    /* predicted */
-    int64_t n_layers;  /* with it, a model of the same family with so many layers would fit, too; 0:
-                        * of one without layers, or not searched */
+    char *plan;                         /* its whole text */
+    int64_t n_micro, n_lanes, n_slices; /* of the recipe */
+    size_t peak_bytes;                  /* of the rank that needs most */
+    double step_us;                     /* predicted */
+    int64_t n_layers; /* with it, a model of the same family with so many layers would fit, too; 0:
+                       * of one without layers, or not searched */
 } wf_proposal;
 #define WF_MAX_PROPOSALS 5
 

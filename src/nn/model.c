@@ -101,7 +101,9 @@ static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_mo
     if (!c->n_layers) c->n_layers = m->info.n_layers;
     if (!c->hidden) c->hidden = m->info.hidden;
     WF_TRY(resolve_recurrent(ctx, m, c));
-    if (!c->n_heads) c->n_heads = m->info.n_heads;
+    bool is_open = !c->n_heads;
+    if (is_open) c->n_heads = m->info.n_heads;
+    while (is_open && c->n_heads > 1 && c->hidden % c->n_heads) c->n_heads--;
     if (!c->n_positions && !m->info.is_recurrent)
         c->n_positions =
             m->info.has_sizes ? wfi_max_i64(m->n_positions, c->n_tokens) : m->n_positions;

@@ -198,12 +198,14 @@ static wf_status check_slices(wf_context *ctx, const wf_recipe *r, const wf_mode
 
 /* ---- resolving ---- */
 
-static wf_status check_micro(wf_context *ctx, const wf_recipe *r) {
+/* `given` is the recipe before its defaults. */
+static wf_status check_micro(wf_context *ctx, const wf_recipe *given, const wf_recipe *r) {
     int64_t below, above;
     if (r->n_micro > r->batch)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: %lld microbatches of a batch of %lld; there can be %lld at most",
-                        (long long)r->n_micro, (long long)r->batch, (long long)r->batch);
+                        "recipe: %lld %s of a batch of %lld; there can be %lld at most",
+                        (long long)r->n_micro, given->n_micro ? "microbatches" : "lanes",
+                        (long long)r->batch, (long long)r->batch);
     if (r->n_micro % r->n_lanes == 0) return WF_OK;
     nearest_divisors(r->n_micro, r->n_lanes, &below, &above);
     return wfi_fail(ctx, WF_INVALID_ARG,
@@ -228,7 +230,7 @@ static wf_status resolve(wf_context *ctx, const wf_recipe *recipe, const wf_mode
         r.n_slices = plan->tp;
     if (!r.n_micro) r.n_micro = r.n_lanes;
     if (!r.n_threads) r.n_threads = cores_per_rank(plan);
-    WF_TRY(check_micro(ctx, &r));
+    WF_TRY(check_micro(ctx, recipe, &r));
     if (plan && !lanes_suit(recipe, plan, r.n_lanes)) return refuse_lanes(ctx, recipe, &r, plan);
     if (plan) WF_TRY(check_slices(ctx, &r, model, plan));
     *resolved_out = r;

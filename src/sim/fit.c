@@ -182,6 +182,8 @@ static wf_status add_found(search *s, const wf_program *p) {
     if (is_found(s, p->plan->text, p->recipe.n_micro)) return WF_OK;
     WF_TRY(wf_program_simulate(p, NULL, &timeline));
     wf_proposal found = {.n_micro = p->recipe.n_micro,
+                         .n_lanes = p->recipe.n_lanes,
+                         .n_slices = p->recipe.n_slices,
                          .peak_bytes = highest_peak(p, WFI_SPACE_DEVICE),
                          .step_us = wf_timeline_step_us(timeline)};
     wf_timeline_destroy(timeline);
