@@ -172,7 +172,7 @@ for command in plan train "bench train"; do
     expect 3 "weft: rank 0 needs " $command $gpt
     grep -qxE 'weft: rank 0 needs [0-9]+\.[0-9] MiB, [0-9]+\.[0-9] MiB more than the 5\.0 MiB given; the peak is in unit [a-z.0-9]+' "$folder/said" || fail "$command: $(cat "$folder/said")"
     sed -n '/^these would fit/,$p' "$folder/said" >"$folder/${command// /-}.fit"
-    [[ $(grep -cxE ' +[0-9]\.[0-9] MiB +[0-9]+\.[0-9] ms  --plan [^ ]+ --micro [1-8]' "$folder/${command// /-}.fit") -ge 3 ]] || fail "$command: $(cat "$folder/said")"
+    [[ $(grep -cxE ' +[0-9]\.[0-9] MiB +[0-9]+\.[0-9] ms  --plan [^ ]+ --micro [1-8] --lanes 8 --slices 2' "$folder/${command// /-}.fit") -ge 3 ]] || fail "$command: $(cat "$folder/said")"
     cmp "$folder/plan.fit" "$folder/${command// /-}.fit" || fail "$command: another table: $(cat "$folder/said")"
 done
 grep -qxE 'with the first, a model of [0-9]+ layers would fit, too' "$folder/plan.fit" || fail "no larger model: $(cat "$folder/plan.fit")"
