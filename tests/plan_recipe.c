@@ -139,6 +139,7 @@ static const default_case defaults[] = {
     {"gpt", "batch=64", 6, 8, 8, 2},
     {"gpt", "batch=64", 25, 8, 8, 1},
     {"gpt", "batch=64,slices=3", 6, 8, 8, 3},
+    {"gpt", "batch=64,lanes=4", 6, 4, 4, 2},
 };
 
 static wf_model *model_of(wf_context *ctx, const default_case *c) {
@@ -205,6 +206,7 @@ static const struct {
     {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=2", NULL, 8, 2},
     {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=3", "--slices 3 is another", 8, 3},
     {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=4", "tp=2, 3 or 6 would", 8, 4},
+    {{.model = "gpt", .recipe = "batch=8,slices=1", .n_heads = 6}, "tp=2", "--slices 2 is", 0, 0},
     {{.model = "gpt", .recipe = "batch=8", .n_heads = 25}, "tp=4", "25 heads", 8, 4},
     {{.model = "resnet18", .recipe = "batch=32"}, "tp=2", "nothing of this model can be cut", 2, 2},
     {{.model = "lstm", .recipe = "batch=8"}, "tp=2", "tp=2 needs 2 slices", 8, 2},
@@ -230,6 +232,24 @@ static void plans_need(void **state) {
         if (status == WF_OK) assert_int_equal(got.n_slices, needs[k].n_slices);
         wf_plan_destroy(plan);
         wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
+/* They are divided among all ranks of the plan, and each has one at least. */
+static void threads_share_cores(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "dp=2", "pp=2", "dp=4,pp=2", "dp=2,pp=8"};
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_recipe recipe = WF_RECIPE_INIT, got;
+        wf_plan *plan;
+        recipe.n_threads = 0;
+        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got));
+        int share = wf_info_limits().n_cores / wf_plan_n_ranks(plan);
+        assert_int_equal(got.n_threads, share > 1 ? share : 1);
+        wf_plan_destroy(plan);
     }
     test_context_end(ctx);
 }
@@ -656,6 +676,7 @@ int main(void) {
         cmocka_unit_test(resolves),
         cmocka_unit_test(defaults_are_the_models),
         cmocka_unit_test(plans_need),
+        cmocka_unit_test(threads_share_cores),
         cmocka_unit_test(learning_rates),
         cmocka_unit_test(texts),
         cmocka_unit_test(bad_texts),
