@@ -153,8 +153,11 @@ static wf_status find_model(job *j) {
 
 wf_status job_resolve(const job *j, wf_recipe *recipe) {
     wf_context *ctx = j->c->ctx;
-    if (j->c->command & (FOR_EVAL | FOR_PREDICT))
+    int n_cores = wf_info_limits().n_cores, n_ranks = wf_plan_n_ranks(j->plan);
+    if (j->c->command & (FOR_EVAL | FOR_PREDICT)) { /* replicas need no lanes, but share cores */
+        if (!recipe->n_threads) recipe->n_threads = n_cores > n_ranks ? n_cores / n_ranks : 1;
         return wf_recipe_resolve(ctx, recipe, j->model, NULL, recipe);
+    }
     return j->c->command == FOR_PLAN ? wf_recipe_resolve_for(ctx, recipe, j->model, j->plan, recipe)
                                      : wf_recipe_resolve(ctx, recipe, j->model, j->plan, recipe);
 }
