@@ -102,6 +102,38 @@ static void tokens_have_rows(void **state) {
 }
 
 /* By its number in the array, not in the piece that is computed at once. */
+/* One input, two tables: the smaller one bounds it, whichever reads it first. */
+static void two_tables(wf_graph *g, const void *config) {
+    const int64_t *n_rows = config;
+    wf_tensor x = wf_input(g, "x", WF_I32, WF_SHAPE(N_TOKENS)),
+              y = wf_input(g, "y", WF_I32, WF_SHAPE(N_TOKENS));
+    wf_tensor sum =
+        wf_add(wf_embedding(x, "a", n_rows[0], 8, 1), wf_embedding(x, "b", n_rows[1], 8, 1));
+    wf_loss(wf_cross_entropy(wf_linear(sum, "head", N_WORDS), y));
+}
+
+static void smaller_table_counts(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int k = 0; k < 2; k++) {
+        const int64_t n_rows[2] = {k ? 30 : N_WORDS, k ? N_WORDS : 30};
+        wf_plan *plan;
+        wf_model *model;
+        wf_trainer *t;
+        wf_recipe recipe = WF_RECIPE_INIT;
+        recipe.batch = N_TEXTS;
+        TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+        TEST_OK(ctx, wf_model_create(ctx, "two tables", two_tables, n_rows, sizeof n_rows, &model));
+        TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &t));
+        TEST_REFUSED(ctx, step_tokens(t, "x", 25), WF_INVALID_ARG, "0 to 20");
+        TEST_OK(ctx, step_tokens(t, "x", 19));
+        wf_trainer_destroy(t);
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+    }
+    test_context_end(ctx);
+}
+
 static void modules_have_rows(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -149,9 +181,8 @@ static void elements_may_be_missing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_have_classes),
-        cmocka_unit_test(tokens_have_rows),
-        cmocka_unit_test(modules_have_rows),
+        cmocka_unit_test(labels_have_classes),     cmocka_unit_test(tokens_have_rows),
+        cmocka_unit_test(smaller_table_counts),    cmocka_unit_test(modules_have_rows),
         cmocka_unit_test(elements_may_be_missing),
     };
     return cmocka_run_group_tests_name("train_feeds", tests, NULL, NULL);
