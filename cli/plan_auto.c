@@ -14,7 +14,7 @@ static wf_status use_plan(job *j, const char *text) {
     return job_use_devices(j->c, plan);
 }
 
-/* A program of the recipe on the plan, which --plan auto begins with. */
+/* Creates the recipe's program for a plan to begin with. */
 static wf_status create_first(job *j, const char *text, wf_program **program_out) {
     wf_recipe recipe = job_recipe_of_a_step(j);
     wf_status status = use_plan(j, text);
@@ -24,9 +24,9 @@ static wf_status create_first(job *j, const char *text, wf_program **program_out
                            : status;
 }
 
-/* The first mesh of all ranks that the recipe allows: as many replicas as can be, then as few ranks
- * that divide slices. Sums over devices that do not sum so many at once are trees. The sentence
- * is that of replicas alone if none is allowed. */
+/* Finds the first mesh of all ranks that the recipe allows: the most replicas first, then the
+ * smallest tp. Devices that cannot sum so many replicas at once sum them along a tree. If no mesh
+ * is allowed, the error is that of replicas alone. */
 static wf_status find_mesh(job *j, wf_program **program_out) {
     static const char *const sums[] = {"", ",allreduce=tree"};
     int n_ranks = wf_plan_n_ranks(j->plan);
@@ -50,7 +50,7 @@ static wf_status find_mesh(job *j, wf_program **program_out) {
     return wf_context_fail(j->c->ctx, status, why);
 }
 
-/* Of those for as many ranks the first, which is the fastest. */
+/* Takes the first proposal for as many ranks: it is the fastest. */
 static wf_status take_fastest(job *j, const wf_program *p) {
     const options *o = &j->c->o;
     wf_proposal *found;
@@ -70,7 +70,7 @@ static wf_status take_fastest(job *j, const wf_program *p) {
     return wf_program_fits(p, o->device_memory, o->host_memory, &j->would_fit, &j->n_would_fit);
 }
 
-/* A plan that is only looked at may need lanes and slices: those with which it was compared. */
+/* weft plan keeps the lanes and slices with which the plans were compared. */
 static void keep_lowered(job *j, const wf_program *p) {
     const wf_recipe *lowered = wf_program_recipe(p);
     wf_recipe *r = &j->c->o.recipe;

@@ -291,7 +291,7 @@ static void say_normalization(const job *j) {
     say(j->c, "\n");
 }
 
-/* A run that could be faster. */
+/* Cores that the run leaves idle. */
 static void say_idle_cores(const job *j) {
     int n_cores = wf_info_limits().n_cores, n_threads = j->c->o.recipe.n_threads;
     int n_used = n_threads * wf_plan_n_ranks(j->plan);

@@ -90,3 +90,7 @@ says "epoch 63 of 64 samples; the rest are fewer than the 8 microbatches" \
     train --model mlp --data "$folder/images" --batch 9 --micro 8 --lanes 8 --epochs 1
 # shellcheck disable=SC2086
 expect 2 "plan auto: no plan for 4 ranks suits the recipe" train --model mlp --image 4 --batch 7 --data synthetic --plan auto --ranks 4
+
+# ---- behind the end of its cosine a run has no rate left, and says so ----
+report train --model mlp --image 6 --batch 8 --data synthetic --lr-schedule cosine --steps 2 --out "$folder/cosine" >/dev/null || fail "cosine: 2 steps"
+says "lr 0 from step 2 on, where the run's cosine ends" train --resume --out "$folder/cosine" --steps 3
