@@ -4,9 +4,9 @@ BUILD ?= build
 CONFIGURE ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build demo check bench asan tsan fuzz fmt install uninstall deb clean help
+.PHONY: build demo check bench asan tsan fuzz fmt setup-hooks install uninstall deb clean help
 
-build: ## the library and the program, build/weft
+build: ## build the library and the program, build/weft
 	@scripts/build $(BUILD) all $(CONFIGURE)
 
 demo: ## train a ResNet-18 on real images and draw its curves into demo/
@@ -18,13 +18,13 @@ check: ## build everything and run all tests
 	@scripts/setup --tests
 	@scripts/check $(BUILD) $(CONFIGURE)
 
-asan: ## the tests under the address and undefined behaviour sanitizers
+asan: ## run the tests under the address and undefined behaviour sanitizers
 	@scripts/check build-asan "-DWEFT_SANITIZE=address;undefined"
 
-tsan: ## the tests under the thread sanitizer
+tsan: ## run the tests under the thread sanitizer
 	@scripts/check build-tsan -DWEFT_SANITIZE=thread
 
-bench: build ## measure this machine
+bench: build ## measure how fast this machine trains
 	@scripts/bench $(BUILD)
 
 fuzz: ## search for inputs that break a parser, one minute each (FUZZ_SECONDS=60)
@@ -34,18 +34,21 @@ fuzz: ## search for inputs that break a parser, one minute each (FUZZ_SECONDS=60
 fmt: ## format all C files with clang-format 14
 	@scripts/format
 
-install: build ## to PREFIX (default /usr/local)
+setup-hooks: ## let git check commit messages (scripts/check-commits)
+	@scripts/setup-hooks
+
+install: build ## install to PREFIX (default /usr/local)
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 
-uninstall: ## what the last `make install` has put there
+uninstall: ## remove the files of the last `make install`
 	@scripts/uninstall $(BUILD)
 
-deb: build ## a Debian package
+deb: build ## build a Debian package
 	@scripts/setup --deb
 	@cpack -G DEB --config $(BUILD)/CPackConfig.cmake -B $(BUILD)/deb
 
-clean: ## remove what was built
+clean: ## remove all build folders
 	@rm -rf build build-asan build-tsan build-fuzz
 
-help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 13
