@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # label: once
 # What the pages name is there: files that they link, paths of the repository, tests, environment
-# variables; and every key of a plan is in the table of docs/plan.md.
+# variables; and every key of a plan is in the table of docs/plans.md.
 source tests/cli_helpers.bash
 cd "$WEFT_SOURCE" || exit 1
 pages=(docs/*.md README.md CONTRIBUTING.md SECURITY.md)
@@ -31,6 +31,6 @@ printf 'see [it](none.md), `src/none.c` and `WEFT_NONE%s`\n' _AT_ALL >"$folder/p
 keys=$("$WEFT" plan --model mlp --plan nokey=1 2>&1 | sed -n 's/.*the keys are //p' | tr -d ',')
 [[ $keys == *zero* ]] || fail "no keys of plans: $keys"
 for key in $keys; do
-    grep -qE "^\| \`$key\`" docs/plan.md || fail "docs/plan.md has no row for $key"
+    grep -qE "^\| \`$key\`" docs/plans.md || fail "docs/plans.md has no row for $key"
 done
 finish
