@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # label: once
-# What the pages name is there: files that they link, paths of the repository, tests, environment
-# variables; and every key of a plan is in the table of docs/plans.md.
+# Files, paths, tests and environment variables that the pages name exist; the table of docs/plans.md
+# has every key of a plan; there are few pages, which are short and begin with a command; lines wrap.
 source tests/cli_helpers.bash
 cd "$WEFT_SOURCE" || exit 1
-pages=(docs/*.md README.md CONTRIBUTING.md SECURITY.md)
+pages=(docs/*.md README.md CONTRIBUTING.md SECURITY.md tests/README.md)
 
-# missing PAGES...: "PAGE: NAME" for all that they name and is not there.
+# missing PAGES...: "PAGE: NAME" for each name that does not exist.
 missing() {
     local page name
     for page; do
@@ -33,4 +33,36 @@ keys=$("$WEFT" plan --model mlp --plan nokey=1 2>&1 | sed -n 's/.*the keys are /
 for key in $keys; do
     grep -qE "^\| \`$key\`" docs/plans.md || fail "docs/plans.md has no row for $key"
 done
+
+n_pages=$(find docs -name '*.md' | wc -l)
+((n_pages <= 10)) || fail "docs/ has $n_pages pages, more than 10"
+n_words=$(cat docs/*.md | wc -w)
+((n_words < 25000)) || fail "docs/ has $n_words words, 25,000 or more"
+
+# late PAGES...: those without a console block in their first 12 lines.
+late() {
+    local page
+    for page; do
+        head -n 12 "$page" | grep -q '^```console$' || echo "$page"
+    done
+}
+# long_lines PAGES...: "PAGE:LINE" for each line of prose over 100 characters. Code and tables may be longer.
+long_lines() {
+    local page
+    for page; do
+        LC_ALL=C sed 's/[\x80-\xBF]//g' "$page" | awk -v page="$page" '
+            /^ *```/ { is_code = !is_code }
+            !is_code && !/^(    |\|)/ && length > 100 { print page ":" NR }'
+    done
+}
+while read -r page; do
+    fail "$page has no console block in its first 12 lines"
+done < <(late docs/*.md)
+while read -r line; do
+    fail "$line has more than 100 columns"
+done < <(long_lines "${pages[@]}")
+for n in 100 101; do
+    printf "%${n}s\n" x | tr ' ' x
+done >"$folder/page.md"
+[[ $(long_lines "$folder/page.md") == "$folder/page.md:2" && $(late "$folder/page.md") ]] || fail "the rules of form cannot fail"
 finish
