@@ -21,7 +21,7 @@ done
 
 # A page passes if only measured numbers differ. Another word, or another hash among equal ones, is refused.
 page=$folder/page.md
-printf '```console\n$ echo done in 1.5 s\n%s in 2.5 s\n```\n' done >"$page"
+printf '```console\n$ echo done in 1.5 s\n%s in 2.5 s\n```\n' "done" >"$page"
 scripts/check-docs "$page" >/dev/null || fail "another measured time is refused"
 sed -i 's/^done/ended/' "$page"
 ! scripts/check-docs "$page" >/dev/null || fail "another word is accepted"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # label: serial once
-# Pictures, fine-tuned weights and predictions as torchvision has them: the same pixels bit by bit, and logits to 1e-4 (docs/pictures.md).
+# Pictures, fine-tuned weights and predictions as torchvision has them: the same pixels bit by bit, and logits to 1e-4 (docs/train.md).
 # Wants a Python with torchvision, WEFT_PYTHON or what bench/setup-peers installs.
 source tests/cli_helpers.bash
 python=${WEFT_PYTHON:-/tmp/weft-peers/bin/python}

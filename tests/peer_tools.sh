@@ -67,8 +67,8 @@ except TypeError as error: assert "elements are float64" in str(error) and "x.to
 else: raise AssertionError("float64 is taken")
 assert torch.equal(torch.from_dlpack(weft.Array(x)), x)
 END
-    sed -n '/^```python$/,/^```$/{/^```/!p}' docs/python.md >"$folder/net.py"
-    sed -n '/^```$/,/^The plan/s/^    //p' docs/python.md | sed 's/weights .*/weights/' >"$folder/want"
+    sed -n '/^```python$/,/^```$/{/^```/d;p};/^```text$/q' docs/python.md >"$folder/net.py"
+    sed -n '/^```text$/,/^```$/{/^```text$/d;/^```$/q;p}' docs/python.md | sed 's/weights .*/weights/' >"$folder/want"
     (cd "$folder" && PYTHONPATH=$WEFT_SOURCE/python WEFT_LIBRARY=$WEFT_BUILD/libweft.so "$python" net.py >out 2>said) ||
         fail "the program of docs/python.md: $(tail -1 "$folder/said")"
     diff <(sed 's/weights .*/weights/' "$folder/out") "$folder/want" || fail "the program of docs/python.md prints something else"
