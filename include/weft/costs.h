@@ -1,6 +1,8 @@
-/* Costs: how long each unit takes, from which programs are simulated, stages balanced
- * and the schedule `auto` built. Computed from FLOPs and bytes, or measured. They decide
- * where and when work is done; no number depends on them.
+/* Costs: the time that each unit of a model takes.
+ *
+ * The planner uses costs to simulate programs, to balance stages and to build the schedule `auto`.
+ * Costs are computed from FLOPs and bytes, or measured. They decide where and when work is done,
+ * and never affect a result.
  */
 #ifndef WEFT_COSTS_H
 #define WEFT_COSTS_H
@@ -9,37 +11,38 @@
 
 typedef struct wf_costs wf_costs;
 
-/* Of one microbatch; microseconds. */
+/* Times of one unit for one microbatch, in microseconds. */
 typedef struct wf_unit_cost {
     const char *name; /* borrowed */
     double forward_us;
-    double backward_us;        /* gradient of what goes in */
+    double backward_us;        /* gradient of the unit's input */
     double weight_us;          /* gradient of the weights */
     double backward_weight_us; /* both at once */
-    double recompute_us;       /* of the forward, what a program does again before the backward */
+    double recompute_us;       /* the part of the forward that is recomputed before the backward */
 } wf_unit_cost;
 
 typedef struct wf_rates {
-    double message_us;         /* of a transfer, beside its bytes */
+    double message_us;         /* fixed cost of a transfer, without its bytes */
     double copy_us_per_byte;   /* transfers, loads, packing */
     double update_us_per_byte; /* optimizer, sums of gradients */
-    double host_us_per_byte;   /* from the device to the host's memory, or back */
-    double disk_us_per_byte;   /* to a file, or back */
+    double host_us_per_byte;   /* between device and host memory, either direction */
+    double disk_us_per_byte;   /* to or from a file */
 } wf_rates;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* The number of units, the costs of one unit (zeros if `unit` is out of range), the rates, and
+ * whether the costs are measured rather than computed. */
 WF_API int wf_costs_n_units(const wf_costs *costs);
-/* Out of range: zeros. */
 WF_API wf_unit_cost wf_costs_unit(const wf_costs *costs, int unit);
 WF_API wf_rates wf_costs_rates(const wf_costs *costs);
 WF_API int wf_costs_is_measured(const wf_costs *costs);
 WF_API void wf_costs_destroy(wf_costs *costs); /* NULL is allowed */
 
-/* From now on programs of `plan` are built from these costs instead of computed ones.
- * The plan keeps a copy. */
+/* Makes later programs of `plan` use these costs instead of computed ones. The plan keeps a copy.
+ * Errors: NO_MEMORY. Whether the costs match the model is checked when a program is created. */
 WF_API WF_NODISCARD wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Files of the disk, opened so that nothing else can be mistaken for one, and replaced as a whole.
+/* Safe opening and atomic replacement of regular files.
  *
  *     wf_file_open(ctx, "log.jsonl", &fd, &n_bytes);
  *     FILE *file = fdopen(fd, "r");
@@ -16,17 +16,17 @@
 extern "C" {
 #endif
 
-/* Opens a regular file to be read. A pipe, a socket, a device and a folder are refused, and none
- * of them makes the call wait. `bytes_out` (NULL is allowed) becomes the file's length. Errors:
- * IO; the sentence begins with `path`. */
+/* Opens a regular file for reading. A pipe, a socket, a device and a folder are refused, and never
+ * make the call wait. *bytes_out (NULL is allowed) is the file's length. Errors: IO; the sentence
+ * begins with `path`. */
 WF_API WF_NODISCARD wf_status wf_file_open(wf_context *ctx, const char *path, int *fd_out,
                                            uint64_t *bytes_out);
 
-/* Makes `path` a file of these bytes, in one step: they go to a new file in the same folder, which
- * is renamed when it is complete and on the disk. A reader of `path` sees the old file or the new
- * one, also after a kill or a power cut. It has the permissions of the old one. A link is replaced,
- * not followed; a pipe, a device or a folder is refused. Errors: IO: what was there is untouched,
- * and nothing is left beside it. */
+/* Replaces `path` with a file of these bytes in one step. The bytes go to a new file in the same
+ * folder, which is renamed once it is complete and on disk. A reader of `path` sees the old file or
+ * the new one, even after a kill or a power cut. The new file has the old one's permissions. A link
+ * is replaced, not followed; a pipe, a device or a folder is refused. Errors: IO (the old file is
+ * untouched, and no temporary file remains). */
 WF_API WF_NODISCARD wf_status wf_file_replace(wf_context *ctx, const char *path, const void *bytes,
                                               size_t n_bytes);
 
