@@ -1,4 +1,4 @@
-/* The context: allocator, log sink and last error. weft has no global state.
+/* The context: allocator, log sink and last error. Nothing in weft is global.
  *
  * Create a context first and destroy it last. Every other object is made from a context and must
  * be destroyed before it. Several threads may use a context at the same time.

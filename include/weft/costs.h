@@ -33,7 +33,7 @@ typedef struct wf_rates {
 extern "C" {
 #endif
 
-/* The number of units, the costs of one unit (zeros if `unit` is out of range), the rates, and
+/* The number of units; the costs of one unit, zeros if `unit` is out of range; the rates; and
  * whether the costs are measured rather than computed. */
 WF_API int wf_costs_n_units(const wf_costs *costs);
 WF_API wf_unit_cost wf_costs_unit(const wf_costs *costs, int unit);

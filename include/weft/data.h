@@ -1,5 +1,6 @@
-/* Data: a data set (wf_data) and an ordered, prefetched stream of its batches
- * (wf_loader).
+/* Data sets, and ordered, prefetched streams of their batches.
+ *
+ * A wf_data is a data set; a wf_loader is a stream of batches.
  *
  *     wf_data_config set = WF_DATA_CONFIG_INIT;
  *     set.name = "fashion-mnist";
@@ -9,9 +10,9 @@
  *     wf_loader_create(data, &order, &loader);
  *     while (!wf_loader_next(loader, &batch)) train(batch->x, batch->y, batch->n_samples);
  *
- * What a batch holds is a pure function of the data set, its seed, the epoch and the
- * place in the epoch; threads and timing cannot change it. A wf_data is read-only once
- * it is open and may feed several loaders; a loader is used by one thread at a time.
+ * A batch is a pure function of the data set, its seed, the epoch and the position in the epoch;
+ * threads and timing do not affect it. An open wf_data is read-only and may feed several loaders.
+ * One thread at a time uses a loader.
  */
 #ifndef WEFT_DATA_H
 #define WEFT_DATA_H
@@ -23,30 +24,32 @@
 typedef struct wf_data wf_data;
 typedef struct wf_loader wf_loader;
 
-/* What a sample is: an image, or a run of tokens. */
+/* The kind of a sample: an image, or a sequence of tokens. */
 typedef enum wf_data_kind { WF_DATA_IMAGES, WF_DATA_TOKENS } wf_data_kind;
 
 typedef enum wf_data_split { WF_DATA_TRAIN, WF_DATA_TEST } wf_data_split;
 
-/* What the model is trained towards: class numbers (I32), or rows of 0 and 1 (F32). */
+/* The training targets: class numbers (I32), or rows of 0 and 1 (F32). */
 typedef enum wf_data_targets { WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT } wf_data_targets;
 
-/* Pixels become (pixel / 255 - mean) / std, both per channel over the training images
- * (DEFAULT) or the configuration's (GIVEN), as a model was trained with; or pixel / 255 (NONE). */
+/* Normalization of pixels. DEFAULT: (pixel / 255 - mean) / std with mean and std per channel over
+ * the training images. GIVEN: the same with the configuration's mean and std, for a model that was
+ * trained with them. NONE: pixel / 255. */
 typedef enum wf_data_normalize {
     WF_NORMALIZE_DEFAULT,
     WF_NORMALIZE_NONE,
     WF_NORMALIZE_GIVEN
 } wf_data_normalize;
 
-/* What a token of a text file is. WORDS: between white space, numbered in order of first
- * appearance; the end of a line is the word <eos>; at most 1,048,576 different ones. */
+/* Tokens of a text file. BYTES: each byte is a token. WORDS: the text between white space, numbered
+ * in order of first appearance; the end of a line is the word <eos>; at most 1,048,576 distinct
+ * words. */
 typedef enum wf_data_text { WF_TEXT_BYTES, WF_TEXT_WORDS } wf_data_text;
 
-/* How a folder or file is to be read. AUTO: by what is in it. IMAGES: pictures, a folder a class.
- * TEXT refuses what is no text: other formats by their first bytes, and zero bytes. TOKENS: numbers
- * of tokens as llm.c writes them (headers 20240520 and 20240801) or, without a header, 16 bits
- * each, as nanoGPT does. BYTES: every byte of any file is a token. */
+/* The format of a folder or file. AUTO: detected from the contents. IMAGES: pictures, one folder
+ * per class. TEXT: refuses other formats by their first bytes, and zero bytes. TOKENS: token
+ * numbers as llm.c writes them (headers 20240520 and 20240801), or 16-bit numbers without a header,
+ * as nanoGPT writes them. BYTES: each byte of any file is a token. */
 typedef enum wf_data_format {
     WF_FORMAT_AUTO,
     WF_FORMAT_IMAGES,
@@ -60,46 +63,48 @@ typedef enum wf_data_format {
 typedef struct wf_data_config {
     size_t struct_size; /* sizeof(wf_data_config), set by WF_DATA_CONFIG_INIT */
     /* One of:
-     *   "synthetic"       random inputs and random targets, nothing is read;
+     *   "synthetic"       random inputs and random targets; reads no file;
      *   "fashion-mnist"   the files of Debian's package dataset-fashion-mnist;
-     *   a folder          of pictures (JPEG, PNG), train/CLASS/... and perhaps val/CLASS/..., as
-     *                     torchvision's ImageFolder reads them (wf_data_open);
-     *                     in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...), in
-     *                     CIFAR-10's binary one (data_batch_1.bin ..., test_batch.bin), or with
-     *                     tokens: one file whose name ends in train.bin, or shards of it
-     *                     (train_1.bin and so on), and perhaps the same of val.bin;
-     *   a file            a text, or tokens. */
+     *   a folder          of pictures (JPEG, PNG): train/CLASS/... and optionally val/CLASS/...,
+     *                     as in torchvision's ImageFolder (see wf_data_open);
+     *                     or in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...);
+     *                     or in CIFAR-10's binary layout (data_batch_1.bin ..., test_batch.bin);
+     *                     or of tokens: one file whose name ends in train.bin, or its shards
+     *                     (train_1.bin and so on), and optionally the same for val.bin;
+     *   a file            of text or tokens. */
     const char *name;
     wf_data_format format;
-    wf_data_kind kind;               /* what the model reads; a set of the other kind is refused */
-    int64_t channels, height, width; /* synthetic images; pictures become these: 3 channels or 1,
-                                      * and squares, 0 = 224 */
-    int64_t n_classes;               /* synthetic: classes, or the vocabulary; 0 = 10 classes, 256
-                                      * tokens. MNIST folders: labels are below this; 0 = 10.
-                                      * TOKENS: all are below this; 0 = GPT-2's 50,257, or 128,256
-                                      * with the header 20240801, Llama 3's */
-    int64_t n_tokens;                /* tokens: in a sample */
-    int64_t n_synthetic;             /* synthetic: training samples */
-    wf_data_targets targets;         /* synthetic images; everything else has labels */
-    wf_data_text text;               /* text files, without a tokenizer */
-    const wf_tokenizer *tokenizer;   /* of text files; borrowed, outlives the data; or NULL. What
-                                      * its words do not have is an error */
+    wf_data_kind kind; /* the model's kind of input; a set of the other kind is refused */
+    int64_t channels, height, width; /* synthetic images; pictures are converted to these: 3
+                                      * channels or 1, height equal to width, 0 = 224 */
+    int64_t n_classes;               /* synthetic: classes or vocabulary size; 0 = 10 classes, 256
+                                      * tokens. MNIST folders: upper bound of labels; 0 = 10.
+                                      * TOKENS: upper bound of tokens; 0 = GPT-2's 50,257, or Llama
+                                      * 3's 128,256 with the header 20240801 */
+    int64_t n_tokens;                /* tokens per sample */
+    int64_t n_synthetic;             /* synthetic: number of training samples */
+    wf_data_targets targets;         /* synthetic images; all other sets have labels */
+    wf_data_text text;               /* text files without a tokenizer */
+    const wf_tokenizer *tokenizer;   /* for text files, or NULL; borrowed, must outlive the data. A
+                                      * word that is not in its vocabulary is an error */
     wf_data_normalize normalize;     /* images from files */
-    uint64_t seed;                   /* of synthetic samples, order and augmentation */
-    double mean[3], std[3];          /* per channel, of WF_NORMALIZE_GIVEN; std above 0 */
-    int64_t resized;                 /* pictures: the shorter side, before the centre is cut out of
-                                      * what is not augmented; 0 = 256 of 224 parts of the height */
-    int unlabelled;     /* the name is a picture, or a folder with some anywhere: all are the test
-                         * split, in the order of their folders and names, with label 0. Sets of
-                         * MNIST's and CIFAR-10's layout have label 0, too, and n_classes classes */
-    int skip_broken;    /* decodes all pictures now, and leaves out those that cannot be, with a
-                         * warning each in the log; 0: they are errors when they are read */
-    size_t cache_bytes; /* pictures stay decoded in so much memory; 0: each is decoded each time */
-    /* Tokens from files: for a recurrent model the split is divided into so many streams of equal
-     * length, and batches of as many samples, in the order of the files, go through all of them
-     * side by side: sample s of a batch goes on where that of the batch before has ended. What the
-     * last batch has not in it is token 0 with the label -1, which does not count; what is left
-     * over by the division is left out. By split; 0: samples one after the other. */
+    uint64_t seed;                   /* for synthetic samples, order and augmentation */
+    double mean[3], std[3];          /* per channel, for WF_NORMALIZE_GIVEN; std must be above 0 */
+    int64_t resized;                 /* pictures that are not augmented: length of the shorter side
+                                      * before the center crop; 0 = 256/224 of the height */
+    int unlabelled;     /* For prediction. `name` is a picture, or a folder that contains
+                         * pictures at any depth. All of them form the test split, ordered by folder
+                         * and name, with label 0. Sets in MNIST's and CIFAR-10's layout then also
+                         * have label 0 and n_classes classes */
+    int skip_broken;    /* 1: decodes all pictures when the set is opened and leaves out broken
+                         * ones, each with a warning in the log. 0: a broken picture is an error
+                         * when a loader reads it */
+    size_t cache_bytes; /* memory for a cache of decoded pictures; 0: each use decodes anew */
+    /* Per split, for recurrent models on tokens from files: the number of parallel streams. The
+     * split is cut into so many streams of equal length; the remainder is left out. A batch has one
+     * sample from each stream, and sample s continues where sample s of the previous batch ended.
+     * Missing tokens of the last batch are token 0 with label -1, which the loss ignores. 0: no
+     * streams; samples follow one another. */
     int64_t n_streams[2];
 } wf_data_config;
 
@@ -111,7 +116,7 @@ typedef struct wf_data_config {
         }                                                                                          \
     }
 
-/* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */
+/* Properties of an open data set. Shapes are of one sample; a batch prepends dim 0 = samples. */
 typedef struct wf_data_description {
     wf_data_kind kind;
     wf_data_targets targets;
@@ -120,11 +125,11 @@ typedef struct wf_data_description {
     wf_shape y_shape;                /* label: scalar; one-hot: [n_classes]; tokens: [n_tokens] */
     size_t x_bytes, y_bytes;         /* of one sample */
     int64_t channels, height, width; /* images, else 0 */
-    int64_t n_classes;               /* classes, or the vocabulary */
-    int64_t n_tokens;                /* in a sample, 0 for images */
-    int64_t n_train, n_test;         /* samples; n_test is 0 where there is no test split */
-    double mean[3], std[3];          /* what normalisation took per channel; 0 and 1 for none */
-    int64_t resized;                 /* as in the configuration; 0 but for pictures */
+    int64_t n_classes;               /* number of classes, or vocabulary size */
+    int64_t n_tokens;                /* per sample; 0 for images */
+    int64_t n_train, n_test;         /* number of samples; n_test is 0 without a test split */
+    double mean[3], std[3];          /* of the normalization, per channel; 0 and 1 for none */
+    int64_t resized;                 /* as in the configuration; 0 for sets other than pictures */
 } wf_data_description;
 
 #define WF_DATA_HASH_BYTES 65
@@ -132,43 +137,44 @@ typedef struct wf_data_description {
 typedef struct wf_loader_config {
     size_t struct_size; /* sizeof(wf_loader_config), set by WF_LOADER_CONFIG_INIT */
     wf_data_split split;
-    int64_t batch;        /* samples */
-    int shuffle;          /* a new order each epoch; 0: as in the files */
-    int augment;          /* images from files: a random shift by up to 4 pixels (2 below 32 x 32),
-                           * black outside, and a random flip left to right unless they are digits */
-    int drop_last;        /* leave out the smaller batch at an epoch's end */
-    int n_prefetch;       /* batches filled ahead, 1 to 64 ... */
-    int n_workers;        /* ... by so many threads, 1 to 256; no bit depends on them */
-    int64_t first_epoch;  /* where the stream starts: the epoch ... */
-    int64_t first_sample; /* ... and the place in it, as wf_batch counts them */
-    /* A process of several reads only its own samples of each batch: with n_parts > 1 those of
-     * part `part`, as wf_recipe_part divides a step of n_micro microbatches. All parts have one
-     * order, whatever their number. A batch that is too small for n_micro is left out. */
+    int64_t batch;  /* samples, over all parts */
+    int shuffle;    /* 1: a new order each epoch; 0: the order of the files */
+    int augment;    /* images from files: a random shift by up to 4 pixels (2 below 32 x 32) with
+                     * black outside, and a random horizontal flip except for digits.
+                     * Pictures: see wf_data_open */
+    int drop_last;  /* leave out a smaller last batch of an epoch */
+    int n_prefetch; /* number of batches filled ahead, 1 to 64 */
+    int n_workers;  /* threads that fill them, 1 to 256; they do not affect a bit */
+    int64_t first_epoch;  /* start of the stream: the epoch ... */
+    int64_t first_sample; /* ... and the position in it, as in wf_batch.first_sample */
+    /* For data parallelism. With n_parts > 1 the loader reads only the samples of part `part`, as
+     * wf_recipe_part divides a step of n_micro microbatches. The order of samples does not depend
+     * on the number of parts. A batch with too few samples for n_micro is left out. */
     int part, n_parts;
     int64_t n_micro; /* 0: n_parts */
-    /* Above 0, images with labels: each is mixed with a partner, another of the same batch of all
-     * parts (or itself, by chance), by shares that are distributed as Beta(mixup, mixup). Partners
-     * and the batch's share are functions of the seed and the place in the data. 0: none. */
+    /* Above 0, for images with labels: each image is mixed with a partner from the same batch of
+     * all parts (by chance, itself), with shares from Beta(mixup, mixup). Partners and the batch's
+     * share are functions of the seed and the position in the data. 0: no mixup. */
     double mixup;
 } wf_loader_config;
 
 #define WF_LOADER_CONFIG_INIT                                                                      \
     { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 1, 0, 0, 0, 1, 0, 0 }
 
-/* The stream goes on at (epoch, first_sample + n_all), or after last_of_epoch at
- * (epoch + 1, 0): give that to a new loader and it continues where this one was. */
+/* One batch. To resume a stream, create a loader that starts at (epoch, first_sample + n_all), or,
+ * after last_of_epoch, at (epoch + 1, 0). */
 typedef struct wf_batch {
     const void *x;           /* [n_samples, x_shape], 64-byte aligned */
     const void *y;           /* [n_samples, y_shape], 64-byte aligned */
-    size_t x_bytes, y_bytes; /* of n_samples */
-    const int64_t *index;    /* [n_samples], which sample of the split each one is */
-    int64_t n_samples;       /* of this part */
-    int64_t n_all;           /* of all parts: the batch, or fewer at the end of an epoch */
+    size_t x_bytes, y_bytes; /* of n_samples samples */
+    const int64_t *index;    /* [n_samples], each sample's index in the split */
+    int64_t n_samples;       /* in this part */
+    int64_t n_all;           /* in all parts: the batch, or fewer at the end of an epoch */
     int64_t epoch;
-    int64_t first_sample; /* place of the first sample of all parts in the epoch's order */
+    int64_t first_sample; /* position of the first sample of all parts in the epoch's order */
     int last_of_epoch;
-    /* With mixup, else NULL: [n_samples], the partners' labels (I32), and the shares of each sample
-     * and of its partner in x, which add up to 1; every sample's are the same. */
+    /* With mixup, else NULL: [n_samples] each. The partners' labels (I32), and the shares of each
+     * sample and of its partner in x. The two shares add up to 1 and are equal for all samples. */
     const void *y_partner;
     const float *share, *partner_share;
 } wf_batch;
@@ -177,59 +183,63 @@ typedef struct wf_batch {
 extern "C" {
 #endif
 
-/* Reads and checks the whole set; it stays in memory as bytes (or words' numbers).
+/* Opens a data set: reads and checks all of it, and keeps it in memory as bytes or word numbers.
  *
- * Of pictures only the names are read now. Classes are the folders in train/, in the order of their
- * names; links are followed, files are pictures by their suffix (.jpg, .jpeg, .png, in any case),
- * and what has another one is passed over, but for those of other pictures (.bmp, ...), which are
- * errors. A picture is JPEG or PNG by its first bytes, with up to 89,478,485 pixels. To augment
- * is to take a random part of 8 to 100 % of it, 3:4 to 4:3, resized to the image, flipped or not;
- * else it is resized and the centre cut out. Parts and flips are functions of seed, epoch and
- * sample. DEFAULT normalises by ImageNet's mean and deviation. The fingerprint is of names,
- * lengths, and the first and last 4 KiB of each file. Errors: INVALID_ARG (no such set, a field out
- * of range, a set of the other kind; the sentence lists what there is), IO (a file cannot be read;
- * a missing Debian package is named), CORRUPT (the sentence names the file and the value that is
- * wrong), NO_MEMORY. */
+ * This call reads only the names of pictures. Classes are the folders in train/, in the order of
+ * their names; links are followed. A file with the suffix .jpg, .jpeg or .png, in any case, is a
+ * picture. Suffixes of other picture formats (.bmp, ...) are errors; other files are ignored. The
+ * first bytes decide between JPEG and PNG. A picture has up to 89,478,485 pixels. With
+ * augmentation, a random part of 8 to 100 % of its area, with a ratio of 3:4 to 4:3, is resized to
+ * the image and flipped at random; without, the picture is resized and center-cropped. Parts and
+ * flips are functions of seed, epoch and sample. WF_NORMALIZE_DEFAULT uses ImageNet's mean and std.
+ * The fingerprint (wf_data_hash) covers names, lengths, and the first and last 4 KiB of each file.
+ *
+ * Errors: INVALID_ARG (an unknown set, a field out of range, a set of the other kind; the sentence
+ * lists the sets), IO (a file cannot be read; the sentence names a missing Debian package), CORRUPT
+ * (the sentence names the file and the wrong value), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_data_open(wf_context *ctx, const wf_data_config *config,
                                            wf_data **data_out);
 
-/* After its loaders are destroyed. NULL is allowed. */
+/* Closes the data set. Destroy its loaders first. NULL is allowed. */
 WF_API void wf_data_close(wf_data *data);
 
-/* Borrowed; lives as long as `data`. */
+/* The set's properties. Borrowed; valid as long as `data`. */
 WF_API const wf_data_description *wf_data_describe(const wf_data *data);
 
-/* What made a text's tokens: the configuration's tokenizer, or one of bytes, or of the text's own
- * words; borrowed. NULL: images, synthetic samples, files of tokens. */
+/* The tokenizer that made a text's tokens: the configuration's, or a tokenizer of bytes or of the
+ * text's own words. Borrowed. NULL for images, synthetic samples and files of tokens. */
 WF_API const wf_tokenizer *wf_data_tokenizer(const wf_data *data);
 
-/* What class i of images is called; borrowed. NULL: nobody has said it, or there is no such class.
- */
+/* The name of image class i; borrowed. NULL if the set does not name its classes or i is out of
+ * range. */
 WF_API const char *wf_data_class_name(const wf_data *data, int64_t i);
 
-/* The file of a sample; borrowed. NULL: samples of this set have none, or there is no such one. */
+/* The file name of a sample; borrowed. NULL if samples of this set are not files of their own, or i
+ * is out of range. */
 WF_API const char *wf_data_sample_name(const wf_data *data, wf_data_split split, int64_t i);
 
-/* How a path would be read: `wanted`, or what AUTO finds. */
+/* The format in which a path would be read: `wanted`, or the detected one if `wanted` is AUTO. */
 WF_API wf_data_format wf_data_find_format(const char *path, wf_data_format wanted);
 
-/* The set's fingerprint, as 64 hex digits and a zero: equal for two sets if all their samples
- * are, wherever and however packed they lie. Errors: UNSUPPORTED (libsodium does not start). */
+/* Writes the set's fingerprint: 64 hex digits and a zero. Two sets have the same fingerprint if all
+ * their samples are equal, wherever and however they are packed. Errors: UNSUPPORTED (libsodium
+ * cannot start), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_data_hash(const wf_data *data, char hex_out[WF_DATA_HASH_BYTES]);
 
-/* Allocates n_prefetch + 1 batches and starts the threads that fill them; from then on
- * nothing is allocated but what pictures are decoded into. Errors: INVALID_ARG (a field out of
- * range, an empty split, a dropped batch that would be all there is), NO_MEMORY. */
+/* Creates a loader: allocates n_prefetch + 1 batches and starts the threads that fill them. After
+ * that, only the decoding of pictures allocates memory. Errors: INVALID_ARG (a field out of range,
+ * an empty split, drop_last with only one, smaller batch), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
                                                wf_loader **loader_out);
 
-/* Waits for the next batch, which stays valid until the following call. The train split
- * has no end. The test split gives NULL after each pass; the call after that starts the
- * next pass. Errors: of pictures, which are read now, IO, CORRUPT (the sentence names the file),
- * NO_MEMORY; the call after that goes on with the next batch. */
+/* Waits for the next batch, which stays valid until the following call. The train split never ends.
+ * The test split returns NULL after each pass, and the next call starts a new pass. Errors, only
+ * of pictures, which this call reads: IO, CORRUPT (the sentence names the file), NO_MEMORY; the
+ * call after an error continues with the next batch. */
 WF_API WF_NODISCARD wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out);
 
-/* Stops the threads, at the latest after the samples they are filling. NULL is allowed. */
+/* Destroys the loader. The threads stop after the samples that they are filling. NULL is allowed.
+ */
 WF_API void wf_loader_destroy(wf_loader *loader);
 
 #ifdef __cplusplus

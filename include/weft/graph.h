@@ -1,7 +1,7 @@
-/* A graph: what one microbatch computes, written as maths.
+/* The graph of one microbatch, written as maths.
  *
- * A model function declares inputs, parameters and ops. It never sees a rank, a
- * device or a microbatch; the leading dim of every input is the microbatch.
+ * A model function declares inputs, parameters and ops. It never sees a rank, a device or a
+ * microbatch; the leading dim of every input is the microbatch.
  *
  *     static void toy(wf_graph *g, const void *config) {
  *         wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(10));
@@ -10,9 +10,9 @@
  *         wf_loss(wf_mse(wf_linear(x, "net2", 5), y));
  *     }
  *
- * Errors are sticky: an op that fails returns an inert tensor, every later op on
- * it is inert too, and the first failure is reported once, by the function that
- * was given the model. A wf_tensor is a value to pass around; the graph owns it.
+ * Errors are sticky: an op that fails returns an inert tensor, and every later op on it returns an
+ * inert tensor too. The function that received the model reports the first failure, once. A
+ * wf_tensor is a handle, passed by value; the graph owns the tensor.
  */
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
@@ -33,18 +33,18 @@ typedef struct wf_graph_config {
     size_t struct_size;
     int64_t batch; /* samples in the microbatch, >= 1 */
     int training;  /* 0: forward only, batch norm uses running statistics, no dropout */
-    /* Parameters that do not train, joined by + or commas: each by its name, or all whose names
-     * begin with such a word and a dot ("conv1+layer1"). NULL: all train. */
+    /* Frozen parameters: words joined by + or commas ("conv1+layer1"). A word matches the parameter
+     * of that name, and all names that begin with the word and a dot. NULL: all are trained. */
     const char *freeze;
-    /* Learning rates by such words, times the recipe's: "fc=10+layer4=0.5"; of several words for a
-     * parameter the last counts. NULL: all learn alike. */
+    /* Factors of the recipe's learning rate for such words: "fc=10+layer4=0.5". The last matching
+     * word applies. NULL: all factors are 1. */
     const char *lr_scale;
 } wf_graph_config;
 
 #define WF_GRAPH_CONFIG_INIT                                                                       \
     { sizeof(wf_graph_config), 1, 1, NULL, NULL }
 
-/* How a parameter starts; element i is a function of (seed, name, i) alone. */
+/* The initial value of a parameter; element i is a function of (seed, name, i) alone. */
 typedef enum wf_init_kind { WF_INIT_CONSTANT, WF_INIT_UNIFORM, WF_INIT_NORMAL } wf_init_kind;
 typedef struct wf_init {
     wf_init_kind kind;
@@ -52,135 +52,139 @@ typedef struct wf_init {
 } wf_init;
 
 typedef struct wf_conv2d_shape {
-    int64_t stride, pad, groups; /* 0 means stride 1, pad 0, one group */
-    int64_t dilation;            /* the kernel sees every dilation-th pixel; 0 means 1 */
+    int64_t stride, pad, groups; /* 0: stride 1, pad 0, one group */
+    int64_t dilation;            /* spacing of the kernel's pixels; 0: 1 */
 } wf_conv2d_shape;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Runs `model` on an empty graph. With `training`, also derives the backward; then every
- * parameter has to reach the loss, and every input has to be read.
- * The graph belongs to the caller. Errors: whatever the first failing op said; INVALID_ARG: the
- * sentence names all parameters and inputs that are of no use, or the name in `freeze` that no
- * parameter has. */
+/* Runs `model` on an empty graph. With `training`, also derives the backward pass; then every
+ * parameter must reach the loss, and every input must be used. The caller owns the graph. Errors:
+ * those of the first failing op, often SHAPE; INVALID_ARG (unused parameters or inputs, all of
+ * which the sentence names; a word of `freeze` or `lr_scale` that matches no parameter);
+ * UNSUPPORTED (wf_loss on a sum of cross entropies with different labels; training with
+ * wf_cached_attention); NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config,
                                               wf_model_function model, const void *model_config,
                                               wf_graph **graph_out);
+/* NULL is allowed. */
 WF_API void wf_graph_destroy(wf_graph *graph);
 
 /* 1 while a graph is built for training, 0 for forward only. */
 WF_API int wf_graph_is_training(const wf_graph *graph);
 
-/* Marks the graph as failed with a sentence; for model functions that check
- * their configuration. */
+/* Marks the graph as failed with a sentence. For model functions that check their configuration. */
 WF_API void wf_graph_fail(wf_graph *graph, const char *sentence);
 
-WF_API wf_shape wf_tensor_shape(wf_tensor tensor); /* of an inert tensor: a scalar */
+WF_API wf_shape wf_tensor_shape(wf_tensor tensor); /* a scalar if `tensor` is inert */
 
 /* ---- declarations ---- */
 
-/* A named input of shape [batch, sample...]. */
+/* An input called `name`, of shape [batch, sample...]. */
 WF_API wf_tensor wf_input(wf_graph *graph, const char *name, wf_dtype dtype, wf_shape sample);
 
-/* A trained F32 parameter. The same name and shape again is the same parameter
- * (a tied weight). Scopes (below) prefix the name. */
+/* A trainable F32 parameter. A second call with the same name and shape returns the same parameter
+ * (weight tying). Open scopes prefix the name. */
 WF_API wf_tensor wf_parameter(wf_graph *graph, const char *name, wf_shape shape, wf_init init);
 
-/* Names are prefixed by the scopes that are open, joined by dots. `format` as printf. */
+/* Opens or closes a scope. The names of all open scopes, joined by dots, prefix the names of
+ * parameters and ops. `format` is as in printf. */
 WF_API void wf_scope(wf_graph *graph, const char *format, ...);
 WF_API void wf_scope_end(wf_graph *graph);
 
-/* What follows belongs to the unit `name`: a place where the model may be cut.
- * Returns `x` as it is. */
+/* Begins the unit `name`: later ops belong to the unit. A plan may cut the model between units.
+ * Returns `x` unchanged. */
 WF_API wf_tensor wf_cut(wf_tensor x, const char *name);
 
-/* A cut where the next pipeline stage begins: the tutorials' .to('cuda:1'). A plan with as
- * many stages as the model marks this way, and no cut= of its own, takes the model's. */
+/* A cut at which the next pipeline stage begins, like .to('cuda:1') in PyTorch's tutorials. The
+ * model's stages apply to a plan with the same number of stages and without cut=. */
 WF_API wf_tensor wf_next_stage(wf_tensor x, const char *name);
 
-/* Gives a value a name under which a forward run returns it. */
+/* Names a value, so that a forward run can return it. */
 WF_API void wf_output(wf_tensor x, const char *name);
 
-/* Trains on the mean of `loss` over the global batch; `loss` is [rows], one
- * value a row (a sample, or a token). Called once. */
+/* Sets the training loss: the mean of `loss` [rows] over the global batch. A row is a sample or a
+ * token. Call it once. */
 WF_API void wf_loss(wf_tensor loss);
-/* The same of a loss that adds cross entropies with different labels: rows count by `labels`
- * [rows], an input, and hits are those of the cross entropy with them. */
+/* The same for a sum of cross entropies with different labels. `labels` [rows], an input, decides
+ * which rows count; hits are those of the cross entropy with these labels. */
 WF_API void wf_loss_by(wf_tensor loss, wf_tensor labels);
 
-/* ---- ops; x is [..., n] unless said; F32 unless said ---- */
+/* ---- ops; unless noted, x is [..., n] and tensors are F32 ---- */
 
 WF_API wf_tensor wf_matmul(wf_tensor a,
                            wf_tensor b); /* [.., m, k] x [.., k, n], equal batch dims */
 /* x [..., in], weight [out, in], bias [out] or inert: x weight^T + bias, [..., out] */
 WF_API wf_tensor wf_linear_with(wf_tensor x, wf_tensor weight, wf_tensor bias);
-/* the same with weight [in, out] */
+/* The same with weight [in, out]. */
 WF_API wf_tensor wf_linear_in_out_with(wf_tensor x, wf_tensor weight, wf_tensor bias);
 /* x [n, c, h, w], weight [out, c / groups, kh, kw], bias [out] or inert */
 WF_API wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, wf_conv2d_shape s);
-/* The convolution backwards, as PyTorch's conv_transpose2d: x [n, in, h, w], weight [in, out /
- * groups, k, k]: [n, out, (h - 1) stride - 2 pad + (k - 1) dilation + 1, ...]. */
+/* Transposed convolution, as in PyTorch's conv_transpose2d: x [n, in, h, w], weight [in, out /
+ * groups, k, k] -> [n, out, (h - 1) stride - 2 pad + (k - 1) dilation + 1, ...]. */
 WF_API wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shape s);
-/* Over the last dim; scale and shift [n]. */
+/* Layer normalization over the last dim; scale and shift [n]. */
 WF_API wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps);
 WF_API wf_tensor wf_relu(wf_tensor x);
-WF_API wf_tensor wf_leaky_relu(wf_tensor x, float slope); /* slope x below 0, 0 <= slope < 1 */
+WF_API wf_tensor wf_leaky_relu(wf_tensor x, float slope); /* slope * x for x < 0; 0 <= slope < 1 */
 WF_API wf_tensor wf_gelu(wf_tensor x);                    /* exact, with erf */
 WF_API wf_tensor wf_gelu_tanh(wf_tensor x);               /* GPT-2's approximation */
 WF_API wf_tensor wf_tanh(wf_tensor x);
 WF_API wf_tensor wf_sigmoid(wf_tensor x);
-/* b has a's shape, or is broadcast: its dims equal a's last dims. */
+/* b has the shape of a, or is broadcast: its dims equal the last dims of a. */
 WF_API wf_tensor wf_add(wf_tensor a, wf_tensor b);
 WF_API wf_tensor wf_mul(wf_tensor a, wf_tensor b); /* equal shapes */
 WF_API wf_tensor wf_scale(wf_tensor x, float factor);
 WF_API wf_tensor wf_softmax(wf_tensor x);     /* over the last dim */
 WF_API wf_tensor wf_log_softmax(wf_tensor x); /* over the last dim */
-/* logits [..., classes], labels I32 [...] in [0, classes), negative = ignored:
- * [rows], -log softmax of the label, 0 where ignored. */
+/* logits [..., classes], labels I32 [...] in [0, classes), negative = ignored -> [rows]: -log
+ * softmax of the label, 0 where ignored. */
 WF_API wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels);
-/* In training (elsewhere it is wf_cross_entropy) against 1 - smoothing for the label and smoothing
- * / classes for every class, as PyTorch's label_smoothing; smoothing is in [0, 1). */
+/* Cross entropy with label smoothing, as in PyTorch: the target is 1 - smoothing for the label plus
+ * smoothing / classes for every class. smoothing is in [0, 1). Outside training the same as
+ * wf_cross_entropy. */
 WF_API wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, double smoothing);
-/* [rows]: the mean over a sample's elements of the squared difference. */
+/* Mean of the squared difference over a sample's elements -> [rows]. */
 WF_API wf_tensor wf_mse(wf_tensor prediction, wf_tensor target);
-/* Of logits against targets from 0 to 1 (F32) of the same shape: [samples], the mean over a sample,
- * as PyTorch's BCEWithLogitsLoss. Targets get no gradient. */
+/* Logits against targets from 0 to 1 (F32) of the same shape, as PyTorch's BCEWithLogitsLoss; the
+ * mean over a sample -> [samples]. Targets do not get a gradient. */
 WF_API wf_tensor wf_binary_cross_entropy(wf_tensor logits, wf_tensor target);
-/* Half the square of a difference below 1, and what it is linear beyond: PyTorch's SmoothL1Loss and
- * HuberLoss; [samples], the mean over a sample. */
+/* Half the square of a difference below 1, and linear above, as PyTorch's SmoothL1Loss and
+ * HuberLoss; the mean over a sample -> [samples]. */
 WF_API wf_tensor wf_smooth_l1(wf_tensor prediction, wf_tensor target);
-/* x [..., n], index I32 [...]: of each row the element of that number, as a Q-value of its action;
- * [...]. 0 where the index is no element's. */
+/* x [..., n], index I32 [...] -> [...]: the indexed element of each row, such as the Q-value of an
+ * action; 0 where the index is out of range. */
 WF_API wf_tensor wf_gather(wf_tensor x, wf_tensor index);
 
-/* x [n, c, h, w]; the average divides by kernel * kernel, padding included. */
+/* x [n, c, h, w]. The average divides by kernel * kernel, padding included. */
 WF_API wf_tensor wf_max_pool(wf_tensor x, int64_t kernel, int64_t stride, int64_t pad);
 WF_API wf_tensor wf_avg_pool(wf_tensor x, int64_t kernel, int64_t stride, int64_t pad);
 WF_API wf_tensor wf_global_avg_pool(wf_tensor x); /* [n, c, h, w] -> [n, c] */
-/* ids I32 [...] in [0, rows), table [rows, n]: [..., n] */
+/* ids I32 [...] in [0, rows), table [rows, n] -> [..., n] */
 WF_API wf_tensor wf_embedding_with(wf_tensor ids, wf_tensor table);
-/* Zeroes with probability p and scales the rest by 1 / (1 - p); the mask is a
- * function of (seed, name, step, sample, element). Identity when not training. */
+/* Zeroes elements with probability p and scales the rest by 1 / (1 - p). The mask is a function of
+ * (seed, name, step, sample, element). Identity when not training. */
 WF_API wf_tensor wf_dropout(wf_tensor x, const char *name, float p);
-/* One dim may be -1. dim 0 stays the microbatch's if the graph is to be cut there. */
+/* One dim of `shape` may be -1. Dim 0 must stay the microbatch if the graph may be cut there. */
 WF_API wf_tensor wf_reshape(wf_tensor x, wf_shape shape);
+/* Exchanges two dims; joins tensors along dim; takes `length` rows along dim from `start`. */
 WF_API wf_tensor wf_transpose(wf_tensor x, int dim_a, int dim_b);
 WF_API wf_tensor wf_concat(const wf_tensor *parts, int n_parts, int dim);
 WF_API wf_tensor wf_slice(wf_tensor x, int dim, int64_t start, int64_t length);
-/* parts_out gets n_parts equal slices along dim. */
+/* Splits x into n_parts equal slices along dim, into parts_out. */
 WF_API void wf_split(wf_tensor x, int dim, int n_parts, wf_tensor *parts_out);
-WF_API wf_tensor wf_sum(wf_tensor x, int dim);  /* the dim is removed */
-WF_API wf_tensor wf_mean(wf_tensor x, int dim); /* the dim is removed */
-/* qkv [n, t, 3 c] (queries, keys, values): softmax(q k^T / sqrt(c / heads)) v, [n, t, c];
- * causal: position i attends to 0..i. */
+WF_API wf_tensor wf_sum(wf_tensor x, int dim);  /* removes the dim */
+WF_API wf_tensor wf_mean(wf_tensor x, int dim); /* removes the dim */
+/* qkv [n, t, 3 c] (queries, keys, values) -> [n, t, c]: softmax(q k^T / sqrt(c / heads)) v. With
+ * `causal`, position i attends to 0..i. */
 WF_API wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal);
-/* The same, causal, of one text token by token: the graph's samples are its tokens, qkv [n, 3 c],
- * position I32 [n] of each in the text, below n_positions (else, as where it is negative, a token
- * is nowhere in the text and the result is 0). Keys and values
- * stay in the cache `name` from run to run, so that the next tokens need not compute them again; a
- * new text begins at position 0. Graphs for forward runs only; a cache is not saved. */
+/* Causal attention with a key-value cache, for generation. The samples of the graph are tokens of
+ * one text: qkv [n, 3 c], position I32 [n] of each token in the text. Positions must be in [0,
+ * n_positions); the result of a token outside is 0. The cache `name` keeps keys and values from run
+ * to run; a new text begins at position 0. For forward runs only; checkpoints do not contain
+ * caches. */
 WF_API wf_tensor wf_cached_attention(wf_tensor qkv, wf_tensor position, const char *name,
                                      int64_t n_heads, int64_t n_positions);
 
