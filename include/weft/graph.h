@@ -89,8 +89,8 @@ WF_API wf_tensor wf_input(wf_graph *graph, const char *name, wf_dtype dtype, wf_
  * (weight tying). Open scopes prefix the name. */
 WF_API wf_tensor wf_parameter(wf_graph *graph, const char *name, wf_shape shape, wf_init init);
 
-/* Opens or closes a scope. The names of all open scopes, joined by dots, prefix the names of
- * parameters and ops. `format` is as in printf. */
+/* Opens or closes a scope. The names of all open scopes, joined by dots, prefix the names that
+ * are declared inside, such as those of parameters. `format` is as in printf. */
 WF_API void wf_scope(wf_graph *graph, const char *format, ...);
 WF_API void wf_scope_end(wf_graph *graph);
 
