@@ -1,6 +1,7 @@
-/* The program: for each rank and stream an ordered list of instructions with
- * explicit dependencies and memory offsets. Static: its peak is known to the byte
- * before it runs, and it can be checked, printed and run dry, without a device.
+/* Programs: an ordered list of instructions for each stream of each rank.
+ *
+ * Instructions have explicit dependencies and memory offsets. A program is static: its peak memory
+ * is known to the byte before it runs. It can be checked, printed and dry-run without a device.
  */
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
@@ -21,41 +22,42 @@ typedef struct wf_unit_summary {
     double forward_flops;    /* of one microbatch */
     double backward_flops;   /* of one microbatch, both gradients */
     size_t activation_bytes; /* kept from forward to backward for one microbatch */
-    /* Of one microbatch, from the program's costs. */
+    /* For one microbatch, from the program's costs. */
     double forward_us, backward_us, weight_us;
-    double recompute_us; /* of the forward, what is done again before the backward */
+    double recompute_us; /* the part of the forward that is recomputed before the backward */
 } wf_unit_summary;
 
 typedef struct wf_rank_summary {
-    int64_t n_parameters;   /* elements held, if only during a step */
-    size_t peak_bytes;      /* of device memory */
-    size_t bound_bytes;     /* may be alive at once: what perfect packing could reach at best */
-    size_t state_bytes;     /* parameters, buffers, optimizer state: live for ever */
-    size_t optimizer_bytes; /* of it, the optimizer's */
-    size_t copied_bytes;    /* of parameters that another rank holds: a copy for each step */
-    const char *peak_unit;  /* at work in the worst moment */
+    int64_t n_parameters; /* elements held, also if only during a step */
+    size_t peak_bytes;    /* of device memory */
+    size_t
+        bound_bytes; /* most bytes alive at once: a lower bound of the peak with perfect packing */
+    size_t state_bytes;     /* parameters, buffers and optimizer state, alive in all steps */
+    size_t optimizer_bytes; /* the optimizer's part of state_bytes */
+    size_t copied_bytes;    /* parameters copied in each step from the rank that holds them */
+    const char *peak_unit;  /* the unit at work at the peak */
     int n_units, n_instructions;
-    size_t sent_bytes, received_bytes; /* to and from other ranks, in one step */
-    /* With offload=: of host memory and of a file; and what comes from there and goes there in one
-     * step. */
+    size_t sent_bytes, received_bytes; /* to and from other ranks, per step */
+    /* With offload=: peaks of host memory and of the file, and bytes fetched from and evicted to
+     * them per step. */
     size_t host_peak_bytes, disk_peak_bytes, fetched_bytes, evicted_bytes;
 } wf_rank_summary;
 
-/* What would fit. */
+/* An alternative plan that fits. */
 typedef struct wf_proposal {
-    char *plan;                         /* its whole text */
-    int64_t n_micro, n_lanes, n_slices; /* of the recipe */
-    size_t peak_bytes;                  /* of the rank that needs most */
+    char *plan;                         /* complete plan text */
+    int64_t n_micro, n_lanes, n_slices; /* recipe fields for the plan */
+    size_t peak_bytes;                  /* of the rank with the highest peak */
     double step_us;                     /* predicted */
-    int64_t n_layers; /* with it, a model of the same family with so many layers would fit, too; 0:
-                       * of one without layers, or not searched */
+    int64_t n_layers; /* number of layers with which a model of the same family also fits under this
+                       * plan; 0: not searched, or the model does not count layers */
 } wf_proposal;
 #define WF_MAX_PROPOSALS 5
 
-/* What a dry run adds up to. */
+/* Totals of a dry run. */
 typedef struct wf_dry_run {
-    double flops;      /* of all ranks, one step */
-    size_t sent_bytes; /* from rank to rank */
+    double flops;      /* of all ranks, per step */
+    size_t sent_bytes; /* between ranks */
     int64_t n_instructions;
 } wf_dry_run;
 
@@ -63,77 +65,87 @@ typedef struct wf_dry_run {
 extern "C" {
 #endif
 
-/* Lowers `recipe` (resolved or not) on `plan`. FORWARD programs take `batch`
- * samples in one microbatch and run nothing backward. The program keeps its own
- * copies; the model may be destroyed. */
+/* Compiles and checks the program of `model` and `recipe` (resolved or not) under `plan`. A FORWARD
+ * program takes `batch` samples in one microbatch and runs only forward. The program keeps copies,
+ * so the arguments may be destroyed. Errors: INVALID_ARG (recipe and plan do not suit each other or
+ * the model; costs of another model), UNSUPPORTED (the model builds other ops for another number of
+ * samples, which needs equal microbatches; ranks that share a unit are on different kinds of
+ * devices; too many ranks in one sum on a device), those of the model function (wf_graph_create),
+ * those of wf_program_check, NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_program_create(wf_context *ctx, const wf_model *model,
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 wf_program_kind kind, wf_program **program_out);
 WF_API void wf_program_destroy(wf_program *program);
-/* A program of the same model, recipe and plan for another kind or number of samples, which
- * can work on the same state: it has the same stages. */
+/* Creates a program of the same model, recipe and plan, for another kind or number of samples. Both
+ * programs have the same stages and can run on the same state. Errors: those of
+ * wf_program_create. */
 WF_API WF_NODISCARD wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind,
                                                      int64_t n_samples, wf_program **program_out);
 
-/* Tests are planned beside a training step: forward runs of `n_samples`, so many at once (0: as
- * many as a microbatch has). From then on it is of them, too, what wf_program_rank says of peaks,
- * what wf_program_fits wants, and what wf_program_propose proposes. Errors: those of
- * wf_program_create. */
+/* Includes tests in the memory plan: forward runs of `n_samples` samples, at most `n_at_once` at a
+ * time (0: the size of a microbatch). From then on wf_program_rank, wf_program_fits and
+ * wf_program_propose count the peaks of tests too. Call it once. Errors: INVALID_ARG (a negative
+ * number, a second call), those of wf_program_create. */
 WF_API WF_NODISCARD wf_status wf_program_plan_tests(wf_program *program, int64_t n_samples,
                                                     int64_t n_at_once);
 
-/* Proves that the program computes what one rank would: no deadlock, no two
- * unordered accesses to the same bytes, every gradient summed once in the recipe's
- * order. Errors: BUG; the sentence names the first instruction that is wrong. */
+/* Proves that the program computes the result of one rank: no deadlock, no two unordered accesses
+ * to the same bytes, and each gradient summed once in the recipe's order. Errors: BUG (the sentence
+ * names the first wrong instruction), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 
-/* Errors: DOES_NOT_FIT if a rank needs more than device_bytes (0 = no limit), or of the host's
- * memory, for what offload= keeps there, more than host_bytes; the sentence says which rank and by
- * how much, of the device also which unit is the peak. Unless `proposals_out` is NULL, the plans
- * that would fit are searched as by wf_program_propose, and the first one's n_layers; where the
- * program fits, there are none. */
+/* Checks that each rank fits into device_bytes of device memory, and into host_bytes of host memory
+ * for offload= (0 = no limit). If not, and unless `proposals_out` is NULL, searches plans that fit,
+ * as wf_program_propose does, and n_layers of the first one. A program that fits gets NULL and 0.
+ * Errors: DOES_NOT_FIT (the sentence names the rank, the missing bytes and, for device memory, the
+ * unit at the peak; the proposals are set), those of wf_program_propose. */
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t device_bytes,
                                               size_t host_bytes, wf_proposal **proposals_out,
                                               int *n_out);
-/* Plans of the same training step that fit (as above), at most WF_MAX_PROPOSALS, the shortest
- * predicted step first: other replicas and stages, what is divided among replicas, other schedules;
- * of more ranks if nothing fits on as many, or there is only one. Unless `keeps_micro`, also with
- * more microbatches, which is another recipe. Each was lowered and simulated. None: NULL and 0. */
+/* Searches plans for the same training step that fit (as above), at most WF_MAX_PROPOSALS, ordered
+ * by predicted step time. Candidates have other numbers of replicas and stages, other schedules, or
+ * divide more over replicas. They have more ranks only if no plan fits on the same number, or that
+ * is one. Unless `keeps_micro`, they may have more microbatches, which changes the recipe. Each
+ * proposal has been compiled and simulated. NULL and 0 if no plan fits. Errors: NO_MEMORY, those of
+ * wf_program_plan_tests. */
 WF_API WF_NODISCARD wf_status wf_program_propose(const wf_program *program, size_t device_bytes,
                                                  size_t host_bytes, int keeps_micro,
                                                  wf_proposal **proposals_out, int *n_out);
+/* Frees `n` proposals. NULL with n = 0 is allowed. */
 WF_API void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n);
 
+/* The number of ranks. */
 WF_API int wf_program_n_ranks(const wf_program *program);
-/* Where there is no such rank, or the rank has fewer units: zeros and empty texts. */
+/* A summary of one rank; zeros and empty texts if `rank` is out of range. */
 WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
-/* What saves in the background copy of the rank's state into the host's memory, beside all that
- * a step needs: of the state, the weights, and with recipe.ema their average. What several ranks
- * hold alike is the first one's. No such rank: 0. */
+/* Bytes of host memory for the rank's copies during saves in the background, in addition to the
+ * step's own: those of the state, of the weights and, with recipe.ema, of their average. If several
+ * ranks hold the same tensor, the first one copies it. 0 if `rank` is out of range. */
 WF_API size_t wf_program_save_bytes(const wf_program *program, int rank);
-/* Of a microbatch's kernels, how many are computed in the way that recipe.tuned names for their
- * shape. */
+/* The number of a microbatch's kernels that use the entry of recipe.tuned for their shape. */
 WF_API int wf_program_n_tuned(const wf_program *program);
+/* A summary of the rank's unit of that index; zeros and empty texts if out of range. */
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
-/* `n` units of the rank from number `first` on, at once: one by one they take time in the square of
- * their number. Returns how many there are of them, n at most. */
+/* Writes up to `n` units of the rank, from index `first`, and returns their number. This takes
+ * linear time, and one call per unit quadratic time. */
 WF_API int wf_program_units(const wf_program *program, int rank, int first, int n,
                             wf_unit_summary *units_out);
-WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */
-/* The text of its plan, with what recompute=auto has chosen. Borrowed. */
+WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved; borrowed */
+/* The text of the program's plan, with the choice of recompute=auto. Borrowed. */
 WF_API const char *wf_program_plan(const wf_program *program);
-/* Of all its units, in order: those of the plan, or computed. Borrowed. */
+/* The costs of all units, in order: the plan's, or computed ones. Borrowed. */
 WF_API const wf_costs *wf_program_costs(const wf_program *program);
 
-/* Logs, as warnings, what of the recipe has no effect on its devices, or makes it slow there. A
- * trainer does so itself. */
+/* Logs warnings about fields of the recipe that have no effect on the program's devices, or are
+ * slow there. A trainer calls this itself. */
 WF_API void wf_program_warn(const wf_program *program);
 
-/* Runs the program on the null device: shapes, bytes and FLOPs only. */
+/* Runs the program on null devices, which only count shapes, bytes and FLOPs. Errors: NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_program_dry_run(const wf_program *program, wf_dry_run *run_out);
 
-/* The program as text, one instruction a line. Of a rank that does the same as another with other
- * microbatches, as replicas do, it says so. Free with wf_text_free. */
+/* Prints the program, one instruction per line. A rank that repeats another rank with other
+ * microbatches, as replicas do, is printed as a reference to it. Free the text with wf_text_free.
+ * Errors: NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_program_text(const wf_program *program, char **text_out);
 WF_API void wf_text_free(wf_context *ctx, char *text);
 

@@ -1,5 +1,7 @@
-/* The recipe: everything that the numbers depend on, beside model and data.
- * The same recipe gives the same bits under every plan. */
+/* The recipe: every setting that affects results, except model and data.
+ *
+ * The same recipe gives the same bits under every plan.
+ */
 #ifndef WEFT_RECIPE_H
 #define WEFT_RECIPE_H
 
@@ -9,21 +11,23 @@
 #include <weft/types.h>
 
 typedef enum wf_optimizer { WF_SGD, WF_ADAM, WF_ADAMW } wf_optimizer;
-/* Part of the rate in step s (from 0) of N: LINEAR: (s + 1) / N; LOG: log(s + 1) / log(N). */
+/* The factor of the learning rate in step s (from 0) of N warm-up steps. LINEAR: (s + 1) / N. LOG:
+ * log(s + 1) / log(N). */
 typedef enum wf_warmup_shape { WF_WARMUP_LINEAR, WF_WARMUP_LOG } wf_warmup_shape;
-/* PLATEAU: by wf_trainer_evaluated, as PyTorch's ReduceLROnPlateau without a threshold. */
+/* PLATEAU follows wf_trainer_evaluated, as PyTorch's ReduceLROnPlateau without a threshold. */
 typedef enum wf_lr_schedule {
     WF_LR_CONSTANT,
     WF_LR_STEP,
     WF_LR_COSINE,
     WF_LR_PLATEAU
 } wf_lr_schedule;
-/* Winograd convolutions differ from direct ones by rounding. AUTO decides by shape. */
+/* Winograd convolutions differ from direct ones by rounding. AUTO chooses by shape. */
 typedef enum wf_conv { WF_CONV_AUTO, WF_CONV_DIRECT, WF_CONV_WINOGRAD } wf_conv;
-/* FAST uses the libraries; REFERENCE only weft's plain C kernels (slow: an oracle). */
+/* FAST uses the libraries. REFERENCE uses only weft's plain C kernels, which are slow: an oracle.
+ */
 typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
 
-/* How F32 is multiplied where a device can: TF32 rounds it to 10 bits behind the point first. */
+/* Multiplication of F32 on devices that have TF32: TF32 first rounds the mantissa to 10 bits. */
 typedef enum wf_matmul_precision { WF_MATMUL_F32, WF_MATMUL_TF32 } wf_matmul_precision;
 
 /* Names joined by "+", such as "conv1+layer1"; "" is none. */
@@ -31,20 +35,21 @@ typedef struct wf_names {
     char text[1024];
 } wf_names;
 
-/* Which way computes what has a shape, "SHAPE=WAY" joined by "+", as wf_tuning finds them; "" is
- * none: each is computed as it usually is. */
+/* Kernels by shape, as wf_tuning finds them: "SHAPE=WAY" joined by "+". "" means the default kernel
+ * for every shape. */
 typedef struct wf_tuned {
     char text[16384];
 } wf_tuned;
 
-/* One row a field: type, field, name, kind, words, default, least, most, use, help. The struct and
- * its defaults, the checks of ranges, what ranks compare, the text of a recipe, the program's
- * options and their help, and what reports and checkpoints say are made from these rows, so a field
- * cannot be left out of them. Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL
- * double, NAMES a text of at most so many characters as the row says; CHOICE is an enum with the
- * words in order. A COUNT or INT of 0 where that is no size is resolved by wf_recipe_resolve. Use:
- * FORWARD (by whatever computes) or UPDATE (by training alone).
- */
+/* One row per field: type, field, name, kind, words, default, min, max, use, help. The rows
+ * generate the struct and its defaults, the range checks, the consistency check of ranks and the
+ * recipe's text. They also generate the program's options with their help, reports and checkpoints,
+ * so that none of these misses a field.
+ *
+ * Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL double; NAMES is a text of at most
+ * `max` characters; CHOICE is an enum with `words` in order. wf_recipe_resolve replaces a COUNT or
+ * INT of 0 where 0 is not a valid size. Use: FORWARD fields affect every run, UPDATE fields only
+ * training. */
 #define WF_RECIPE_FIELDS(X)                                                                        \
     X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9, FORWARD,                                     \
       "samples per optimizer step, over all ranks")                                                \
@@ -129,35 +134,38 @@ typedef struct wf_recipe {
 extern "C" {
 #endif
 
-/* "batch=20,lr=0.001,optimizer=adamw": the rows' names with values; what is not named, or NULL, has
- * its default. Errors: INVALID_ARG; the sentence names the key or value, its position and the legal
- * ones. Ranges are checked by wf_recipe_resolve. */
+/* Parses a recipe such as "batch=20,lr=0.001,optimizer=adamw", with the rows' names as keys.
+ * Missing keys have their defaults, and so has every key if `text` is NULL. wf_recipe_resolve
+ * checks the ranges. Errors: INVALID_ARG (the sentence names the key or value, its position and the
+ * legal ones), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_recipe_parse(wf_context *ctx, const char *text,
                                               wf_recipe *recipe_out);
-/* All fields; parsing it gives the same bits. Free with wf_text_free. */
+/* Prints all fields; parsing the text gives the same bits. Free the text with wf_text_free. Errors:
+ * INVALID_ARG (struct_size), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_recipe_text(wf_context *ctx, const wf_recipe *recipe,
                                              char **text_out);
 
-/* Learning rate of step `step`, counted from 0; before any cut by a plateau. */
+/* The learning rate of step `step`, from 0, without the cuts of PLATEAU. */
 WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 
-/* Checks every field and gives those that are 0 their values, which depend on the recipe and on
- * the model, never on the plan (but for threads). `model` NULL: one without batch norm and
- * attention. `plan` NULL: no plan has to suit the recipe. Errors: INVALID_ARG; the sentence names
- * the field, its value and the nearest legal ones, or the lanes and slices that the plan needs;
- * those of the model's function. */
+/* Checks every field and replaces each 0 by its default. Defaults depend on the recipe and the
+ * model, never on the plan, except for threads. `model` NULL means a model without batch norm and
+ * attention. `plan` NULL skips the check that the recipe suits a plan. Errors: INVALID_ARG (the
+ * sentence names the field, its value and the nearest legal ones, or the lanes and slices that the
+ * plan needs), those of the model function (wf_graph_create), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe,
                                                 const wf_model *model, const wf_plan *plan,
                                                 wf_recipe *resolved_out);
-/* The same, but lanes and slices that are 0 become as many as the plan needs where the former
- * would be refused: another recipe, whose numbers differ on one rank, too. For plans that are only
- * looked at. */
+/* The same, but if the plan needs other lanes or slices than the default, fields that are 0 get the
+ * plan's. The result is another recipe, with other results also on one rank. For plans that are
+ * only inspected, not trained. Errors: those of wf_recipe_resolve. */
 WF_API WF_NODISCARD wf_status wf_recipe_resolve_for(wf_context *ctx, const wf_recipe *recipe,
                                                     const wf_model *model, const wf_plan *plan,
                                                     wf_recipe *resolved_out);
 
-/* Which samples of a step of `n_samples` are part `part` of `n_parts`, such as a replica of
- * dp=n_parts: those of its microbatches. `recipe` is resolved, and n_parts divides n_micro. */
+/* Finds the samples of part `part` of `n_parts`, such as a replica of dp=n_parts, in a step of
+ * `n_samples`: those of its microbatches. `recipe` must be resolved, and n_parts must divide
+ * n_micro. */
 WF_API void wf_recipe_part(const wf_recipe *recipe, int64_t n_samples, int n_parts, int part,
                            int64_t *first_out, int64_t *n_out);
 

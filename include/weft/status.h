@@ -1,8 +1,8 @@
-/* Status codes. Every weft function that can fail returns one; zero is success.
+/* Status codes. Every function of weft that can fail returns one; zero is success.
  *
- * The function that first meets an error records a sentence in the context
- * (what, where, which sizes; see wf_context_error); its callers only pass the
- * code up. Outputs are written only on success.
+ * The function that detects an error records a sentence in the context: the operation, the place
+ * and the sizes (see wf_context_error). Its callers only return the code. Outputs are written only
+ * on success, unless a function documents otherwise.
  */
 #ifndef WEFT_STATUS_H
 #define WEFT_STATUS_H
@@ -42,8 +42,7 @@ typedef enum wf_status {
 extern "C" {
 #endif
 
-/* The name ("NO_MEMORY") and the meaning of a status; "UNKNOWN" for others.
- * Both are static strings. */
+/* The name ("NO_MEMORY") and the meaning of a status; "UNKNOWN" for other values. Static. */
 WF_API const char *wf_status_name(wf_status status);
 WF_API const char *wf_status_meaning(wf_status status);
 

@@ -1,4 +1,4 @@
-/* Element types and shapes. */
+/* Element types and shapes of tensors. */
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
 
@@ -24,7 +24,7 @@ typedef enum wf_dtype {
 
 #define WF_MAX_DIMS 6
 
-/* Row-major: the last dim is contiguous. n_dims 0 is a scalar. */
+/* A row-major shape: the last dim is contiguous. n_dims 0 is a scalar. */
 typedef struct wf_shape {
     int n_dims;
     int64_t dim[WF_MAX_DIMS];
@@ -34,10 +34,11 @@ typedef struct wf_shape {
 extern "C" {
 #endif
 
+/* The bytes of one element, and the name, such as "F32"; 0 and "?" for other values. Static. */
 WF_API size_t wf_dtype_bytes(wf_dtype dtype);
 WF_API const char *wf_dtype_name(wf_dtype dtype);
 
-/* Number of elements; 1 for a scalar, 0 if any dim is 0. */
+/* The number of elements; 1 for a scalar, 0 if any dim is 0. */
 WF_API int64_t wf_shape_n_elem(const wf_shape *shape);
 
 #ifdef __cplusplus

@@ -1,9 +1,12 @@
-/* weft: write the model once, choose in one line how it is spread, know time and
- * memory before it runs, get the same numbers as on one device. */
+/* All public headers of weft.
+ *
+ * Write the model once, and choose in one line how to distribute it. Know time and memory before it
+ * runs, and get the same results as on one device.
+ */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
-/* Of these headers; wf_version() is the library's that a program runs with. */
+/* The version of these headers; wf_version() is that of the library at run time. */
 #define WEFT_VERSION       "0.1.0"
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
