@@ -69,8 +69,8 @@ typedef struct wf_data_config {
      *                     as in torchvision's ImageFolder (see wf_data_open);
      *                     or in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...);
      *                     or in CIFAR-10's binary layout (data_batch_1.bin ..., test_batch.bin);
-     *                     or of tokens: one file whose name ends in train.bin, or its shards
-     *                     (train_1.bin and so on), and optionally the same for val.bin;
+     *                     or of tokens: one file *train.bin, or its shards (*train_1.bin and
+     *                     so on), and optionally the same for val.bin;
      *   a file            of text or tokens. */
     const char *name;
     wf_data_format format;

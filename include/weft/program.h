@@ -1,7 +1,7 @@
 /* Programs: an ordered list of instructions for each stream of each rank.
  *
  * Instructions have explicit dependencies and memory offsets. A program is static: its peak memory
- * is known to the byte before it runs. It can be checked, printed and dry-run without a device.
+ * is known to the byte before it runs. A device is not needed to check, print or dry-run a program.
  */
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H

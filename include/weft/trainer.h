@@ -1,16 +1,23 @@
-/* A trainer: a model with its state on devices, stepped by a program.
+/* Trainers: a model with its state on devices, and the program that steps it.
  *
  *     wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer);
  *     for (step...) wf_trainer_step(trainer, feeds, n_feeds, n_samples, &result);
  *     wf_trainer_save(trainer, "run/model.safetensors");
  *
- * In a job, a call that fails for more than its feeds (a file, memory, a device, a recipe that is
- * refused) ends the job: no process can go on as if the others had done what it could not. Feeds
- * that are refused in all processes alike end nothing; in some of them, where each brings the whole
- * batch, they end the job, too.
+ * One thread at a time uses a trainer. Each new number of samples, such as a smaller batch at the
+ * end of an epoch, gets a program of its own on first use.
  *
- * One thread at a time may call it. Steps of fewer samples than the recipe's batch
- * (the end of an epoch) get a program of their own, made when first needed.
+ * Errors of runs (wf_trainer_step, _eval and _forward):
+ *
+ *   SHAPE        a feed is missing, unknown or of the wrong size; a bad number of samples
+ *   INVALID_ARG  a label or token that the model does not have; the sentence names input, sample
+ *                and value. This and SHAPE leave the trainer unchanged
+ *   NOT_FINITE   the loss of a microbatch, or a number that a step computed; equal on all ranks
+ *   TIMEOUT, DEVICE, REMOTE   the trainer can only be destroyed
+ *
+ * In a job, an error other than refused feeds ends the job: processes would no longer agree. Feeds
+ * that all processes refuse alike do not end it. If only some processes refuse theirs, the job
+ * ends, except with own_batch: then all processes get the status, and none has run.
  */
 #ifndef WEFT_TRAINER_H
 #define WEFT_TRAINER_H
@@ -27,36 +34,35 @@ typedef struct wf_trainer wf_trainer;
 
 typedef struct wf_trainer_config {
     size_t struct_size;
-    const char *devices; /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
-    size_t device_memory_bytes; /* per rank; 0 = no cap */
-    int64_t timeout_ms;         /* of a wait without progress; 0 = 600,000 */
-    int profile;                /* count time per kernel */
+    const char *devices; /* "cpu:2": two CPU ranks, as threads; NULL: one CPU device per rank of
+                          * the plan */
+    size_t device_memory_bytes; /* per rank; 0 = unlimited */
+    int64_t timeout_ms;         /* for a wait without progress; 0 = 600,000 */
+    int profile;                /* measure time per kernel, for wf_trainer_profile */
     int trace;                  /* for wf_trainer_timeline and wf_trainer_costs */
-    int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
-    int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
-    /* The plan's ranks are the processes of this job, one each; borrowed, outlives the trainer.
-     * NULL: all are threads of this process. A job may have up to 16 trainers alive at once;
-     * all ranks make them, and run them, in the same order. */
+    int keep_gradients;         /* for wf_trainer_read_gradient; needs memory */
+    int forward_only;           /* only wf_trainer_eval and _forward, without memory for backward */
+    /* The job; each process is one rank of the plan. Borrowed, must outlive the trainer.
+     * NULL: all ranks are threads of this process. A job may have up to 16 trainers at a time; all
+     * ranks must create and run them in the same order. */
     wf_job *job;
-    /* In a job, each process brings its own part of a step's samples (wf_trainer_part) and
-     * those inputs only that its rank reads; 0: each brings the whole batch. UNSUPPORTED
-     * with a plan that loads all inputs on rank 0 (wf_plan_loads_at_root). */
+    /* In a job. 1: each process feeds only its part of a step's samples (wf_trainer_part), and only
+     * the inputs that its rank reads; UNSUPPORTED if the plan loads all inputs on rank 0
+     * (wf_plan_loads_at_root). 0: each process feeds the whole batch. */
     int own_batch;
-    /* What is saved is divided into shards of about that many bytes (wf_safetensors_writer_divide);
-     * 0: it is one file. */
+    /* Approximate size of checkpoint shards (wf_safetensors_writer_divide); 0: one file. */
     size_t shard_bytes;
-    size_t host_memory_bytes; /* per rank, of what offload= keeps there; 0 = no cap */
-    const char *folder;       /* of the files of offload=...:disk; NULL: TMPDIR's, or /tmp */
-    int save_async; /* what is saved is copied, and written meanwhile: wf_trainer_save_wait */
+    size_t host_memory_bytes; /* per rank, for offload=; 0 = unlimited */
+    const char *folder;       /* for files of offload=...:disk; NULL: TMPDIR, or /tmp */
+    int save_async;           /* save in the background: see wf_trainer_save_wait */
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
     { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* One input of the global batch, row-major on the host, dim 0 = samples. Elements are of the dtype
- * that wf_input says. Labels are below the number of classes, where negative ones are ignored, and
- * tokens from 0 to the table's last row; the run that is fed others is refused, INVALID_ARG, and
- * nothing has changed. */
+/* One input of the global batch: row-major in host memory, dim 0 = samples, with the dtype of its
+ * wf_input. Labels must be below the number of classes; negative ones are ignored. Tokens must be
+ * rows of the embedding table. */
 typedef struct wf_feed {
     const char *name; /* as in wf_input */
     const void *data;
@@ -65,36 +71,36 @@ typedef struct wf_feed {
 
 typedef struct wf_step_result {
     double loss;    /* mean over the rows that count */
-    int64_t n_rows; /* that count: samples or tokens, ignored labels left out */
-    int64_t n_hits; /* rows whose largest logit is the label; 0 without labels */
+    int64_t n_rows; /* rows that count: samples or tokens without ignored labels */
+    int64_t n_hits; /* rows with the largest logit at the label; 0 without labels */
     double lr;
-    double gradient_norm; /* before clipping, the same in all processes; 0 unless clipping is on */
-    int stop_reason;      /* in a job: the largest that a process gave to wf_job_request_stop
-                           * before it began this run, whichever trainer's; the same in all. 0: go on */
+    double gradient_norm; /* before clipping, equal on all ranks; 0 unless clipping is on */
+    int stop_reason; /* in a job: the largest reason of wf_job_request_stop from any process before
+                      * its run began, for any trainer; equal on all ranks. 0: none */
 } wf_step_result;
 
 typedef struct wf_trainer_memory {
-    size_t planned_peak_bytes;  /* of the programs made so far */
-    size_t measured_peak_bytes; /* by the extents that kernels and copies were given */
-    int is_measured;   /* whether those programs have run which have the planned peaks: what is
-                        * measured   is less otherwise, as where a run goes on for no step */
-    size_t host_bytes; /* live in the context's allocator */
-    /* Beside the plan: copies of what the rank reads of others' memory, if it cannot see it (a job
-     * over mpi); the most at the end of any run. */
+    size_t planned_peak_bytes;  /* of the programs created so far */
+    size_t measured_peak_bytes; /* largest extent that kernels and copies have used */
+    int is_measured;   /* 1 if the programs with the planned peaks have run. Otherwise the measured
+                        * peaks are lower, for example in a resumed run without a step */
+    size_t host_bytes; /* live bytes of the context's allocator */
+    /* Not in the plan: copies of other ranks' memory that this rank cannot read directly (a job
+     * over mpi); the maximum at the end of a run. */
     size_t wire_bytes;
-    /* What offload= keeps in the host's memory and in a file. */
+    /* Host memory and file of offload=. */
     size_t planned_host_peak_bytes, measured_host_peak_bytes;
     size_t planned_disk_peak_bytes, measured_disk_peak_bytes;
-    /* What this process has copied to save it in the background, at most at a time. */
+    /* Maximum of this process's copies for saves in the background. */
     size_t save_bytes;
 } wf_trainer_memory;
 
-/* One line of the profile. Times are the sum over all calls since the trainer was
- * created or the profile was reset: CPU time of the thread that computes, so what other programs
- * take of its core does not count, and waiting for others counts nothing. */
+/* One row of the profile. Times are sums over all calls since the trainer was created or the
+ * profile was reset. They are CPU times of the computing thread, so other programs and waits do not
+ * count. */
 typedef struct wf_profile_row {
     const char *label;  /* op, "pack", "accumulate", "update", ... */
-    const char *kernel; /* implementation and what its library calls it */
+    const char *kernel; /* implementation and its library's name for it */
     int64_t n_calls;
     int64_t time_ns;
     double flops;
@@ -104,166 +110,163 @@ typedef struct wf_profile_row {
 extern "C" {
 #endif
 
-/* How many ranks a list of devices is for: "cpu:4" or "cpu:1,cpu:0". Errors: INVALID_ARG,
- * UNSUPPORTED. */
+/* Counts the ranks of a device list such as "cpu:4" or "cpu:1,cpu:0". Errors: INVALID_ARG (a bad
+ * list), UNSUPPORTED. */
 WF_API WF_NODISCARD wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out);
-/* What each rank of such a list may have of its device's memory: what is free there, divided among
- * the ranks on it, for the rank that has least; 0: they are on CPUs, or on devices that do not say.
- * Errors: those; UNSUPPORTED, DEVICE: the devices cannot be reached. */
+/* The device memory per rank of such a list: the free memory, divided by the ranks on the device,
+ * for the rank with the least. 0 for CPUs and devices that do not report it. Errors: INVALID_ARG,
+ * UNSUPPORTED, DEVICE (the devices are not available). */
 WF_API WF_NODISCARD wf_status wf_devices_memory(wf_context *ctx, const char *devices,
                                                 size_t *bytes_out);
-/* The device of that rank, such as "cpu:1". Ranks may share one: they share its cores, each with
- * its own memory and streams. Errors: those, INVALID_ARG (no such rank). */
+/* The device of a rank in such a list, such as "cpu:1". Ranks on one device share its cores, but
+ * have separate memory and streams. Errors: INVALID_ARG (a bad list or rank), UNSUPPORTED. */
 WF_API WF_NODISCARD wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
                                               char name_out[WF_DEVICE_NAME_BYTES]);
 
-/* Lowers, checks, allocates and initialises from the seed. `config` NULL means the
- * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE; UNSUPPORTED, if OpenMP or
- * the system starts fewer threads than the recipe says: the sentence names what keeps them away. */
+/* Creates a trainer: compiles the program, allocates memory and initializes the weights from the
+ * seed. `config` NULL means WF_TRAINER_CONFIG_INIT. Errors: those of wf_program_create; INVALID_ARG
+ * (devices that do not match the plan, a bad timeout); DOES_NOT_FIT; DEVICE; NO_MEMORY; UNSUPPORTED
+ * (a feature of plan or config is not available; or OpenMP or the system starts fewer threads than
+ * the recipe requires, and the sentence names the cause); in a job also TIMEOUT and REMOTE. */
 WF_API WF_NODISCARD wf_status wf_trainer_create(wf_context *ctx, const wf_model *model,
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 const wf_trainer_config *config,
                                                 wf_trainer **trainer_out);
-/* The common case: a model function, a recipe's text (wf_recipe_parse) and a plan's
- * (wf_plan_parse); the plan's ranks are threads, one CPU device each. `config` is the function's;
- * it is borrowed and outlives the trainer. Errors: those of both texts, and of wf_trainer_create.
- */
+/* The common case: a model function with a recipe's text (wf_recipe_parse) and a plan's
+ * (wf_plan_parse). Ranks are threads, one CPU device each. `config` is the function's, borrowed,
+ * and must outlive the trainer. Errors: those of both parsers and of wf_trainer_create. */
 WF_API WF_NODISCARD wf_status wf_trainer_open(wf_context *ctx, wf_model_function function,
                                               const void *config, const char *recipe,
                                               const char *plan, wf_trainer **trainer_out);
-/* Waits for what is in flight; NULL is allowed. */
+/* Waits for running work, then destroys the trainer. NULL is allowed. */
 WF_API void wf_trainer_destroy(wf_trainer *trainer);
 
-/* One optimizer step on `n_samples` samples (from the recipe's microbatches to its batch).
- * Returns when the loss is known. With own_batch, feeds and n_samples are this process's part
- * of the step: the numbers of all processes have to be what wf_trainer_part says for their
- * sum, and loss and weights are those of one rank given all parts in the order of ranks.
- * Errors: SHAPE (a feed is missing, unknown or of the wrong size; parts that do not fit
- * together, on all processes, and none has stepped); INVALID_ARG (a label or a token that the model
- * does not have: the sentence names input, sample and value); with own_batch, that the feeds of
- * another process were refused, with its status; NOT_FINITE: the loss of a microbatch, a
- * gradient, a new weight or what is kept beside it is infinite or no number, the same on all
- * processes. The sentence names the unit (of several the last, in which the backward pass begins)
- * and, if its loss is not finite either, the first such microbatch: gradients are looked at when
- * they are summed. What the step left can be read but not saved; wf_trainer_load_state makes the
- * trainer good again. TIMEOUT, DEVICE: the trainer can only be destroyed. */
+/* Runs one optimizer step on `n_samples` samples, from the number of microbatches to the recipe's
+ * batch; a recurrent model takes only the whole batch. Returns when the loss is known.
+ *
+ * With own_batch, feeds and n_samples are this process's part, as wf_trainer_part divides the sum
+ * of all parts. The results are those of one rank with all parts in rank order.
+ *
+ * Errors: those of runs; those of wf_program_create for a new number of samples; SHAPE (parts that
+ * do not match, on all processes); INVALID_ARG (config.forward_only, or the average is in use).
+ * NOT_FINITE also covers gradients, which are checked when they are summed, new weights and
+ * optimizer state. Its sentence names the last affected unit, where backward begins, and the first
+ * microbatch with a loss that is not finite. The bad state can be read but not saved, until
+ * wf_trainer_load_state replaces it. */
 WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
-/* Which samples of a step of `n_samples` over all ranks this process brings: with own_batch in a
- * job those of its replica's microbatches, else all. Stages of one replica have the same part. */
+/* Finds this process's part of a step of `n_samples` over all ranks: with own_batch in a job, the
+ * samples of its replica's microbatches; else all. The stages of one replica have the same part. */
 WF_API void wf_trainer_part(const wf_trainer *trainer, int64_t n_samples, int64_t *first_out,
                             int64_t *n_out);
 
-/* Makes the program for forward runs of `n_samples` now, so that its memory is planned,
- * and refused if it does not fit, before the first step. Errors: those of wf_program_create;
- * DOES_NOT_FIT; in a job those of a wait. */
+/* Creates the program for forward runs of `n_samples` now, so that its memory is known and checked
+ * before the first step. Errors: those of wf_program_create; DOES_NOT_FIT; in a job also TIMEOUT
+ * and REMOTE. */
 WF_API WF_NODISCARD wf_status wf_trainer_prepare_eval(wf_trainer *trainer, int64_t n_samples);
 
-/* Forward only, with running statistics and without dropout; changes no state. n_samples and
- * feeds are of the whole run, also with own_batch; there a process may leave out what its rank
- * does not read. Errors: those of wf_trainer_prepare_eval, if no run had as many samples yet; SHAPE
- * (a feed is missing, unknown or of the wrong size; no samples; in a job with own_batch also: not
- * the same number on all ranks); INVALID_ARG (as wf_trainer_step); with own_batch, that the feeds
- * of another process were refused, with its status; NOT_FINITE: the loss of a
- * microbatch, on all processes, and the trainer is as it was; TIMEOUT, DEVICE, REMOTE: the trainer
- * can only be destroyed. */
+/* Runs forward only, with running statistics and without dropout; no state changes. n_samples and
+ * feeds are of the whole run, also with own_batch, where a process may leave out inputs that its
+ * rank does not read. Errors: those of runs; those of wf_trainer_prepare_eval for a new number of
+ * samples; SHAPE (with own_batch also: ranks differ in n_samples). NOT_FINITE leaves the trainer
+ * unchanged. */
 WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
-/* With the schedule plateau: the loss on data that is not trained on, the same in all processes,
- * decides about the learning rate from the next step on. A loss that is NaN is no better than any,
- * as the first one, too. It is a part of the state. Otherwise nothing. */
+/* Reports the loss of a test, equal in all processes, to the schedule PLATEAU, which may reduce the
+ * learning rate from the next step on. NaN never counts as better. The schedule's state is part of
+ * the trainer's. Other schedules ignore the call. */
 WF_API void wf_trainer_evaluated(wf_trainer *trainer, double loss);
 
-/* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every
- * process. Inputs that the output does not depend on may be left out. Errors: those of
- * wf_trainer_eval but NOT_FINITE; INVALID_ARG (no output has that name), SHAPE (it does not have
- * dst_bytes bytes). */
+/* Like wf_trainer_eval, and copies the output called `name` (wf_output) to `dst`, in a job on every
+ * process. Inputs that the output does not depend on may be missing. Errors: those of
+ * wf_trainer_eval without NOT_FINITE; INVALID_ARG (an unknown output), SHAPE (dst_bytes is not the
+ * output's size). */
 WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_feed *feeds,
                                                  int n_feeds, int64_t n_samples, const char *name,
                                                  void *dst, size_t dst_bytes);
 
 /* ---- state ----
  *
- * In a job these, but for wf_trainer_state_metadata and wf_trainer_n_steps, are calls of all
- * processes. Each writes and reads what its own rank holds, and none has all of it in memory; paths
- * and metadata are rank 0's, and rank 0's process writes and reads for those that do not see its
- * files. What fails in one process fails in all, and ends the job: in the others as REMOTE. Beside
- * what stands with each, errors are NO_MEMORY and, in a job, TIMEOUT and REMOTE. */
+ * In a job these functions are collective, except wf_trainer_state_metadata and wf_trainer_n_steps.
+ * Each process reads and writes the tensors of its own rank, and none holds all of them. Paths and
+ * metadata are rank 0's, and rank 0 reads and writes for processes that do not see its files. A
+ * failure of one process ends the job, and other processes get REMOTE. Errors of all functions of
+ * this section: NO_MEMORY; in a job also TIMEOUT and REMOTE. */
 
-/* Pairs that every file has that the trainer writes from now on, beside its own: what others have
- * to know of the model. Copied; they take the place of those before. Errors: NO_MEMORY. */
+/* Sets additional metadata of all files that the trainer writes, such as a description of the model
+ * for other programs. Copies the pairs, which replace earlier ones. Errors: NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_trainer_describe(wf_trainer *trainer, const wf_metadata *metadata,
                                                   int n_metadata);
-/* Writes parameters and buffers to `path`: safetensors, in one step, or with config.shard_bytes an
- * index and shards, of which a reader never sees old ones beside new ones. Errors, after which the
- * file is as it was and nothing is left beside it: NOT_FINITE after a step that was, or after a
- * file that broke off while it was loaded; IO (the folder, a full disk, ...). */
+/* Writes parameters and buffers to `path` as safetensors, atomically. With config.shard_bytes,
+ * writes an index and shards; a reader never sees a mixture of old and new ones. Errors, which
+ * leave the old file untouched and no temporary file: NOT_FINITE (after a step with this status, or
+ * after a load that broke off), IO. */
 WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *path);
-/* Writes everything a resumed run needs: parameters, buffers, optimizer state, step, and the
- * caller's own pairs of text (data position, resolved recipe, ...). Errors: those of
- * wf_trainer_save; INVALID_ARG (text that is not UTF-8, a key given twice or `weft.n_steps`). */
+/* Writes the complete state for a resumed run: parameters, buffers, optimizer state, step, and the
+ * caller's metadata (data position, resolved recipe, ...). Errors: those of wf_trainer_save;
+ * INVALID_ARG (text that is not UTF-8, a duplicate key or the key `weft.n_steps`, the average is in
+ * use). */
 WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const char *path,
                                                     const wf_metadata *metadata, int n_metadata);
-/* With config.save_async, the two above return when what they save is copied (to the host's memory,
- * in the process that writes it; NO_MEMORY). A thread writes it, and the first step after that puts
- * the file in its place, before it begins. A save after another step, every load of this trainer,
- * and this call wait for the thread, and do so, too. All other readers of the file
- * (wf_trainer_state_metadata, other trainers) need this call first. A disk that is full is heard of
- * there: IO of that step, save, load or call, and the old file is as it was. A trainer that is
- * destroyed before leaves the old file, too. */
+/* Waits for saves in the background. With config.save_async, the two functions above return once
+ * the data is copied to host memory, in the process that writes it. A thread then writes the file,
+ * and the first step that begins after that moves it to its path. This function, another save after
+ * a later step, and every load of this trainer wait for the thread and move the file. Call it
+ * before other readers open the file (wf_trainer_state_metadata, other trainers). Errors: IO (for
+ * example, the disk is full) of the step, save, load or wait that moves the file; the old file is
+ * untouched, as when the trainer is destroyed earlier. */
 WF_API WF_NODISCARD wf_status wf_trainer_save_wait(wf_trainer *trainer);
-/* Reads what wf_trainer_save_state wrote, under whatever plan; the next steps give the bits of a
- * run that never stopped. All is looked at before any of it is moved. Errors: those of
- * wf_trainer_load_weights; CORRUPT also if it is no state; INVALID_ARG if its run had other
- * micro, lanes or slices, which a recipe that leaves them open has from its plan. */
+/* Loads the state that wf_trainer_save_state wrote, under any plan; later steps give the bits of an
+ * uninterrupted run. All of it is checked before any tensor changes. Errors: those of
+ * wf_trainer_load_weights; CORRUPT (also: not a training state); INVALID_ARG (its run had other
+ * micro, lanes or slices). */
 WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const char *path);
-/* The value of a key in a state file, which is in its place (wf_trainer_save_wait); free with
- * wf_text_free. NULL if absent. Errors: those of wf_safetensors_open. */
+/* Gets the value of a key from a state file that is at its path (wf_trainer_save_wait); NULL if
+ * absent. Free with wf_text_free. Errors: those of wf_safetensors_open. */
 WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path,
                                                         const char *key, char **value_out);
-/* Loads parameters and buffers by name from a safetensors file, shards or a folder
- * (wf_safetensors_open; torchvision's and Hugging Face's prefixes are understood). F16, BF16 and
- * F64 become F32: the first two exactly, the last to the nearest. Errors: IO; SHAPE: the sentence
- * lists what is missing or unexpected; CORRUPT, also if a number is not finite: the sentence names
- * the tensor. Nothing is changed then, but for an IO of a file that breaks off while it is moved:
- * the trainer's state is to be loaded again before it can be saved. */
+/* Loads parameters and buffers by name from a safetensors file, shards or a folder, as
+ * wf_safetensors_open finds them. Prefixes of torchvision and Hugging Face are recognized. F16,
+ * BF16 and F64 become F32; F64 is rounded to nearest. Errors, which leave the trainer unchanged:
+ * IO; SHAPE (the sentence lists missing and unexpected tensors); CORRUPT (also: a number is not
+ * finite; the sentence names the tensor); INVALID_ARG (the average is in use). After an IO in the
+ * middle of a file, load the state again before a save. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
-/* The same but for what `skip` names, by such words as wf_graph_config.freeze: these keep what they
- * have, as they were initialised, and the file may hold them in any shape, or not. *skipped_out,
- * which may be NULL, becomes their names, with commas between them; free it with wf_text_free.
- * Errors also: INVALID_ARG: a word that nothing of the model has. */
+/* The same, except for tensors that match a word of `skip` (as in wf_graph_config.freeze). They
+ * keep their values, and the file may have them in any shape, or not at all. *skipped_out (may be
+ * NULL) is their names, separated by commas; free it with wf_text_free. Errors: those of
+ * wf_trainer_load_weights; INVALID_ARG (a word that matches no tensor). */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights_but(wf_trainer *trainer, const char *path,
                                                           const char *skip, char **skipped_out);
 
-/* Copies parameters and buffers of `from` to those of the same names in `to`, whatever the plan,
- * devices and model of each: a target network, or one of two networks that are trained against each
- * other. `names`: which, by such words as wf_graph_config.freeze; NULL: all that `to` has. What the
- * optimizer of `to` keeps stays; with wf_trainer_use_average, the average of `from` is copied. Each
- * process has one tensor at a time in its memory. Both are of one context and one job. Errors,
- * after which nothing is changed: INVALID_ARG (a word that nothing of `to` has, a name that `from`
- * does not have, another context or job, `to` uses its average); SHAPE. What a step of `from` left
- * that was not finite cannot be saved by `to` either. */
+/* Copies parameters and buffers by name from `from` to `to`, under any plans, devices and models:
+ * for a target network, or two networks trained against each other. `names` selects tensors by
+ * words as in wf_graph_config.freeze; NULL selects all of `to`. The optimizer state of `to` stays.
+ * With wf_trainer_use_average, the average of `from` is copied. Each process holds one tensor at a
+ * time. Both trainers must have one context and one job. If a step of `from` was NOT_FINITE, `to`
+ * cannot be saved either. Errors, which leave `to` unchanged: INVALID_ARG (a word that matches no
+ * tensor, a name that `from` does not have, another context or job, `to` uses its average); SHAPE.
+ */
 WF_API WF_NODISCARD wf_status wf_trainer_copy_weights(wf_trainer *to, wf_trainer *from,
                                                       const char *names);
 
-/* With recipe.ema: from this call on (1) the weights are their moving average, for evaluation,
- * outputs, wf_trainer_save, _read and _weights_sha256, or (0) they are the weights again, to the
- * bit. The average begins with the weights after the first step; before it is the weights. Of
- * parameters that are trained: what is frozen, and buffers (running statistics), are the model's
- * own, as in PyTorch's AveragedModel. It is saved and loaded with the state. A call of all
- * processes, which moves all weights. Errors: INVALID_ARG (there is no average; steps, and loading
- * and saving the state, while it is in the weights' place). */
+/* Replaces the weights by their moving average (1, with recipe.ema), or restores the weights to the
+ * bit (0). The average then applies to evaluation, outputs, wf_trainer_save, _read and
+ * _weights_sha256. The average begins with the weights after the first step; before, it is the
+ * weights. Frozen parameters and buffers (running statistics) are the model's own, as in PyTorch's
+ * AveragedModel. States include the average. The call moves all weights. Errors: INVALID_ARG (the
+ * trainer does not have an average; also of steps, of loads and of saves of the state while the
+ * average is in use). */
 WF_API WF_NODISCARD wf_status wf_trainer_use_average(wf_trainer *trainer, int is_used);
 
-/* Hidden state (wf_lstm) of steps, or of forward runs, begins with zeros again in the next one: a
- * new text. Steps leave the hidden state of forward runs alone, and the reverse. That of forward
- * runs also begins with zeros where a forward run has another number of samples than the one
- * before, and after wf_trainer_load_state: no file has it. A model without hidden state ignores the
- * call. In a job, all processes call it before the same run. */
+/* Resets the hidden state (wf_lstm) before the next run of that kind, for the start of a text.
+ * Steps and forward runs have separate states. That of forward runs is also reset when the number
+ * of samples changes, and by wf_trainer_load_state: files do not contain it. No effect on other
+ * models. In a job, all processes call it before the same run. */
 WF_API void wf_trainer_reset_hidden(wf_trainer *trainer, wf_program_kind kind);
 
 /* A parameter or buffer of the model. */
@@ -273,49 +276,50 @@ typedef struct wf_trainer_tensor {
     wf_shape shape;
 } wf_trainer_tensor;
 
-/* Fills in the i-th parameter or buffer, which wf_trainer_read reads, and returns 1; 0 past the
- * last. The order is the same in every process. */
+/* Describes the i-th parameter or buffer and returns 1; 0 past the last. The order is the same in
+ * every process. */
 WF_API int wf_trainer_tensor_get(const wf_trainer *trainer, int i, wf_trainer_tensor *tensor_out);
 
-/* Steps taken since initialisation. */
+/* The number of steps since initialization. */
 WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
-/* Copies parameter or buffer `name` to the host, in a job on every process. Errors: INVALID_ARG (it
- * has none of that name), SHAPE (that does not have dst_bytes bytes). */
+/* Copies parameter or buffer `name` to the host, in a job on every process. Errors: INVALID_ARG (an
+ * unknown name), SHAPE (dst_bytes is not its size). */
 WF_API WF_NODISCARD wf_status wf_trainer_read(wf_trainer *trainer, const char *name, void *dst,
                                               size_t dst_bytes);
-/* The gradient of parameter `name` as the last step summed it (before clipping). Errors:
- * INVALID_ARG (config.keep_gradients is not set, the latest run was no step, there is no parameter
- * of that name), SHAPE. */
+/* Copies the gradient of parameter `name` from the last step, before clipping. Errors: INVALID_ARG
+ * (no config.keep_gradients, the latest run was not a step, or `name` is not a trained parameter),
+ * SHAPE (dst_bytes is not its size). */
 WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, const char *name,
                                                        void *dst, size_t dst_bytes);
-/* SHA-256 of all parameters and buffers (docs/formats.md), 64 hex digits and a zero. */
+/* SHA-256 of all parameters and buffers (docs/formats.md): 64 hex digits and a zero. Errors: those
+ * of the section. */
 WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, char hex_out[65]);
 
 /* ---- reports ---- */
 
-/* Borrowed. */
-WF_API const wf_program *wf_trainer_program(const wf_trainer *trainer); /* the full batch's */
-/* Of a rank that there is not, host_bytes alone is not 0. */
+/* The program of the full batch. Borrowed. */
+WF_API const wf_program *wf_trainer_program(const wf_trainer *trainer);
+/* Memory of a rank. If `rank` is out of range, only host_bytes and save_bytes are set. */
 WF_API wf_trainer_memory wf_trainer_memory_of(const wf_trainer *trainer, int rank);
-/* The threads that the kernels of each rank in this process compute with, as they were counted when
- * it began; a trainer for which fewer come than the recipe says is not made (UNSUPPORTED). */
+/* The number of compute threads of each rank in this process, counted when the rank started. */
 WF_API int wf_trainer_n_threads(const wf_trainer *trainer);
-/* The i-th row, largest time first; 0 past the last. */
+/* Gets row i of the profile, largest time first, and returns 1; 0 past the last. */
 WF_API int wf_trainer_profile(wf_trainer *trainer, int i, wf_profile_row *row_out);
 WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
 
-/* When each instruction of the last step ran. Needs config.trace and a step of the full
- * batch. In a job, all processes call this and wf_trainer_costs, and get the same. Errors:
- * INVALID_ARG; those of waits. */
+/* The timeline of the last step. Needs config.trace and a step of the full batch. In a job, this
+ * function and wf_trainer_costs are collective, with equal results. Errors: INVALID_ARG (no trace
+ * or no such step), NO_MEMORY; in a job also TIMEOUT and REMOTE. */
 WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
                                                   wf_timeline **timeline_out);
-/* What each unit took: the mean of the middle half of its latest 256 microbatches, those of
- * the first step left out; a program
- * of the same microbatches is simulated well with it. Needs config.trace and two steps. */
+/* The measured costs of each unit: the mean of the middle half of its latest 256 microbatches,
+ * without those of the first step. They suit simulations of programs with the same microbatches.
+ * Needs config.trace and two steps of the full batch. Errors: those of wf_trainer_timeline. */
 WF_API WF_NODISCARD wf_status wf_trainer_costs(const wf_trainer *trainer, wf_costs **costs_out);
 
-/* Measures the costs of `model` at the recipe's microbatch size: runs some microbatches of
- * zeros on the plan's stages with all ranks at work, B and W apart. `config` as for a trainer. */
+/* Measures the costs of `model` at the recipe's microbatch size: runs some microbatches of zeros on
+ * the plan's stages, with all ranks at work, and B apart from W. `config` is as for a trainer.
+ * Errors: those of wf_recipe_resolve, wf_trainer_create and wf_trainer_step. */
 WF_API WF_NODISCARD wf_status wf_costs_measure(wf_context *ctx, const wf_model *model,
                                                const wf_recipe *recipe, const wf_plan *plan,
                                                const wf_trainer_config *config,

@@ -15,15 +15,14 @@
 
 typedef struct wf_tuning wf_tuning;
 
-/* A shape: nodes with the same op, operands and attributes for which several kernels exist. A
- * kernel is called a way. */
+/* A shape: nodes with the same op, operands and attributes for which several kernels exist,
+ * numbered from 0. */
 typedef struct wf_tuned_shape {
     const char *shape; /* borrowed */
     int n_nodes;       /* in a microbatch */
     int n_ways;
-    int usual;  /* the default kernel, without a table */
-    int chosen; /* the fastest kernel, or the usual one if that is nearly as fast; -1: not measured
-                 */
+    int usual;  /* the default kernel, used without a table */
+    int chosen; /* the fastest kernel, or the usual one if nearly as fast; -1: not measured */
 } wf_tuned_shape;
 
 /* One kernel for a shape. The time is that of one node in microseconds, with its share of packing
