@@ -83,8 +83,8 @@ WF_API size_t wf_text_valid(const void *text, size_t n_bytes);
  * either text has 64 bytes or more. */
 WF_API int wf_text_distance(const char *a, const char *b);
 
-/* Records `sentence` as the calling thread's latest error and returns `status`. For callbacks that
- * weft calls. */
+/* Records `sentence` as the calling thread's latest error. For callbacks that weft calls. Errors:
+ * always `status`. */
 WF_API wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentence);
 
 /* The allocator's statistics now. */

@@ -233,9 +233,9 @@ WF_API WF_NODISCARD wf_status wf_loader_create(const wf_data *data, const wf_loa
                                                wf_loader **loader_out);
 
 /* Waits for the next batch, which stays valid until the following call. The train split never ends.
- * The test split returns NULL after each pass, and the next call starts a new pass. Errors, only
- * of pictures, which this call reads: IO, CORRUPT (the sentence names the file), NO_MEMORY; the
- * call after an error continues with the next batch. */
+ * The test split returns NULL after each pass, and the next call starts a new pass. After an error,
+ * the next call continues with the next batch. Errors: IO, CORRUPT (the sentence names the file),
+ * NO_MEMORY; only of pictures, which a loader decodes. */
 WF_API WF_NODISCARD wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out);
 
 /* Destroys the loader. The threads stop after the samples that they are filling. NULL is allowed.
