@@ -54,7 +54,7 @@ extern "C" {
  *   a safetensors file
  *   the index of a sharded checkpoint, model.safetensors.index.json
  *   a folder that contains model_ema.safetensors (the average of a model's weights),
- *   model.safetensors, or the index of either
+ *     model.safetensors, or the index of either
  *   a name X of which only X.index.json exists
  *
  * Sizes and offsets must match the file's length to the byte, without holes, overlaps or duplicate

@@ -110,8 +110,8 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *  - Input: rank 0 has this process's standard input, unless that is a terminal; other ranks have
  *    /dev/null.
  *  - Output: the launcher merges whole lines in order of arrival, cut at 64 KiB, with a delay of a
- *    few hundredths of a second. A line that several ranks print within 2 s, with at
- *    most 512 other lines between, is printed once.
+ *    few hundredths of a second. A line that several ranks print within 2 s, with at most
+ *    512 other lines between, is printed once.
  *  - Failure: if a rank fails (a status other than 0, or a signal), the launcher prints that rank's
  *    last output first. The other ranks get SIGTERM, and SIGKILL after grace_ms. Ranks that have
  *    joined a job (weft/job.h) also get the failure from the job: their waits end at once.

@@ -15,14 +15,15 @@
  *                engine (NCCL's own sum, with --wire nccl) or auto (the default)
  *   order=O      fixed (the default): sums over replicas use one tree, so the bits equal those of
  *                one rank. free: ring and engine may use another order, the only case in which a
- *                plan changes results. A list of axes, such as "dp,tp,pp", maps ranks to axes: the
- *                first axis has neighbouring ranks. Missing axes follow in the default order tp,
- * pp, dp bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
+ *                plan changes results. A list of axes, such as "dp,tp,pp", maps ranks to axes:
+ *                the first axis has neighbouring ranks. Missing axes follow in the default order
+ *                tp, pp, dp
+ *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
  *   overlap=on   sum gradients during backward (the default); off: after backward
  *   recompute=R  activations to recompute before backward instead of keeping them: none (the
  *                default), all, selective (activations that are cheap to compute), A+B (those of
  *                these units), A+B:selective (of B the cheap ones), auto (see wf_plan_use_memory)
- *   zero=1|2|3   replicas divide optimizer state, then gradients, then parameters
+ *   zero=1|2|3   replicas divide optimizer state (1), also gradients (2), also parameters (3)
  *   shard=N      zero: divide over runs of N neighbouring replicas (default: all)
  *   offload=L    tensors kept in host memory, or with :disk in a file: state, params, activations,
  *                joined by +
@@ -32,9 +33,8 @@
  *   dataparallel=N  rank 0 has the model and the loss; in each step N ranks receive a copy of the
  *                parameters and a share of the batch, and return outputs and gradients
  *   output=R     dataparallel: the rank that gathers outputs for the loss (0 by default)
- *   UNIT:dp=N, UNIT:dataparallel=N  runs that unit (or UNIT.0, UNIT.1, ...) on N ranks and all
- *                others on rank 0; with dp each of the N ranks keeps parameters and state of its
- * own
+ *   UNIT:dp=N, UNIT:dataparallel=N  that unit (or UNIT.0, UNIT.1, ...) runs on N ranks, and all
+ *                others on rank 0; with dp each of the N ranks keeps its own parameters and state
  */
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H

@@ -10,8 +10,8 @@
  *   memory:               shared by the threads that use this handle
  *   file:///path          a file that the first process creates and the last one removes; an
  *                         existing file must belong to this user and must not be a link
- *   tcp://127.0.0.1:port  rank 0 serves on a thread, and other ranks connect. Only addresses of
- * this machine are allowed. Rank 0 alone may give port 0: the system chooses
+ *   tcp://127.0.0.1:port  rank 0 serves on a thread, and other ranks connect; the address must be
+ *                         this machine's. Rank 0 alone may give port 0: the system chooses one
  *
  * One job at a time uses a file or a port. Several threads may use a store at the same time. The
  * contents live until the last user closes the store; with tcp, until rank 0 closes it.
