@@ -1,7 +1,7 @@
 /* The graph of one microbatch, written as maths.
  *
- * A model function declares inputs, parameters and ops. Ranks, devices and microbatches
- * do not occur in it; the leading dim of every input is the microbatch.
+ * A model function declares inputs, parameters and ops. Ranks, devices and microbatches do not
+ * occur in it; the leading dim of every input is the microbatch.
  *
  *     static void toy(wf_graph *g, const void *config) {
  *         wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(10));

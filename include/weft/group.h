@@ -91,7 +91,7 @@ WF_API int wf_group_n_ranks(const wf_group *group);
 /* The rank among the group's ranks on this machine, and their number. */
 WF_API int wf_group_local_rank(const wf_group *group);
 WF_API int wf_group_n_local_ranks(const wf_group *group);
-/* The rank in the job of the group's `rank`. */
+/* The rank in the job of the group's `rank`; -1 if out of range. */
 WF_API int wf_group_job_rank(const wf_group *group, int rank);
 /* The name of the group's wire: "inproc", "shm" or "mpi". */
 WF_API const char *wf_group_wire(const wf_group *group);

@@ -26,10 +26,10 @@ typedef struct wf_module_config {
     const char *device; /* NULL: "cpu:0" */
     const char *output; /* the name of the wf_output to return; NULL: the model's only output */
     uint64_t seed;      /* of the initial weights */
-    /* The number of samples that one kernel call computes. Libraries sum in another order for
-     * another number of samples. The bits of a part equal those of the whole batch if parts begin
-     * at multiples of the grain, which is always so with 1. 0: all samples of a call, which is the
-     * fastest, and exact only as far as the library is. */
+    /* The number of samples to compute together. Libraries may sum in another order for another
+     * number of samples. The bits of a part equal those of the whole batch if parts begin at
+     * multiples of the grain, so always with 1. 0: all samples of a call, which is the fastest, and
+     * exact only as far as the library is. */
     int64_t grain;
     wf_kernels kernels;
     int n_threads;

@@ -95,9 +95,8 @@ typedef struct wf_trainer_memory {
     size_t save_bytes;
 } wf_trainer_memory;
 
-/* One row of the profile. Times are sums over all calls since the trainer was created or the
- * profile was reset. They are CPU times of the computing thread, so other programs and waits do not
- * count. */
+/* One row of the profile. Times are sums since the trainer was created or the profile was reset.
+ * They are CPU times of the computing thread: other programs and waits do not count. */
 typedef struct wf_profile_row {
     const char *label;  /* op, "pack", "accumulate", "update", ... */
     const char *kernel; /* implementation and its library's name for it */
@@ -212,13 +211,13 @@ WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *p
  * use). */
 WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const char *path,
                                                     const wf_metadata *metadata, int n_metadata);
-/* Waits for saves in the background. With config.save_async, the two functions above return once
- * the data is copied to host memory, in the process that writes it. A thread then writes the file,
- * and the first step that begins after that moves it to its path. This function, another save after
- * a later step, and every load of this trainer wait for the thread and move the file. Call it
- * before other readers open the file (wf_trainer_state_metadata, other trainers). Errors: IO (for
- * example, the disk is full) of the step, save, load or wait that moves the file; the old file is
- * untouched, as when the trainer is destroyed earlier. */
+/* Waits for saves in the background. With config.save_async, the two functions above only copy the
+ * data to host memory, in the process that writes it; a thread then writes the file. The first step
+ * that begins after that moves the file to its path. This function, another save after a later
+ * step, and every load of this trainer wait for the thread and move the file. Call it before other
+ * readers open the file (wf_trainer_state_metadata, other trainers). Errors: IO, returned by the
+ * call that moves the file. The old file is then untouched, also if the trainer is destroyed
+ * before. */
 WF_API WF_NODISCARD wf_status wf_trainer_save_wait(wf_trainer *trainer);
 /* Loads the state that wf_trainer_save_state wrote, under any plan; later steps give the bits of an
  * uninterrupted run. All of it is checked before any tensor changes. Errors: those of
@@ -236,31 +235,29 @@ WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const c
  * finite; the sentence names the tensor); INVALID_ARG (the average is in use). After an IO in the
  * middle of a file, load the state again before a save. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
-/* The same, except for tensors that match a word of `skip` (as in wf_graph_config.freeze). They
+/* The same without the tensors that match a word of `skip` (as in wf_graph_config.freeze). They
  * keep their values, and the file may have them in any shape, or not at all. *skipped_out (may be
- * NULL) is their names, separated by commas; free it with wf_text_free. Errors: those of
+ * NULL) is their names, joined by commas; free it with wf_text_free. Errors: those of
  * wf_trainer_load_weights; INVALID_ARG (a word that matches no tensor). */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights_but(wf_trainer *trainer, const char *path,
                                                           const char *skip, char **skipped_out);
 
 /* Copies parameters and buffers by name from `from` to `to`, under any plans, devices and models:
- * for a target network, or two networks trained against each other. `names` selects tensors by
- * words as in wf_graph_config.freeze; NULL selects all of `to`. The optimizer state of `to` stays.
- * With wf_trainer_use_average, the average of `from` is copied. Each process holds one tensor at a
- * time. Both trainers must have one context and one job. If a step of `from` was NOT_FINITE, `to`
- * cannot be saved either. Errors, which leave `to` unchanged: INVALID_ARG (a word that matches no
- * tensor, a name that `from` does not have, another context or job, `to` uses its average); SHAPE.
- */
+ * for a target network, or two networks trained against each other. Both must have one context and
+ * one job. `names` selects tensors by words as in wf_graph_config.freeze; NULL selects all of `to`.
+ * If `from` uses its average, the average is copied. The optimizer state of `to` stays. A process
+ * holds one tensor at a time. If a step of `from` was NOT_FINITE, `to` cannot be saved either.
+ * Errors, which leave `to` unchanged: INVALID_ARG (a word that matches no tensor, a name that
+ * `from` does not have, another context or job, `to` uses its average); SHAPE. */
 WF_API WF_NODISCARD wf_status wf_trainer_copy_weights(wf_trainer *to, wf_trainer *from,
                                                       const char *names);
 
 /* Replaces the weights by their moving average (1, with recipe.ema), or restores the weights to the
- * bit (0). The average then applies to evaluation, outputs, wf_trainer_save, _read and
- * _weights_sha256. The average begins with the weights after the first step; before, it is the
- * weights. Frozen parameters and buffers (running statistics) are the model's own, as in PyTorch's
- * AveragedModel. States include the average. The call moves all weights. Errors: INVALID_ARG (the
- * trainer does not have an average; also of steps, of loads and of saves of the state while the
- * average is in use). */
+ * bit (0). All weights move. The average then applies to evaluation, outputs, wf_trainer_save,
+ * _read and _weights_sha256; states contain it. As in PyTorch's AveragedModel, frozen parameters
+ * and buffers (running statistics) are the model's own. The average equals the weights until after
+ * the first step. Errors: INVALID_ARG (no average); while the average is in use, steps, loads and
+ * wf_trainer_save_state also return INVALID_ARG. */
 WF_API WF_NODISCARD wf_status wf_trainer_use_average(wf_trainer *trainer, int is_used);
 
 /* Resets the hidden state (wf_lstm) before the next run of that kind, for the start of a text.
