@@ -1,6 +1,27 @@
 /* Blocks and instructions of the rank at hand. */
 #include "program/lower.h"
 
+bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
+    int32_t replica = wfi_stage_replica_on(l->p, stage, l->rank);
+    l->stage = stage;
+    l->replica = replica;
+    l->first_unit = l->p->first_unit[stage];
+    l->end_unit = l->p->first_unit[stage + 1];
+    return replica >= 0;
+}
+
+int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
+    const wfi_unit *units = l->p->graph->units;
+    int32_t u = action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
+    if (action->kind == WFI_ACTION_F || !units[u].is_slice) return u;
+    return u - 2 * units[u].slice + l->p->graph->n_slices - 1;
+}
+
+void wfi_drop_packed(wfi_lowering *l, int32_t unit) {
+    l->n_packs[unit]++;
+    for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
+}
+
 static size_t hash_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
     uint64_t x = (uint64_t)kind * 0x9E3779B97F4A7C15u ^ (uint64_t)id * 0xBF58476D1CE4E5B9u ^
                  (uint64_t)depth * 0x94D049BB133111EBu ^ (uint64_t)micro * 0xD6E8FEB86659FD93u;

@@ -69,11 +69,6 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     return emit_segment(l, wfi_make(WFI_PACK, unit, 0, -1), pack, 0);
 }
 
-void wfi_drop_packed(wfi_lowering *l, int32_t unit) {
-    l->n_packs[unit]++;
-    for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
-}
-
 /* ---- one action of the schedule ---- */
 
 /* What the unit did not keep of its forward; all that it reads is still there. Where all
@@ -118,13 +113,6 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     WF_TRY(wfi_lower_slice(l, segment, micro));
     bool is_last = sums && micro == wfi_last_of_lane(p, micro);
     return is_last ? wfi_lower_lane(l, unit, micro) : WF_OK;
-}
-
-int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
-    const wfi_unit *units = l->p->graph->units;
-    int32_t u = action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
-    if (action->kind == WFI_ACTION_F || !units[u].is_slice) return u;
-    return u - 2 * units[u].slice + l->p->graph->n_slices - 1;
 }
 
 /* Number k of the rank's. */
@@ -221,15 +209,6 @@ static wf_status change_parameters(wfi_lowering *l) {
         }
     }
     return WF_OK;
-}
-
-bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
-    int32_t replica = wfi_stage_replica_on(l->p, stage, l->rank);
-    l->stage = stage;
-    l->replica = replica;
-    l->first_unit = l->p->first_unit[stage];
-    l->end_unit = l->p->first_unit[stage + 1];
-    return replica >= 0;
 }
 
 static wf_status lower_rank(wfi_lowering *l) {

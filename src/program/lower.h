@@ -183,12 +183,15 @@ wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_
 wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
                            int32_t unit);
 
-/* finish.c: whether the unit is updated as soon as its gradient is summed, so that neither that nor
+/* update.c: whether the unit is updated as soon as its gradient is summed, so that neither that nor
  * what is fetched for it is there for longer. */
 bool wfi_is_updated_early(const wf_program *p, int32_t unit);
 /* Those of the finished units before `end`. */
 wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end);
-/* What follows the microbatches. */
+/* All others. */
+wf_status wfi_lower_updates(wfi_lowering *l);
+
+/* finish.c: what follows the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);
 /* Loss and hits to the host, if the rank has them. */
 wf_status wfi_lower_report(wfi_lowering *l);
