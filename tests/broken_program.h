@@ -35,8 +35,9 @@ static inline wf_recipe mixed_recipe(int64_t lanes) {
     return recipe;
 }
 
-static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text,
-                                          const wf_recipe *recipe, wfi_program_use use) {
+static inline wf_program *make_program_of_kind(wf_context *ctx, const char *plan_text,
+                                               const wf_recipe *recipe, wf_program_kind kind,
+                                               wfi_program_use use) {
     wf_model *model;
     wf_plan *plan;
     wf_program *p;
@@ -45,11 +46,16 @@ static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text
     wf_recipe sliced = *recipe;
     sliced.n_slices = plan->tp > 1 ? 2 * plan->tp : 1; /* two a rank */
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
-    TEST_OK(ctx, wfi_program_create(ctx, model, &sliced, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
-                                    use, NULL, &p));
+    TEST_OK(ctx,
+            wfi_program_create(ctx, model, &sliced, plan, &wfi_backend_cpu, kind, use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;
+}
+
+static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text,
+                                          const wf_recipe *recipe, wfi_program_use use) {
+    return make_program_of_kind(ctx, plan_text, recipe, WF_PROGRAM_TRAIN, use);
 }
 
 static inline wf_program *make_program_for(wf_context *ctx, const char *plan_text, int64_t lanes,

@@ -14,32 +14,45 @@ static const struct {
     const char *plan;
     int64_t lanes;
     wfi_program_use use;
+    wf_program_kind kind;
 } programs[] = {
-    {"", 1, WFI_USE_RUN},
-    {"", 4, WFI_USE_RUN},
-    {"schedule=gpipe", 2, WFI_USE_RUN},
-    {"dp=2", 4, WFI_USE_RUN},
-    {"dp=2,allreduce=pairwise,bucket=400", 2, WFI_USE_RUN},
-    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_RUN},
-    {"pp=2", 2, WFI_USE_RUN},
-    {"pp=3,schedule=gpipe", 2, WFI_USE_RUN},
-    {"dp=2,pp=2", 2, WFI_USE_RUN},
-    {"dp=4,pp=2,schedule=gpipe", 4, WFI_USE_RUN},
-    {"dataparallel=2", 4, WFI_USE_RUN},
-    {"dataparallel=2,output=1", 2, WFI_USE_RUN},
-    {"first:dataparallel=2", 2, WFI_USE_RUN},
-    {"middle:dp=2,late:dataparallel=2", 2, WFI_USE_RUN},
-    {"late:dp=2", 4, WFI_USE_RUN},
-    {"pp=2,recompute=all", 2, WFI_USE_RUN},
-    {"dp=2,recompute=middle+late:selective", 2, WFI_USE_RUN},
-    {"tp=2", 2, WFI_USE_RUN},
-    {"tp=2,pp=2,recompute=all", 1, WFI_USE_RUN},
-    {"dp=2,tp=2,zero=3", 2, WFI_USE_RUN},
-    {"dp=4", 4, WFI_USE_LOOK}, /* one rank is lowered */
-    {"dp=2,pp=2,allreduce=pairwise,bucket=400", 4, WFI_USE_LOOK},
-    {"dp=2,tp=2,allreduce=pairwise", 2, WFI_USE_LOOK},
-    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_LOOK},
+    {"", 1, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"schedule=gpipe", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=2", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=2,allreduce=pairwise,bucket=400", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"pp=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"pp=3,schedule=gpipe", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=2,pp=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=4,pp=2,schedule=gpipe", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dataparallel=2", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dataparallel=2,output=1", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"first:dataparallel=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"middle:dp=2,late:dataparallel=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"late:dp=2", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"pp=2,recompute=all", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=2,recompute=middle+late:selective", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"tp=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"tp=2,pp=2,recompute=all", 1, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=2,tp=2,zero=3", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=4", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN}, /* one rank is lowered */
+    {"dp=2,pp=2,allreduce=pairwise,bucket=400", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
+    {"dp=2,tp=2,allreduce=pairwise", 2, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
+    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
+    {"", 4, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
+    {"dp=2,zero=2", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
+    {"dp=2,tp=2,zero=3", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
+    {"dp=2,pp=2,schedule=zb1,allreduce=tree", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
+    {"dataparallel=2", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
+    {"dp=4", 4, WFI_USE_LOOK, WF_PROGRAM_GRADIENT},
 };
+
+static wf_program *make_one(wf_context *ctx, size_t which) {
+    wf_recipe recipe = mixed_recipe(programs[which].lanes);
+    return make_program_of_kind(ctx, programs[which].plan, &recipe, programs[which].kind,
+                                programs[which].use);
+}
 
 /* ---- brute force ---- */
 
@@ -92,8 +105,7 @@ static int64_t compare_orders(const wf_program *p, const char *plan) {
 /* ---- breaking ---- */
 
 static breaker make_breaker(wf_context *ctx, size_t which) {
-    return break_program(ctx, make_program_for(ctx, programs[which].plan, programs[which].lanes,
-                                               programs[which].use));
+    return break_program(ctx, make_one(ctx, which));
 }
 
 static void every_instruction_matters(void **state) {
@@ -189,8 +201,7 @@ static void clocks_are_right(void **state) {
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
-        wf_program *p =
-            make_program_for(ctx, programs[which].plan, programs[which].lanes, programs[which].use);
+        wf_program *p = make_one(ctx, which);
         n_compared += compare_orders(p, programs[which].plan);
         wf_program_destroy(p);
         test_context_end(ctx);
@@ -248,8 +259,7 @@ static void walks(void **state) {
     double flops = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
-        wf_program *p =
-            make_program_for(ctx, programs[which].plan, programs[which].lanes, programs[which].use);
+        wf_program *p = make_one(ctx, which);
         wf_dry_run run;
         TEST_OK(ctx, wf_program_dry_run(p, &run));
         int64_t n = 0; /* of all ranks, lowered or not */

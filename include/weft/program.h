@@ -13,7 +13,13 @@
 
 typedef struct wf_program wf_program;
 
-typedef enum wf_program_kind { WF_PROGRAM_TRAIN, WF_PROGRAM_FORWARD } wf_program_kind;
+/* TRAIN: an optimizer step. FORWARD: outputs and loss, in evaluation mode. GRADIENT: a step without
+ * its update; the summed gradients stay in memory until the next run. */
+typedef enum wf_program_kind {
+    WF_PROGRAM_TRAIN,
+    WF_PROGRAM_FORWARD,
+    WF_PROGRAM_GRADIENT
+} wf_program_kind;
 
 /* One unit on one rank. */
 typedef struct wf_unit_summary {

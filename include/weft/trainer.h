@@ -156,6 +156,25 @@ WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
+/* Computes the gradients of a step and updates nothing: for models with two losses, or for an
+ * update rule of the caller's own. wf_trainer_read_gradient reads the sums until the next run. The
+ * random numbers are those of the next step. So a step of the same samples right afterwards has the
+ * same gradients, unless the model has running statistics or hidden state, which advance as in a
+ * step. Errors: those of wf_trainer_step and wf_trainer_prepare_gradients; NOT_FINITE (a loss
+ * alone; gradients are not checked). */
+WF_API WF_NODISCARD wf_status wf_trainer_gradients(wf_trainer *trainer, const wf_feed *feeds,
+                                                   int n_feeds, int64_t n_samples,
+                                                   wf_step_result *result_out);
+/* Plans the program of wf_trainer_gradients for `n_samples` now. Errors: those of
+ * wf_program_create; DOES_NOT_FIT; INVALID_ARG (a trainer for forward runs only); SHAPE (more
+ * samples than the batch, or fewer for a recurrent model); in a job, those of a wait. */
+WF_API WF_NODISCARD wf_status wf_trainer_prepare_gradients(wf_trainer *trainer, int64_t n_samples);
+/* Counts a step that the caller made with wf_trainer_gradients and wf_trainer_write. Random
+ * numbers, the learning-rate schedule and checkpoints then continue with the next step. In a job,
+ * all processes call it. Errors: INVALID_ARG (a trainer for forward runs only, or one that uses its
+ * average). */
+WF_API WF_NODISCARD wf_status wf_trainer_count_step(wf_trainer *trainer);
+
 /* Finds this process's part of a step of `n_samples` over all ranks: with own_batch in a job, the
  * samples of its replica's microbatches; else all. The stages of one replica have the same part. */
 WF_API void wf_trainer_part(const wf_trainer *trainer, int64_t n_samples, int64_t *first_out,
@@ -283,12 +302,19 @@ WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
  * unknown name), SHAPE (dst_bytes is not its size). */
 WF_API WF_NODISCARD wf_status wf_trainer_read(wf_trainer *trainer, const char *name, void *dst,
                                               size_t dst_bytes);
-/* Copies the gradient of parameter `name` from the last step, before clipping. Errors: INVALID_ARG
- * (no config.keep_gradients, the latest run was not a step, or `name` is not a trained parameter),
- * SHAPE (dst_bytes is not its size). */
+/* Replaces parameter or buffer `name` by the caller's numbers, in a job by the same in every
+ * process. `src` is borrowed during the call. Optimizer state and gradients stay. Errors:
+ * INVALID_ARG (an unknown name, or the trainer uses its average), SHAPE (src_bytes is not its
+ * size), NOT_FINITE (an element is infinite or NaN; the tensor is unchanged). */
+WF_API WF_NODISCARD wf_status wf_trainer_write(wf_trainer *trainer, const char *name,
+                                               const void *src, size_t src_bytes);
+/* Copies the gradient of parameter `name`, before clipping, to the host, in a job on every process:
+ * from the latest wf_trainer_gradients, or from the latest step with config.keep_gradients. Errors:
+ * INVALID_ARG (the latest run kept no gradients, or `name` is not a trained parameter), SHAPE
+ * (dst_bytes is not its size). */
 WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, const char *name,
                                                        void *dst, size_t dst_bytes);
-/* SHA-256 of all parameters and buffers (docs/formats.md): 64 hex digits and a zero. Errors: those
+/* SHA-256 of all parameters and buffers (docs/files.md): 64 hex digits and a zero. Errors: those
  * of the section. */
 WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, char hex_out[65]);
 

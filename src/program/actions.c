@@ -27,7 +27,7 @@ static wf_status refuse(const stage_check *c, wfi_action_kind kind, int micro, c
 
 static bool is_known(const stage_check *c, wfi_action_kind kind) {
     if (kind == WFI_ACTION_F) return true;
-    if (c->p->kind != WF_PROGRAM_TRAIN) return false;
+    if (!wfi_differentiates(c->p)) return false;
     return c->splits ? kind == WFI_ACTION_B || kind == WFI_ACTION_W : kind == WFI_ACTION_BW;
 }
 

@@ -97,12 +97,14 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
  * run, which is the first replica's, its caches and hidden state. */
 static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
     wfi_extent part = {(size_t)b->begin, b->bytes};
-    if (p->kind != WF_PROGRAM_TRAIN) {
+    if (!wfi_differentiates(p)) {
         bool runs = wfi_stage_member_on(p, wfi_program_stage_of(p, b->id), b->rank) == 0;
         part.bytes = b->kind == WFI_BLOCK_BUFFER && runs   ? p->graph->units[b->id].cache_bytes
                      : b->kind == WFI_BLOCK_HIDDEN && runs ? b->bytes
                                                            : 0;
     }
+    bool is_updated = b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_STATE;
+    if (is_updated && !wfi_updates(p)) part.bytes = 0;
     if (b->kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->id, part);
     return (wfi_extent){0, part.bytes};
 }
@@ -476,12 +478,15 @@ static wf_status run_all(checker *c) {
     return WF_OK;
 }
 
-/* What the rank has of a gradient in the end. */
-static range kept_gradient(const checker *c, int32_t b) {
+/* Whether the rank keeps its part of a unit's gradient, summed as one rank would, in that block. */
+static bool keeps_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_extent kept = wfi_summed_extent(c->p, block->id, block->rank);
-    return range_of(c,
-                    &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
+    range all =
+        range_of(c, &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
+    wfi_term sum = wfi_ideal_after(c->ideal, WFI_BLOCK_GRADIENT, block->id, -1);
+    return is_whole(c, b, all) && is_one(c, all) &&
+           (all.first == all.end || c->stretches[all.first].term == sum);
 }
 
 /* Whether a block of state is as one rank's after the step: what a step does not change, as before.
@@ -512,15 +517,17 @@ static wf_status check_end(const checker *c) {
                 "instruction is missing, doubled or out of order)",
                 block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
     }
-    for (int32_t b = 0; b < p->n_blocks && p->use == WFI_USE_RUN_AND_KEEP; b++)
-        if (wfi_is_summed(p, &p->blocks[b]) && !is_whole(c, b, kept_gradient(c, b)))
-            return wfi_fail(p->ctx, WF_BUG, "check: the gradient of unit %s is not kept",
-                            p->graph->units[p->blocks[b].id].name);
+    for (int32_t b = 0; b < p->n_blocks && wfi_keeps_gradients(p); b++)
+        if (wfi_is_summed(p, &p->blocks[b]) && !keeps_gradient(c, b))
+            return wfi_fail(p->ctx, WF_BUG,
+                            "check: the gradient of unit %s is not kept on rank %d as one rank "
+                            "sums it",
+                            p->graph->units[p->blocks[b].id].name, p->blocks[b].rank);
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
         if (!c->reported[m])
             return wfi_fail(p->ctx, WF_BUG, "check: the loss of microbatch %lld is never reported",
                             (long long)m);
-    for (int32_t k = 0; k < p->graph->n_outputs && p->kind == WF_PROGRAM_FORWARD; k++)
+    for (int32_t k = 0; k < p->graph->n_outputs && wfi_properties_of(p->kind).stores; k++)
         if (!c->stored[k])
             return wfi_fail(p->ctx, WF_BUG, "check: output '%s' is never stored",
                             p->graph->values[p->graph->outputs[k]].name);

@@ -14,7 +14,7 @@ static wf_status check_rows(const wf_program *p, const wf_graph *g) {
                         "plan: sp, but slices=%d do not divide the tokens of a sample into parts "
                         "that begin at a cache line; take other --tokens, or leave sp out",
                         (int)g->n_slices);
-    if (!has_rows && p->kind == WF_PROGRAM_TRAIN && p->n_variants == 1)
+    if (!has_rows && wfi_updates(p) && p->n_variants == 1)
         wfi_log(p->ctx, WF_LOG_WARN, "plan",
                 "sp divides nothing of this model: no norm or sum stands beside its pairs");
     return WF_OK;
@@ -23,7 +23,7 @@ static wf_status check_rows(const wf_program *p, const wf_graph *g) {
 static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph_out) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = n_samples;
-    config.training = p->kind == WF_PROGRAM_TRAIN;
+    config.training = wfi_differentiates(p);
     config.freeze = p->recipe.freeze.text;
     config.lr_scale = p->recipe.lr_scale.text;
     WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
@@ -82,7 +82,7 @@ wfi_kernel_options wfi_program_kernel_options(const wf_program *p, int32_t unit)
 
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
     const wf_graph *g = p->variants[variant].graph;
-    bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
+    bool splits = wfi_differentiates(p) && p->plan->schedule->splits_weight;
     wfi_kernel_options *options =
         wfi_alloc(p->ctx, (size_t)g->n_units, sizeof *options, "a program's code");
     if (!options) return WF_NO_MEMORY;
@@ -132,7 +132,7 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
     WFI_PROGRESS(p->ctx, "describing the kernels of %d units", p->graph->n_units);
     WF_TRY(compile_code(p));
-    if (p->kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_chunks(p->plan) && !like) {
+    if (wfi_differentiates(p) && wfi_plan_chooses_chunks(p->plan) && !like) {
         WF_TRY(wfi_program_choose_chunks(p));
         if (p->code->splits_weight != p->plan->schedule->splits_weight) WF_TRY(compile_code(p));
     }
@@ -156,7 +156,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
                             wfi_program_use use, const wf_program *like, wf_program **program_out) {
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     wf_recipe resolved = *recipe;
-    if (kind == WF_PROGRAM_FORWARD) {
+    if (!wfi_properties_of(kind).differentiates) {
         /* One microbatch, whatever the training recipe says. */
         resolved.n_micro = resolved.n_lanes = 1;
         WF_TRY(wfi_recipe_resolve_forward(ctx, &resolved, model, plan, &resolved));
@@ -186,7 +186,8 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
 static wf_status same_state(const wf_program *p, const wf_program *like) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool found = !block->is_state || block->kind == WFI_BLOCK_HIDDEN; /* not shared */
+        bool is_own = block->kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(p);
+        bool found = !block->is_state || is_own;
         const wfi_rank *rank = &like->ranks[block->rank];
         for (int32_t k = rank->first_block; k < rank->end_block && !found; k++) {
             const wfi_block *other = &like->blocks[k];
@@ -216,7 +217,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
                              wfi_program_use use, const wf_program *like,
                              wf_program **program_out) {
     wf_program *p;
-    bool chooses = kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_recompute(plan);
+    bool chooses = wfi_properties_of(kind).differentiates && wfi_plan_chooses_recompute(plan);
     if (like) plan = like->plan; /* where all has been chosen */
     WF_TRY(wfi_program_begin(ctx, model, recipe, plan, backend, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);

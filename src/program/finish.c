@@ -92,7 +92,9 @@ wf_status wfi_lower_report(wfi_lowering *l) {
 wf_status wfi_lower_finish(wfi_lowering *l) {
     WF_TRY(wfi_lower_reductions(l));
     WF_TRY(wfi_lower_early_updates(l, l->n_finished));
-    WF_TRY(emit_norms(l));
-    WF_TRY(wfi_lower_updates(l));
+    if (wfi_updates(l->p)) {
+        WF_TRY(emit_norms(l));
+        WF_TRY(wfi_lower_updates(l));
+    }
     return emit_statistics(l);
 }

@@ -172,7 +172,7 @@ static void find_updates(search *s, const wfi_action_list *list) {
 wf_status wfi_find_gathers(wfi_lowering *l) {
     const wf_program *p = l->p;
     /* Who only brings parts does so for the first replica. */
-    bool computes = p->kind == WF_PROGRAM_TRAIN || !wfi_mesh_dp(p->mesh, l->rank);
+    bool computes = wfi_differentiates(p) || !wfi_mesh_dp(p->mesh, l->rank);
     int32_t tp = wfi_mesh_tp(p->mesh, l->rank), pp = wfi_mesh_pp(p->mesh, l->rank);
     const wfi_action_list *list = &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, tp, pp, 0)];
     search s = {.l = l, .last = -1, .first_block = p->n_blocks};
@@ -183,7 +183,7 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
         l->last_read[u] = -1;
         s.updated[u] = (early_update){-1, u};
     }
-    if (p->kind == WF_PROGRAM_TRAIN) find_updates(&s, list);
+    if (wfi_updates(p)) find_updates(&s, list);
     qsort(s.updated, (size_t)p->graph->n_units, sizeof *s.updated, by_end);
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);

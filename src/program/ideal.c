@@ -18,7 +18,7 @@ struct wfi_ideal {
     const wf_program *p;
     entry *table;
     size_t n_entries, n_used;
-    wfi_term *after[3]; /* [n_units] PARAM, BUFFER, STATE */
+    wfi_term *after[4]; /* [n_units] PARAM, BUFFER, STATE, and the sums of GRADIENT */
     wfi_term *lanes;    /* [n_units][n_lanes] sums of gradients */
 };
 
@@ -70,6 +70,7 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro) {
     if (kind == WFI_BLOCK_HIDDEN)
         return wfi_ideal_find(ideal, WFI_BLOCK_NEXT_HIDDEN, unit, 0, micro);
+    if (kind == WFI_BLOCK_GRADIENT) return ideal->after[3][unit];
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
 
@@ -138,7 +139,7 @@ static wf_status run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t
 static wf_status run_microbatches(wfi_ideal *ideal) {
     const wf_program *p = ideal->p;
     int32_t n_units = p->graph->n_units;
-    bool splits = p->code->splits_weight, trains = p->kind == WF_PROGRAM_TRAIN;
+    bool splits = p->code->splits_weight, trains = wfi_differentiates(p);
     for (int64_t m = 0; m < p->recipe.n_micro; m++) {
         for (int32_t u = 0; u < n_units; u++) WF_TRY(run_part(ideal, u, WFI_PART_F, m));
         for (int32_t u = n_units - 1; u >= 0 && trains; u--) {
@@ -227,16 +228,17 @@ static void fold_statistics(wfi_ideal *ideal, int32_t unit, wfi_term *in) {
         folds ? wfi_term_made(WFI_FOLD_STATS, 0, 0, in, 1 + (int32_t)n_micro) : in[0];
 }
 
-/* gradient [n_units], norms [n_units], micro [1 + n_micro] */
-static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *norms, wfi_term *micro) {
+/* norms [n_units], micro [1 + n_micro] */
+static void finish_step(wfi_ideal *ideal, wfi_term *norms, wfi_term *micro) {
     const wf_graph *g = ideal->p->graph;
+    wfi_term *gradient = ideal->after[3];
     for (int32_t u = 0; u < g->n_units; u++)
         gradient[u] = g->units[u].trained_bytes ? sum_gradient(ideal, u, micro) : 0;
     for (int32_t u = 0; u < g->n_units; u++)
         norms[u] = g->units[u].trained_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
     wfi_term total_norm = wfi_term_made(WFI_TOTAL_NORM, 0, 0, norms, g->n_units);
     for (int32_t u = 0; u < g->n_units; u++) {
-        update(ideal, u, gradient[u], total_norm);
+        if (wfi_updates(ideal->p)) update(ideal, u, gradient[u], total_norm);
         fold_statistics(ideal, u, micro);
     }
 }
@@ -252,15 +254,13 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
     ideal->lanes =
         wfi_alloc(ctx, n_units * (size_t)p->recipe.n_lanes, sizeof(wfi_term), "the program check");
     bool ok = ideal->table && ideal->lanes;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) {
         ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
         ok = ok && ideal->after[i];
     }
-    wfi_term *scratch =
-        wfi_alloc(ctx, 2 * n_units + n_micro + 1, sizeof *scratch, "the program check");
+    wfi_term *scratch = wfi_alloc(ctx, n_units + n_micro + 1, sizeof *scratch, "the program check");
     wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
-    if (status == WF_OK && p->kind == WF_PROGRAM_TRAIN)
-        finish_step(ideal, scratch, scratch + n_units, scratch + 2 * n_units);
+    if (status == WF_OK && wfi_differentiates(p)) finish_step(ideal, scratch, scratch + n_units);
     wfi_free(ctx, scratch);
     if (status != WF_OK) {
         wfi_ideal_destroy(ideal);
@@ -275,6 +275,6 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     wf_context *ctx = ideal->p->ctx;
     wfi_free(ctx, ideal->table);
     wfi_free(ctx, ideal->lanes);
-    for (int i = 0; i < 3; i++) wfi_free(ctx, ideal->after[i]);
+    for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);
 }

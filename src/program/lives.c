@@ -77,7 +77,7 @@ wf_status wfi_lives_find(const wf_program *p, wfi_life *lives, int32_t *n_order)
     WF_TRY(settle(p, lives));
     for (int32_t b = 0; b < p->n_blocks; b++) {
         int32_t n = n_order[p->blocks[b].rank];
-        if (p->use == WFI_USE_RUN_AND_KEEP && wfi_is_summed(p, &p->blocks[b])) {
+        if (wfi_keeps_gradients(p) && wfi_is_summed(p, &p->blocks[b])) {
             lives[b].last_order = n;
             lives[b].settled_order = INT32_MAX;
             for (int s = 0; s < WFI_N_STREAMS; s++) lives[b].last[s] = INT32_MAX;

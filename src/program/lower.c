@@ -228,8 +228,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
     WF_TRY(each_hidden(l, false));
-    if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
-    return wfi_lower_finish(l);
+    return wfi_differentiates(p) ? wfi_lower_finish(l) : emit_outputs(l);
 }
 
 wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {

@@ -104,9 +104,9 @@ wfi_extent wfi_norm_extent(wfi_extent gradient) {
 
 wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    bool is_divided = stage->strategy->gradient == WFI_SHARD;
-    return is_divided ? wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank)
-                      : (wfi_extent){0, p->graph->units[unit].trained_bytes};
+    bool is_whole = stage->strategy->gradient == WFI_REPLICATE;
+    return is_whole ? (wfi_extent){0, p->graph->units[unit].trained_bytes}
+                    : wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
 }
 
 int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
@@ -157,7 +157,7 @@ static int32_t forward_width(const wfi_strategy *strategy, int32_t n_parts) {
 static void join_units(wf_program *p, wfi_unit_placement *units) {
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         bool is_divided = units[u].strategy->state == WFI_SHARD;
-        if (p->kind != WF_PROGRAM_TRAIN)
+        if (!wfi_differentiates(p))
             units[u] =
                 (wfi_unit_placement){.strategy = is_divided ? units[u].strategy : &wfi_strategy_dp,
                                      .stage = units[u].stage,
@@ -176,7 +176,7 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
                                                .n_members = units[u].n_replicas,
                                                .n_parts = units[u].n_parts,
                                                .first_group = -1};
-        if (p->kind != WF_PROGRAM_TRAIN)
+        if (!wfi_differentiates(p))
             p->stages[p->n_stages - 1].n_members =
                 forward_width(units[u].strategy, units[u].n_parts);
         if (units[u].n_replicas > p->n_replicas) p->n_replicas = units[u].n_replicas;

@@ -294,7 +294,7 @@ static const wfi_arena_plan *arena_of_first(const placement *m) {
 
 /* Forward runs go on with their hidden state after steps, so it is behind all memory of steps. */
 static bool is_behind_work(const placement *m, const wfi_block *block) {
-    return block->kind == WFI_BLOCK_HIDDEN && m->p->like;
+    return block->kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(m->p) && m->p->like;
 }
 
 static void place_state(placement *m, size_t gap_bytes) {

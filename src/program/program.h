@@ -125,6 +125,32 @@ struct wf_program {
     int32_t *order; /* a legal order of all instructions */
 };
 
+/* Properties of the programs of a kind. */
+typedef struct wfi_kind_properties {
+    bool differentiates; /* runs backward, sums gradients and folds statistics */
+    bool updates;        /* parameters and optimizer state */
+    bool keeps;          /* gradients, until the next run */
+    bool stores;         /* outputs */
+} wfi_kind_properties;
+
+static inline wfi_kind_properties wfi_properties_of(wf_program_kind kind) {
+    static const wfi_kind_properties rows[] = {
+        [WF_PROGRAM_TRAIN] = {.differentiates = true, .updates = true},
+        [WF_PROGRAM_FORWARD] = {.stores = true},
+        [WF_PROGRAM_GRADIENT] = {.differentiates = true, .keeps = true},
+    };
+    return rows[kind];
+}
+static inline bool wfi_differentiates(const wf_program *p) {
+    return wfi_properties_of(p->kind).differentiates;
+}
+static inline bool wfi_updates(const wf_program *p) {
+    return wfi_properties_of(p->kind).updates;
+}
+static inline bool wfi_keeps_gradients(const wf_program *p) {
+    return p->use == WFI_USE_RUN_AND_KEEP || wfi_properties_of(p->kind).keeps;
+}
+
 static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
     return p->stage_of[unit];
 }

@@ -31,7 +31,7 @@ static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind 
 static void push_round(rounds *r, int64_t round) {
     const wf_program *p = r->p;
     for (int32_t s = 0; s < p->n_stages; s++) push_stage(r, round, s, WFI_ACTION_F);
-    for (int32_t s = p->n_stages - 1; s >= 0 && p->kind == WF_PROGRAM_TRAIN; s--)
+    for (int32_t s = p->n_stages - 1; s >= 0 && wfi_differentiates(p); s--)
         push_stage(r, round, s, WFI_ACTION_BW);
 }
 

@@ -128,8 +128,7 @@ static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devic
 /* Whether it follows the plan's schedule: each replica is a pipeline of its own, of the plan's
  * stages, all with as many replicas. */
 static bool is_pipeline(const wf_program *p) {
-    bool is =
-        p->kind == WF_PROGRAM_TRAIN && p->n_stages == wfi_plan_n_stages(p->plan, p->graph->n_units);
+    bool is = wfi_differentiates(p) && p->n_stages == wfi_plan_n_stages(p->plan, p->graph->n_units);
     for (int32_t s = 0; s < p->n_stages; s++) is &= p->stages[s].n_replicas == p->mesh.dp;
     return is;
 }

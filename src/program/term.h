@@ -62,7 +62,8 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
                         int64_t micro);
 /* What n replicas of a unit's stage, from the first on, add to its gradient. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
-/* PARAM, BUFFER, STATE and HIDDEN (of a microbatch) of a unit after the step. */
+/* PARAM, BUFFER, STATE and HIDDEN (of a microbatch) of a unit after the step; the sum of its
+ * GRADIENT. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro);
 
 #endif

@@ -156,7 +156,8 @@ static wf_status update(wfi_lowering *l, int32_t u) {
 /* It needs no norm of all gradients, and no other stage waits for what is new of its parameters. */
 bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
     int32_t stage = wfi_program_stage_of(p, unit);
-    if (p->recipe.clip_norm > 0 || wfi_kept_space(p, WFI_BLOCK_STATE) == WFI_SPACE_DEVICE)
+    if (!wfi_updates(p) || p->recipe.clip_norm > 0 ||
+        wfi_kept_space(p, WFI_BLOCK_STATE) == WFI_SPACE_DEVICE)
         return false;
     for (int32_t s = 0; s < p->n_stages; s++)
         if (s != stage && wfi_stage_reads_parameters(p, s, unit)) return false;

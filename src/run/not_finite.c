@@ -38,12 +38,12 @@ static const char *text_of(double loss) {
 }
 
 wf_status wfi_not_finite_check(wf_trainer *t, const wfi_ready *r) {
-    bool trains = r->kind == WF_PROGRAM_TRAIN;
+    bool trains = wfi_differentiates(r->program);
     int64_t code = trains ? largest_code(t) : 0, m = find_micro(r);
     char run[48] = "a forward run", which[128] = "the loss of every microbatch is finite";
     if (!code && m < 0) return WF_OK;
     t->is_spoiled |= trains;
-    if (trains) snprintf(run, sizeof run, "step %lld", (long long)t->n_steps + 1);
+    if (trains) wfi_trainer_name_run(t, r->kind, run, sizeof run);
     if (!code)
         return wfi_fail(t->ctx, WF_NOT_FINITE, "%s: the loss of microbatch %lld is %s", run,
                         (long long)m, text_of(r->reported[2 * m]));

@@ -55,7 +55,7 @@ void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *fir
                           int64_t *n_out) {
     *first_out = 0;
     *n_out = p->recipe.batch;
-    if (p->kind == WF_PROGRAM_TRAIN) wf_trainer_part(t, p->recipe.batch, first_out, n_out);
+    if (wfi_differentiates(p)) wf_trainer_part(t, p->recipe.batch, first_out, n_out);
 }
 
 /* Of a replica's ranks that load the labels, one counts. */

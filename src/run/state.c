@@ -8,8 +8,10 @@
  */
 #include "run/state.h"
 
+#include "base/finite.h"
 #include "base/names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -269,9 +271,11 @@ wf_status wf_trainer_read(wf_trainer *t, const char *name, void *dst, size_t dst
 
 wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
     const wfi_value *value;
-    if (!t->keep_gradients || !t->ran_last || t->ran_last->kind != WF_PROGRAM_TRAIN)
+    if (!t->ran_last || !wfi_differentiates(t->ran_last->program) ||
+        !wfi_keeps_gradients(t->ran_last->program))
         return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "gradients are read right after a step, of a trainer with keep_gradients");
+                        "gradients are read right after wf_trainer_gradients, or after a step of a "
+                        "trainer with keep_gradients");
     WF_TRY(check_tensor(t, name, dst_bytes, &value));
     if (value->kind == WFI_VALUE_BUFFER)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
@@ -279,6 +283,31 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
         return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is frozen and has no gradient", name);
     return wfi_state_perform(&(wfi_state_call){.t = t, .name = name, .dst = dst}, "read a gradient",
                              WFI_STATE_GRADIENTS, read_one);
+}
+
+static wf_status write_part(wfi_state_call *x, const wfi_state_part *now) {
+    memcpy(x->buffer, x->src + now->offset, now->bytes);
+    return wfi_state_put(x, now);
+}
+
+static wf_status write_one(wfi_state_call *x) {
+    const wfi_state_tensor *tensor = wfi_state_find(&x->list, x->name);
+    size_t n = wfi_trainer_graph(x->t)->values[tensor->value].dtype == WF_F32
+                   ? (size_t)wf_shape_n_elem(&tensor->shape)
+                   : 0;
+    size_t bad = wfi_find_not_finite((const float *)(const void *)x->src, n);
+    if (bad < n)
+        return wfi_fail(x->t->ctx, WF_NOT_FINITE, "write '%s': element %zu is %s", x->name, bad,
+                        isnan(((const float *)(const void *)x->src)[bad]) ? "nan" : "infinite");
+    return wfi_state_visit_tensor(x, write_part, tensor);
+}
+
+wf_status wf_trainer_write(wf_trainer *t, const char *name, const void *src, size_t src_bytes) {
+    const wfi_value *value;
+    WF_TRY(wfi_trainer_check_average(t, "write a tensor"));
+    WF_TRY(check_tensor(t, name, src_bytes, &value));
+    return wfi_state_perform(&(wfi_state_call){.t = t, .name = name, .src = src}, "write a tensor",
+                             WFI_STATE_WEIGHTS, write_one);
 }
 
 /* ---- from trainer to trainer ---- */

@@ -26,8 +26,9 @@ typedef struct wfi_state_call {
     wf_trainer *t, *to;          /* `to`: of a copy from trainer to trainer */
     struct wfi_state_call *from; /* of such a copy: the other trainer's call */
     wfi_state_list list;
-    char *buffer; /* [WFI_STATE_CHUNK_BYTES] */
-    char *dst;    /* of a tensor that is read */
+    char *buffer;    /* [WFI_STATE_CHUNK_BYTES] */
+    char *dst;       /* of a tensor that is read */
+    const char *src; /* of a tensor that is written */
     const char *name;
     crypto_hash_sha256_state hash;
     /* of a file */

@@ -45,39 +45,51 @@ static wf_status end_in_job(wf_trainer *t, const wfi_ready *r, double *records,
     return wfi_control_barrier(t->job, "end its step");
 }
 
+void wfi_trainer_name_run(const wf_trainer *t, wf_program_kind kind, char *name_out,
+                          size_t n_bytes) {
+    long long next = (long long)t->n_steps + 1;
+    if (kind == WF_PROGRAM_FORWARD) snprintf(name_out, n_bytes, "a forward run");
+    if (kind == WF_PROGRAM_TRAIN) snprintf(name_out, n_bytes, "step %lld", next);
+    if (kind == WF_PROGRAM_GRADIENT)
+        snprintf(name_out, n_bytes, "the gradients of step %lld", next);
+}
+
 /* Where the run's microbatches report. */
 static double *begin_in_job(const wf_trainer *t, const wfi_ready *r) {
-    char what[WFI_CONTROL_DOING], whose[32] = "";
+    char what[WFI_CONTROL_DOING], name[48], whose[32] = "";
     if (t->serial > 1) snprintf(whose, sizeof whose, " of trainer %llu", (long long)t->serial);
-    if (r->kind == WF_PROGRAM_TRAIN)
-        snprintf(what, sizeof what, "step %lld%s", (long long)t->n_steps + 1, whose);
-    else
-        snprintf(what, sizeof what, "a forward run%s", whose);
+    wfi_trainer_name_run(t, r->kind, name, sizeof name);
+    snprintf(what, sizeof what, "%s%s", name, whose);
     const uint64_t parts[] = {t->serial, (uint64_t)r->kind, (uint64_t)r->n_samples};
     uint64_t run = UINT64_C(0xCBF29CE484222325);
     for (size_t k = 0; k < WFI_COUNT(parts); k++) run = (run ^ parts[k]) * UINT64_C(0x100000001B3);
     return wfi_control_begin_run(t->job, run, what);
 }
 
+/* Gradient runs and steps share their hidden state. */
+static bool *resets_hidden(wf_trainer *t, wf_program_kind kind) {
+    return &t->resets_hidden[kind == WF_PROGRAM_GRADIENT ? WF_PROGRAM_TRAIN : kind];
+}
+
 void wf_trainer_reset_hidden(wf_trainer *t, wf_program_kind kind) {
-    t->resets_hidden[kind] = true;
+    *resets_hidden(t, kind) = true;
 }
 
 /* Hidden state begins with zeros where the caller has asked for it, and in forward runs of another
  * size than before: their programs put other things there. No rank reads another rank's. */
 static wf_status begin_hidden(wf_trainer *t, const wfi_ready *r) {
     const wf_program *p = r->program;
-    bool is_forward = r->kind == WF_PROGRAM_FORWARD;
-    t->resets_hidden[r->kind] |= is_forward && r->n_samples != t->n_forward;
+    bool is_forward = r->kind == WF_PROGRAM_FORWARD, *resets = resets_hidden(t, r->kind);
+    *resets |= is_forward && r->n_samples != t->n_forward;
     if (is_forward) t->n_forward = r->n_samples;
-    for (int32_t b = 0; b < p->n_blocks && t->resets_hidden[r->kind]; b++) {
+    for (int32_t b = 0; b < p->n_blocks && *resets; b++) {
         const wfi_block *block = &p->blocks[b];
         const wfi_worker *w = &t->workers[block->rank];
         if (block->kind != WFI_BLOCK_HIDDEN || !w->is_local) continue;
         WF_TRY(wfi_memory_fill(w->device, NULL, w->arenas[block->space].base + block->offset,
                                block->space, 0, block->bytes));
     }
-    t->resets_hidden[r->kind] = false;
+    *resets = false;
     return WF_OK;
 }
 
@@ -108,7 +120,9 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     if (t->job) WF_TRY(end_in_job(t, r, records, &stop_reason));
     wf_step_result result = {.n_rows = n_rows,
                              .lr = lr,
-                             .gradient_norm = t->job ? wfi_control_norm(t->job) : norm,
+                             .gradient_norm = !wfi_updates(r->program) ? 0
+                                              : t->job                 ? wfi_control_norm(t->job)
+                                                                       : norm,
                              .stop_reason = stop_reason};
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;
@@ -145,32 +159,66 @@ static double find_lr(const wf_trainer *t) {
     return lr;
 }
 
-wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
-                          wf_step_result *result_out) {
+/* Whether a step may have so many samples. */
+static wf_status check_samples(const wf_trainer *t, int64_t n) {
+    if (wfi_trainer_graph(t)->n_hidden && n != t->recipe.batch)
+        return wfi_fail(t->ctx, WF_SHAPE,
+                        "a step of %lld samples: each sample of a recurrent model goes on with its "
+                        "own hidden state, so every batch has the recipe's %lld",
+                        (long long)n, (long long)t->recipe.batch);
+    if (n < 1 || n > t->recipe.batch)
+        return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
+                        (long long)n, (long long)t->recipe.batch);
+    return WF_OK;
+}
+
+/* A step, or the gradients of one. */
+static wf_status train(wf_trainer *t, wf_program_kind kind, const wf_feed *feeds, int n_feeds,
+                       int64_t n_samples, wf_step_result *result_out) {
     bool is_part = wfi_trainer_is_part(t);
     int64_t n_all = n_samples, n_rows;
     if (t->forward_only)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
     WF_TRY(wfi_trainer_check_average(t, "a step"));
     if (is_part) WF_TRY(wfi_trainer_join_step(t, feeds, n_feeds, n_samples, &n_all, &n_rows));
-    if (wfi_trainer_graph(t)->n_hidden && n_all != t->recipe.batch)
-        return wfi_fail(t->ctx, WF_SHAPE,
-                        "a step of %lld samples: each sample of a recurrent model goes on with its "
-                        "own hidden state, so every batch has the recipe's %lld",
-                        (long long)n_all, (long long)t->recipe.batch);
-    if (n_all < 1 || n_all > t->recipe.batch)
-        return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
-                        (long long)n_all, (long long)t->recipe.batch);
+    WF_TRY(check_samples(t, n_all));
     wfi_ready *r;
-    WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_all, &r));
+    WF_TRY(wfi_trainer_ready(t, kind, n_all, &r));
     wf_status given = wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, -1);
     if (given != WF_OK) return wfi_trainer_refuse_run(t, given);
     if (!is_part) n_rows = wfi_count_rows(r, n_all);
     wf_step_result result;
     WF_TRY(run(t, r, n_rows, find_lr(t), &result));
     WF_TRY(wfi_not_finite_check(t, r));
-    t->n_steps++;
+    t->n_steps += wfi_updates(r->program);
     *result_out = result;
+    return WF_OK;
+}
+
+wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                          wf_step_result *result_out) {
+    return train(t, WF_PROGRAM_TRAIN, feeds, n_feeds, n_samples, result_out);
+}
+
+wf_status wf_trainer_gradients(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                               wf_step_result *result_out) {
+    return train(t, WF_PROGRAM_GRADIENT, feeds, n_feeds, n_samples, result_out);
+}
+
+wf_status wf_trainer_prepare_gradients(wf_trainer *t, int64_t n_samples) {
+    wfi_ready *ignored;
+    if (t->forward_only)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "gradients of a trainer made for forward runs only");
+    WF_TRY(check_samples(t, n_samples));
+    return wfi_trainer_ready(t, WF_PROGRAM_GRADIENT, n_samples, &ignored);
+}
+
+wf_status wf_trainer_count_step(wf_trainer *t) {
+    if (t->forward_only)
+        return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
+    WF_TRY(wfi_trainer_check_average(t, "a step"));
+    t->n_steps++;
     return WF_OK;
 }
 

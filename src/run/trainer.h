@@ -61,7 +61,7 @@ struct wf_trainer {
     wfi_profile profile;
     int64_t n_steps;
     wfi_plateau plateau;
-    bool resets_hidden[2]; /* by wf_program_kind: before its next run */
+    bool resets_hidden[2]; /* of TRAIN and FORWARD: before the next run */
     int64_t n_forward;     /* samples of the latest forward run, whose hidden state is kept */
     wfi_pool about_pool;
     wf_metadata *about; /* [n_about] of every file that is written */
@@ -85,6 +85,10 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
  * is not there yet. */
 wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
                             wfi_ready **out);
+
+/* Writes the name of the next run of that kind: "step 3". */
+void wfi_trainer_name_run(const wf_trainer *t, wf_program_kind kind, char *name_out,
+                          size_t n_bytes);
 
 /* The highest byte of a space that the rank has reached, as far as this process knows. */
 size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space);

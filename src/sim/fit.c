@@ -310,7 +310,7 @@ wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t ho
     s.keeps_micro = keeps_micro;
     *proposals_out = NULL;
     *n_out = 0;
-    wf_status status = p->kind == WF_PROGRAM_TRAIN ? find(&s) : WF_OK;
+    wf_status status = wfi_differentiates(p) ? find(&s) : WF_OK;
     if (status != WF_OK) {
         wf_proposals_destroy(p->ctx, s.found, s.n_found);
         return status;
