@@ -37,6 +37,22 @@ same((dtype, shape, bytes(data)), ("float32", (10,), bias.tobytes()), "a weight"
 slope = t.read("net3.bias", array.array("f", [0] * 10), gradient=True)
 assert any(slope) and abs(sum(slope)) < 1e-5, slope  # those of a softmax have no sum
 
+# An update of one's own: SGD, as the library's.
+plain, own = weft.Trainer(model, recipe), weft.Trainer(model, recipe, "dp=2")
+for k in range(2):
+    plain.step(**batch(8, k))
+    result = own.gradients(**batch(8, k))
+    for name, (_, shape, data) in own.weights().items():
+        weight, slope = array.array("f", bytes(data)), array.array("f", bytes(data))
+        own.read(name, slope, gradient=True)
+        rate = array.array("f", [result.lr])[0]
+        own.write(name, array.array("f", [w - array.array("f", [rate * g])[0] for w, g in zip(weight, slope)]))
+    own.count_step()
+same((own.weights_sha256, own.n_steps), (plain.weights_sha256, 2), "an update of one's own")
+refused("INVALID_ARG", "no parameter", lambda: own.write("none", array.array("f", [0])))
+refused("SHAPE", "bytes", lambda: own.write("net3.bias", array.array("f", [0])))
+refused("TypeError", "elements are", lambda: own.write("net3.bias", array.array("i", [0] * 10)))
+
 refused("INVALID_ARG", "there is no model 'foo'", lambda: weft.Model("foo"))
 refused("TypeError", "there is no 'foo'", lambda: weft.Model("mlp", foo=1))
 refused("INVALID_ARG", "unknown key 'bach'", lambda: weft.Trainer(model, "bach=3"))

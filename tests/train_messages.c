@@ -138,14 +138,32 @@ static void compare_notes(const char *plan) {
 
 /* ---- what ranks do ---- */
 
-/* Every other step is of a smaller batch, with a program of its own. */
-static wf_status step(wf_trainer *trainer, int s, wf_step_result *result_out) {
+typedef wf_status (*run_fn)(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                            wf_step_result *result_out);
+
+static wf_status run_batch(wf_trainer *trainer, run_fn run, int s, size_t n,
+                           wf_step_result *result_out) {
     small_batch batch;
-    size_t n = s % 2 ? SMALL_BATCH - 5 : SMALL_BATCH;
     small_batch_fill(&batch, s);
     wf_feed feeds[] = {{"x", batch.x, sizeof batch.x / SMALL_BATCH * n},
                        {"y", batch.y, sizeof *batch.y * n}};
-    return wf_trainer_step(trainer, feeds, 2, (int64_t)n, result_out);
+    return run(trainer, feeds, 2, (int64_t)n, result_out);
+}
+
+/* Every other step is of a smaller batch, with a program of its own. */
+static wf_status step(wf_trainer *trainer, int s, wf_step_result *result_out) {
+    return run_batch(trainer, wf_trainer_step, s, s % 2 ? SMALL_BATCH - 5 : SMALL_BATCH,
+                     result_out);
+}
+
+/* An update of the caller's own: a weight becomes its gradient. */
+static wf_status update(wf_trainer *trainer) {
+    float gradient[10];
+    wf_step_result result;
+    WF_TRY(run_batch(trainer, wf_trainer_gradients, N_ALL, SMALL_BATCH, &result));
+    WF_TRY(wf_trainer_read_gradient(trainer, "fc.bias", gradient, sizeof gradient));
+    WF_TRY(wf_trainer_write(trainer, "fc.bias", gradient, sizeof gradient));
+    return wf_trainer_count_step(trainer);
 }
 
 static wf_status forward(wf_trainer *trainer, float *logits_out, size_t bytes) {
@@ -183,6 +201,7 @@ static wf_status train(wf_context *ctx, rank *self, wf_job *job) {
     if (job && result.stop_reason != 7) strcat(wrong, " stop!");
     if (!status) status = wf_trainer_read(second, "fc.bias", bias, sizeof bias);
     if (!status) status = wf_trainer_read_gradient(second, "fc.bias", gradient, sizeof gradient);
+    if (!status) status = update(second);
     if (!status) status = forward(second, logits, sizeof logits);
     if (!status) status = wf_trainer_weights_sha256(second, sha);
     for (int r = 0; job && !status && r < wf_job_n_ranks(job); r++) {

@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 
-from ._arrays import DTYPES, ArrayLike, _Feed, feeds, written
+from ._arrays import DTYPES, ArrayLike, Memory, _Feed, feeds, written
 from ._graph import Refused
 from ._library import Config, Error, Owner, P, S, Shape, context, function, text
 from ._model import FunctionModel, Model
@@ -48,6 +48,10 @@ _destroy = function("wf_trainer_destroy", P, result=None)
 _step = function("wf_trainer_step", P, C.POINTER(_Feed), C.c_int, C.c_int64, C.POINTER(_StepResult))
 _eval = function("wf_trainer_eval", P, C.POINTER(_Feed), C.c_int, C.c_int64, C.POINTER(_StepResult))
 _forward = function("wf_trainer_forward", P, C.POINTER(_Feed), C.c_int, C.c_int64, S, P, C.c_size_t)
+_gradients = function("wf_trainer_gradients", P, C.POINTER(_Feed), C.c_int, C.c_int64,
+                      C.POINTER(_StepResult))
+_write = function("wf_trainer_write", P, S, P, C.c_size_t)
+_count_step = function("wf_trainer_count_step", P)
 _dtype_bytes = function("wf_dtype_bytes", C.c_int, result=C.c_size_t)
 _tensor_get = function("wf_trainer_tensor_get", P, C.c_int, C.POINTER(_TrainerTensor))
 _read = function("wf_trainer_read", P, S, P, C.c_size_t)
@@ -201,6 +205,19 @@ class Trainer(Owner):
         """
         return self._run(_step, arrays)
 
+    def gradients(self, **arrays: ArrayLike) -> Result:
+        """Computes the gradients of a step, which read(gradient=True) returns, and updates nothing:
+        for two losses, or for an update rule of your own.
+
+            trainer.gradients(x=pixels, y=labels)
+            for name, weight in weights.items():          # arrays of the parameters' shapes
+                slope = trainer.read(name, numpy.empty_like(weight), gradient=True)
+                weight -= 0.1 * slope
+                trainer.write(name, weight)
+            trainer.count_step()
+        """
+        return self._run(_gradients, arrays)
+
     def eval(self, **arrays: ArrayLike) -> Result:
         """Returns loss and hits of a batch, and changes no weights: no dropout, batch norm by its
         running statistics."""
@@ -219,11 +236,24 @@ class Trainer(Owner):
         return into
 
     def read(self, name: str, into: ArrayLike, gradient: bool = False) -> ArrayLike:
-        """Copies a parameter or buffer, or with gradient=True the gradient that the last step left
-        (keep_gradients=1), into a contiguous array, which it returns."""
+        """Copies a parameter or buffer into a contiguous array, which it returns; with gradient=True
+        the gradient of the last gradients(), or of the last step with keep_gradients=1."""
         to = written(into, self._tensors.get(name, ("float32",))[0])
         self._call(_read_gradient if gradient else _read, text(name), to.at, to.bytes)
         return into
+
+    def write(self, name: str, array: ArrayLike) -> None:
+        """Replaces a parameter or buffer by the numbers of a contiguous array."""
+        memory = Memory(array, name)
+        dtype = self._tensors.get(name, ("float32",))[0]
+        if memory.dtype != dtype:
+            raise TypeError(f"{name}: elements are {memory.dtype}, and the tensor has {dtype}")
+        self._call(_write, text(name), memory.at, memory.bytes)
+
+    def count_step(self) -> None:
+        """Counts a step made with gradients() and write(): random numbers, the learning-rate schedule
+        and checkpoints go on with the next one."""
+        self._call(_count_step)
 
     def reset_hidden(self, steps: bool = True, evals: bool = True) -> None:
         """Begins a new text: the hidden state (LSTM) of the next step, and of the next eval or forward,
