@@ -39,7 +39,8 @@ static int own_replica(const job *j) {
 
 /* Whether this process reads its replica's samples only. */
 static bool has_parts(const job *j) {
-    return j->c->job && wf_plan_dp(j->plan) > 1 && !wf_plan_loads_at_root(j->plan);
+    return j->c->job && wf_plan_dp(j->plan) > 1 && !wf_plan_loads_at_root(j->plan) &&
+           wf_plan_has_equal_parts(j->plan);
 }
 
 /* Decoding takes the cores that are left. */

@@ -46,6 +46,9 @@ static const struct {
     {"dp=2,pp=2,schedule=zb1,allreduce=tree", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
     {"dataparallel=2", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
     {"dp=4", 4, WFI_USE_LOOK, WF_PROGRAM_GRADIENT},
+    {"dp=2,lanes=3+1", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=3,lanes=1+2+1,zero=2,bucket=400", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=2,pp=2,lanes=1+3,schedule=zb1", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
 };
 
 static wf_program *make_one(wf_context *ctx, size_t which) {

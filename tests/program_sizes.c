@@ -30,6 +30,7 @@ static const struct {
     {"schedule=zb1,pp=2,recompute=all", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"dp=2,recompute=selective", 2, 4, small_net, WF_PROGRAM_TRAIN},
     {"pp=2", 1, 1, small_net, WF_PROGRAM_FORWARD},
+    {"dp=2,lanes=3+1", 4, 4, NULL, WF_PROGRAM_TRAIN},
     {"dp=2,zero=2", 2, 4, NULL, WF_PROGRAM_GRADIENT},
     {"pp=2", 2, 4, small_net, WF_PROGRAM_GRADIENT},
 };

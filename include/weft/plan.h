@@ -81,6 +81,9 @@ WF_API int wf_plan_tp(const wf_plan *plan);
 /* 1 if rank 0 loads the inputs of all replicas (dataparallel=N, UNIT:dp=N, UNIT:dataparallel=N); 0
  * if each replica loads its own. */
 WF_API int wf_plan_loads_at_root(const wf_plan *plan);
+/* 1 if each replica computes an equal part of every batch, as wf_recipe_part divides it; 0 with
+ * `lanes=`. */
+WF_API int wf_plan_has_equal_parts(const wf_plan *plan);
 
 #ifdef __cplusplus
 }

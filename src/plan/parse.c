@@ -106,7 +106,8 @@ static const struct {
                            [WFI_PLAN_PREFETCH] = {"prefetch", parse_prefetch},
                            [WFI_PLAN_OFFLOAD] = {"offload", wfi_plan_parse_offload},
                            [WFI_PLAN_RECOMPUTE] = {"recompute", wfi_plan_parse_recompute},
-                           [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
+                           [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output},
+                           [WFI_PLAN_LANES] = {"lanes", wfi_plan_parse_lanes}};
 
 const char *wf_plan_key(int i) {
     return i >= 0 && i < WFI_N_PLAN_KEYS ? keys[i].key : NULL;
@@ -246,6 +247,7 @@ static wf_status check(wf_plan *plan) {
                         "plan: prefetch=%d says how many units ahead parameters are gathered, but "
                         "they are not divided; add zero=3, or offload=params",
                         plan->prefetch);
+    WF_TRY(wfi_plan_check_lanes(plan));
     WF_TRY(wfi_plan_check_offload(plan));
     WF_TRY(check_shard(plan));
     return wfi_plan_check_reduction(plan);
@@ -258,6 +260,7 @@ static wf_status canonical_text(wf_plan *plan) {
         wfi_plan_rules_text(plan, &text);
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
+    wfi_plan_lanes_text(plan, &text);
     if (plan->chunks) wfi_text_add(&text, ",chunks=%d", plan->chunks);
     if (plan->tp > 1) wfi_text_add(&text, ",tp=%d", plan->tp);
     if (plan->divides_rows) wfi_text_add(&text, ",sp");
@@ -343,6 +346,10 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out) {
     if (plan->n_devices && !copy->devices) copy->n_devices = 0, status = WF_NO_MEMORY;
     if (copy->devices)
         memcpy(copy->devices, plan->devices, (size_t)plan->n_devices * sizeof *copy->devices);
+    copy->lanes =
+        plan->lanes ? wfi_alloc(ctx, (size_t)plan->n_shares, sizeof *copy->lanes, "a plan") : NULL;
+    if (plan->lanes && !copy->lanes) copy->n_shares = 0, status = WF_NO_MEMORY;
+    if (copy->lanes) memcpy(copy->lanes, plan->lanes, (size_t)plan->n_shares * sizeof *copy->lanes);
     copy->cut = copy_text(ctx, plan->cut, &status);
     copy->recompute = copy_text(ctx, plan->recompute, &status);
     copy->text = copy_text(ctx, plan->text, &status);
@@ -385,6 +392,7 @@ void wf_plan_destroy(wf_plan *plan) {
     if (!plan) return;
     wfi_plan_drop_rules(plan);
     wfi_plan_drop_cut(plan);
+    wfi_plan_drop_lanes(plan);
     wfi_free(plan->ctx, plan->recompute);
     wfi_free(plan->ctx, plan->text);
     wf_costs_destroy(plan->costs);
@@ -403,6 +411,9 @@ int wf_plan_pp(const wf_plan *plan) {
 }
 int wf_plan_tp(const wf_plan *plan) {
     return plan->tp;
+}
+int wf_plan_has_equal_parts(const wf_plan *plan) {
+    return !plan->lanes;
 }
 int wf_plan_loads_at_root(const wf_plan *plan) {
     return plan->n_rules > 0;

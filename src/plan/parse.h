@@ -28,6 +28,12 @@ bool wfi_plan_is_axis(const char *text, size_t n);
 void wfi_plan_default_axes(wf_plan *plan);
 void wfi_plan_order_text(const wf_plan *plan, wfi_text *text);
 
+/* parse_lanes.c: uneven shares of the recipe's lanes. */
+wf_status wfi_plan_parse_lanes(wf_plan *plan, const wfi_plan_field *f);
+/* Whether there is a share for each replica, and they go with the other keys. */
+wf_status wfi_plan_check_lanes(const wf_plan *plan);
+void wfi_plan_lanes_text(const wf_plan *plan, wfi_text *text);
+
 /* parse_offload.c */
 wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_plan_field *f);
 /* Whether it goes with the rules. */

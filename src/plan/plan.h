@@ -54,6 +54,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_OFFLOAD,
     WFI_PLAN_RECOMPUTE,
     WFI_PLAN_OUTPUT,
+    WFI_PLAN_LANES,
     WFI_N_PLAN_KEYS
 } wfi_plan_key;
 
@@ -94,6 +95,8 @@ struct wf_plan {
     size_t bucket_bytes;      /* of gradients that are reduced together */
     bool overlaps;            /* reductions begin while backward runs */
     bool is_order_free;       /* sums over replicas may be made in another order than one rank's */
+    int *lanes;               /* [dp] of the recipe, of each replica; NULL: equal shares */
+    int n_shares;             /* of lanes that are given */
     char *cut;                /* "A+B" as given, or NULL */
     char *recompute;          /* "all", "selective", "auto" or "A+B:selective", or NULL */
     size_t memory_bytes;      /* of a device, which recompute=auto heeds; 0: it is none */
@@ -121,6 +124,9 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
 /* Without strategies of units, without a cut: fields that a plan owns. */
 void wfi_plan_drop_rules(wf_plan *plan);
 void wfi_plan_drop_cut(wf_plan *plan);
+void wfi_plan_drop_lanes(wf_plan *plan);
+/* Lanes of all shares; 0: none are given. */
+int64_t wfi_plan_n_lanes(const wf_plan *plan);
 /* Sets some keys, as text, and completes the plan. */
 wf_status wfi_plan_set(wf_plan *plan, const char *text);
 /* Checks what goes together, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */

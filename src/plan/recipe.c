@@ -108,12 +108,13 @@ static int n_sums(const wf_plan *plan) {
 
 static bool lanes_suit(const wf_recipe *r, const wf_plan *plan, int64_t n_lanes) {
     bool suit = true;
+    if (plan->lanes) return wfi_plan_n_lanes(plan) == n_lanes;
     for (int k = 0; k < n_sums(plan); k++) suit &= wfi_lanes_allow(n_lanes, n_summing(r, plan, k));
     return suit;
 }
 
 static int64_t lanes_needed(const wf_recipe *r, const wf_plan *plan) {
-    int64_t most = 1;
+    int64_t most = wfi_max_i64(wfi_plan_n_lanes(plan), 1);
     for (int k = 0; k < n_sums(plan); k++) most = wfi_max_i64(most, n_summing(r, plan, k));
     return most;
 }
@@ -124,7 +125,10 @@ static void name_refused(const wf_recipe *r, const wf_plan *plan, int64_t n_lane
     int k = 0;
     while (k + 1 < n_sums(plan) && wfi_lanes_allow(n_lanes, n_summing(r, plan, k))) k++;
     if (!plan->n_rules) {
-        snprintf(text, bytes, "dp=%d", plan->dp);
+        if (plan->lanes)
+            snprintf(text, bytes, "lanes= in %d shares", plan->n_shares);
+        else
+            snprintf(text, bytes, "dp=%d", plan->dp);
         return;
     }
     const wfi_plan_rule *rule = &plan->rules[k];
@@ -138,10 +142,20 @@ static int64_t micro_for(const wf_recipe *r, int64_t near, int64_t n_lanes) {
     return above <= r->batch ? above : r->batch / n_lanes * n_lanes;
 }
 
+/* For a few replicas: uneven shares of the recipe's lanes that keep its numbers. */
+static void list_shares(const wf_plan *plan, int64_t n_lanes, char *text, size_t bytes) {
+    size_t at = 0;
+    if (plan->n_rules || plan->lanes || plan->dp > 8 || plan->dp > n_lanes || n_lanes > 999) return;
+    for (int64_t k = 0; k < plan->dp; k++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s%lld", k ? "+" : "lanes=",
+                               (long long)(n_lanes / plan->dp + (k < n_lanes % plan->dp)));
+    snprintf(text + at, bytes - at, " in the plan keeps its numbers; ");
+}
+
 /* `given` is the recipe before its defaults, r after. */
 static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *given, const wf_recipe *r,
                               const wf_plan *plan) {
-    char what[128], micro[48] = "";
+    char what[128], micro[48] = "", shares[80] = "";
     int64_t n = lanes_needed(given, plan), n_micro = micro_for(r, given->n_micro, n);
     name_refused(given, plan, r->n_lanes, what, sizeof what);
     if (n > r->batch)
@@ -154,11 +168,12 @@ static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *given, const wf_
                         what);
     if (given->n_micro && n_micro != given->n_micro)
         snprintf(micro, sizeof micro, " --micro %lld", (long long)n_micro);
+    list_shares(plan, r->n_lanes, shares, sizeof shares);
     return wfi_fail(
         ctx, WF_INVALID_ARG,
-        "plan: %s needs %lld lanes, and this recipe has %lld; --lanes %lld%s is another "
+        "plan: %s needs %lld lanes, and this recipe has %lld; %s--lanes %lld%s is another "
         "recipe, with other numbers on one rank, too",
-        what, (long long)n, (long long)r->n_lanes, (long long)n, micro);
+        what, (long long)n, (long long)r->n_lanes, shares, (long long)n, micro);
 }
 
 /* Ranks along tp that the heads of attention allow: "2, 3 or 6". */

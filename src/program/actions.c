@@ -87,12 +87,11 @@ static wf_status check_order(stage_check *c) {
 
 static wf_status check_stage(const wf_program *p, const wfi_action_list *list, int32_t stage,
                              int32_t replica) {
-    int64_t n_micro = wfi_stage_n_micro(p, stage);
     stage_check c = {.p = p,
                      .list = list,
                      .stage = stage,
-                     .first_micro = replica * n_micro,
-                     .n_micro = n_micro,
+                     .first_micro = wfi_first_micro(p, stage, replica),
+                     .n_micro = wfi_replica_n_micro(p, stage, replica),
                      .splits = p->code->splits_weight};
     c.done = wfi_alloc(p->ctx, (size_t)c.n_micro, sizeof *c.done, "a schedule");
     wf_status status = c.done ? check_set(&c) : WF_NO_MEMORY;

@@ -55,7 +55,7 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
  * larger microbatches than others. */
 static bool has_equal_replicas(const wf_program *p) {
     bool is_even = !p->plan->shard || p->recipe.batch % p->recipe.n_micro == 0;
-    bool is = !wf_plan_loads_at_root(p->plan) && is_even;
+    bool is = !wf_plan_loads_at_root(p->plan) && is_even && !p->plan->lanes;
     for (int32_t s = 0; s < p->n_stages && is; s++) {
         const wfi_strategy *row = p->stages[s].strategy;
         is = p->stages[s].n_replicas == p->mesh.dp && row->parameter != WFI_ROOT &&

@@ -1,6 +1,12 @@
 /* Blocks and instructions of the rank at hand. */
 #include "program/lower.h"
 
+int32_t wfi_first_parameter(const wf_graph *g, int32_t unit) {
+    int32_t v = 0;
+    while (g->values[v].kind != WFI_VALUE_PARAM || g->values[v].unit != unit) v++;
+    return v;
+}
+
 bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
     int32_t replica = wfi_stage_replica_on(l->p, stage, l->rank);
     l->stage = stage;

@@ -79,13 +79,13 @@ wf_status wfi_lower_report(wfi_lowering *l) {
     int32_t last = p->n_stages - 1;
     bool reports = g->record >= 0 && !wfi_mesh_tp(p->mesh, l->rank);
     if (!reports || !wfi_take_stage(l, last)) return WF_OK;
-    int64_t mine = wfi_stage_n_micro(p, last);
+    int64_t mine = wfi_replica_n_micro(p, last, l->replica),
+            first = wfi_first_micro(p, last, l->replica);
     int32_t i;
     WF_TRY(wfi_emit(l, wfi_make(WFI_REPORT, -1, 0, -1), (int32_t)mine, &i));
     for (int64_t k = 0; k < mine; k++)
-        WF_TRY(wfi_refer(l, i, (int32_t)k, WFI_BLOCK_RECORD, g->n_units - 1, 0,
-                         l->replica * mine + k, wfi_whole(p->code->place[g->record].bytes),
-                         WFI_READ));
+        WF_TRY(wfi_refer(l, i, (int32_t)k, WFI_BLOCK_RECORD, g->n_units - 1, 0, first + k,
+                         wfi_whole(p->code->place[g->record].bytes), WFI_READ));
     return WF_OK;
 }
 

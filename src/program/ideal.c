@@ -190,8 +190,9 @@ static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n) {
     const wf_program *p = ideal->p;
     int64_t n_lanes = p->recipe.n_lanes;
-    int64_t n_own = n_lanes / p->stages[wfi_program_stage_of(p, unit)].n_replicas;
-    return wfi_term_tree(&ideal->lanes[unit * n_lanes + first * n_own], n * n_own);
+    const int64_t *home = p->stages[wfi_program_stage_of(p, unit)].shares.home;
+    return wfi_term_tree(&ideal->lanes[unit * n_lanes + home[first]],
+                         home[first + n] - home[first]);
 }
 
 /* The lanes are summed over their tree. If the plan lets replicas be summed in any order, only

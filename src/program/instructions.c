@@ -89,7 +89,9 @@ COUNT(stats) {
 
 COUNT(records) {
     (void)now;
-    return p->graph->record < 0 ? -1 : (int32_t)wfi_stage_n_micro(p, p->n_stages - 1);
+    int32_t last = p->n_stages - 1, replica = wfi_stage_replica_on(p, last, now->rank);
+    bool reports = p->graph->record >= 0 && replica >= 0;
+    return reports ? (int32_t)wfi_replica_n_micro(p, last, replica) : -1;
 }
 
 /* ---- what each needs ---- */
@@ -262,6 +264,8 @@ NEED(transfer) {
         return need_extent(
             kind, wfi_trained_extent(p, now->unit, wfi_kept_extent(p, kind, now->unit, now->rank)),
             access);
+    if (kind == WFI_BLOCK_GRADIENT && p->blocks[now->references[k].block].id == now->unit)
+        return need(kind, p->graph->units[now->unit].trained_bytes, access);
     /* Nothing else is sent. */
     return need_extent(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
                        wfi_value_extent(p, now->id, now->micro, now->rank), access);

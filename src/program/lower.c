@@ -81,7 +81,7 @@ static wf_status emit_recompute(wfi_lowering *l, int32_t unit, wfi_part part, in
     bool follows = last->kind == WFI_FORWARD && last->unit == unit, is_packed = false;
     for (int32_t s = 0; s < segment->n_slots; s++)
         is_packed |= segment->slots[s].kind == WFI_BLOCK_PACKED;
-    if (l->n_forward[unit] == wfi_stage_n_micro(l->p, l->stage) && !follows)
+    if (l->n_forward[unit] == wfi_replica_n_micro(l->p, l->stage, l->replica) && !follows)
         wfi_drop_packed(l, unit);
     l->n_forward[unit] = INT32_MIN;
     if (is_packed) WF_TRY(emit_pack(l, unit, WFI_PART_F, micro));
@@ -105,7 +105,8 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     bool sums = part == WFI_PART_W || part == WFI_PART_BW;
     if (sums) {
         i.first = micro % (p->recipe.n_micro / p->recipe.n_lanes) == 0;
-        i.id = p->stages[l->stage].sums.accumulator[wfi_lane_of(p, l->stage, micro)];
+        i.id =
+            wfi_stage_sums(p, l->stage, l->replica)->accumulator[wfi_lane_of(p, l->stage, micro)];
     }
     WF_TRY(emit_segment(l, i, segment, i.id));
     if (sums) WF_TRY(wfi_depend_on_freed(l, number));
@@ -175,7 +176,8 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
     wf_program *p = l->p;
     for (int32_t s = 0; s < p->n_stages; s++) {
         bool is_here = wfi_take_stage(l, s);
-        int64_t n = wfi_stage_n_micro(p, s), m = l->replica * n, end = is_here ? m + n : m;
+        int64_t m = is_here ? wfi_first_micro(p, s, l->replica) : 0;
+        int64_t end = is_here ? wfi_first_micro(p, s, l->replica + 1) : m;
         for (; m < end; m++)
             for (int32_t u = l->first_unit; u < l->end_unit; u++) {
                 wfi_extent all = wfi_whole(wfi_program_code_of(p, m)->units[u].hidden_bytes);

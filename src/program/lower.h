@@ -86,6 +86,8 @@ typedef struct wfi_lowering {
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
 
+/* What is sent of a unit's parameters or gradient is named for the first of its parameters. */
+int32_t wfi_first_parameter(const wf_graph *g, int32_t unit);
 /* Takes the stage in hand. Returns whether the rank is on it. */
 bool wfi_take_stage(wfi_lowering *l, int32_t stage);
 

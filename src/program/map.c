@@ -259,6 +259,23 @@ static bool waits_for_ties(const wf_program *p, int32_t stage) {
     return waits;
 }
 
+static bool is_uneven(const wf_program *p, const wfi_stage *stage) {
+    return p->plan->lanes && stage->n_replicas > 1;
+}
+
+/* Which microbatches each replica has: its lanes. */
+static wf_status share_lanes(wf_program *p, wfi_stage *stage) {
+    size_t n = (size_t)stage->n_replicas;
+    stage->first_micro = wfi_pool_alloc(&p->pool, n + 1, sizeof *stage->first_micro);
+    stage->sums = wfi_pool_alloc(&p->pool, n, sizeof *stage->sums);
+    if (!stage->first_micro || !stage->sums) return WF_NO_MEMORY;
+    WF_TRY(wfi_lanes_share(&p->pool, p->recipe.n_lanes, stage->n_replicas,
+                           is_uneven(p, stage) ? p->plan->lanes : NULL, &stage->shares));
+    for (size_t k = 0; k <= n; k++)
+        stage->first_micro[k] = stage->shares.first[k] * (p->recipe.n_micro / p->recipe.n_lanes);
+    return WF_OK;
+}
+
 /* The replicas of the stage that has most work at the same time, and so do those of a stage's lanes
  * that go to another of them. */
 static wf_status sum_lanes(wf_program *p) {
@@ -269,9 +286,13 @@ static wf_status sum_lanes(wf_program *p) {
                             "plan: units have %d and %d replicas; the smaller number has to divide "
                             "the larger",
                             stage->n_replicas, p->n_replicas);
+        WF_TRY(share_lanes(p, stage));
         int64_t n_lanes = p->recipe.n_lanes / stage->n_replicas;
         int64_t n_groups = waits_for_ties(p, s) ? n_lanes : p->n_replicas / stage->n_replicas;
-        WF_TRY(wfi_lanes_sum(&p->pool, n_lanes, n_groups, &stage->sums));
+        if (!is_uneven(p, stage)) WF_TRY(wfi_lanes_sum(&p->pool, n_lanes, n_groups, stage->sums));
+        for (int32_t k = 0; is_uneven(p, stage) && k < stage->n_replicas; k++)
+            WF_TRY(wfi_lanes_sum_share(&p->pool, &stage->shares, k, waits_for_ties(p, s),
+                                       &stage->sums[k]));
     }
     return WF_OK;
 }

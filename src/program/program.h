@@ -24,9 +24,11 @@ typedef struct wfi_stage {
     int32_t n_members; /* ranks that have something of it: replicas, and in a forward run those that
                           keep parts of its parameters, too */
     int32_t n_parts;   /* of what is SHARD: member k has number k % n_parts */
-    int32_t first_group; /* if it has fewer parts than members: of runs of members that have all
-                            parts, then of members that have the same one; otherwise -1 */
-    wfi_lane_sums sums;  /* of a replica's lanes */
+    int32_t first_group;  /* if it has fewer parts than members: of runs of members that have all
+                             parts, then of members that have the same one; otherwise -1 */
+    int64_t *first_micro; /* [n_replicas + 1] replica k has those to first_micro[k + 1] - 1 */
+    wfi_lane_shares shares;
+    wfi_lane_sums *sums; /* of a replica's lanes: [n_replicas] if shares are uneven, else one */
 } wfi_stage;
 
 /* Ranks that are members of the same collectives. */
@@ -163,11 +165,23 @@ static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, 
 static inline int64_t wfi_program_n_micro(const wf_program *p) {
     return p->recipe.n_micro;
 }
-static inline int64_t wfi_stage_n_micro(const wf_program *p, int32_t stage) {
-    return p->recipe.n_micro / p->stages[stage].n_replicas;
+static inline int64_t wfi_first_micro(const wf_program *p, int32_t stage, int32_t replica) {
+    return p->stages[stage].first_micro[replica];
+}
+static inline int64_t wfi_replica_n_micro(const wf_program *p, int32_t stage, int32_t replica) {
+    return wfi_first_micro(p, stage, replica + 1) - wfi_first_micro(p, stage, replica);
 }
 static inline int32_t wfi_stage_replica_of(const wf_program *p, int32_t stage, int64_t micro) {
-    return (int32_t)(micro / wfi_stage_n_micro(p, stage));
+    int32_t n = p->stages[stage].n_replicas;
+    if (!p->plan->lanes) return (int32_t)(micro / (p->recipe.n_micro / n));
+    int32_t k = 0;
+    while (k + 1 < n && micro >= wfi_first_micro(p, stage, k + 1)) k++;
+    return k;
+}
+/* How a replica sums its lanes. */
+static inline const wfi_lane_sums *wfi_stage_sums(const wf_program *p, int32_t stage,
+                                                  int32_t replica) {
+    return &p->stages[stage].sums[p->plan->lanes ? replica : 0];
 }
 /* Where the stage is done for a microbatch. */
 static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro,
@@ -284,7 +298,8 @@ static inline int64_t wfi_last_of_lane(const wf_program *p, int64_t micro) {
 }
 /* Which of the lanes of its stage's replica it is in. */
 static inline int32_t wfi_lane_of(const wf_program *p, int32_t stage, int64_t micro) {
-    return (int32_t)(micro % wfi_stage_n_micro(p, stage) / (p->recipe.n_micro / p->recipe.n_lanes));
+    int64_t first = wfi_first_micro(p, stage, wfi_stage_replica_of(p, stage, micro));
+    return (int32_t)((micro - first) / (p->recipe.n_micro / p->recipe.n_lanes));
 }
 /* Whether its gradients are summed over replicas in another order than the recipe's tree; -1: what
  * is no stage's, but of slices, never is. */

@@ -101,27 +101,22 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 
 /* ---- the lists ---- */
 
-/* The lists of one replica's devices for all lowered ranks, whose microbatches are counted in the
- * step. */
-static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devices,
-                               wfi_action_list **lists_out) {
-    wfi_action_list *lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *lists, "a schedule");
-    if (!lists) return WF_NO_MEMORY;
+/* The lists of one replica's devices for all lowered ranks of replicas with as many microbatches,
+ * which are counted in the step. */
+static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devices, int64_t n_micro,
+                               wfi_action_list *lists) {
     for (int32_t i = 0; i < p->n_lowered; i++) {
         int32_t rank = p->lowered[i], dp = wfi_mesh_dp(p->mesh, rank);
+        if (wfi_replica_n_micro(p, 0, dp) != n_micro) continue;
         const wfi_action_list *own = &devices[wfi_mesh_pp(p->mesh, rank)];
         wfi_action_list *list = &lists[rank];
         list->actions = wfi_alloc(p->ctx, (size_t)own->n, sizeof *list->actions, "a schedule");
-        if (!list->actions) {
-            wfi_schedule_free(p->ctx, lists, p->n_ranks);
-            return WF_NO_MEMORY;
-        }
+        if (!list->actions) return WF_NO_MEMORY;
         for (; list->n < own->n; list->n++) {
             list->actions[list->n] = own->actions[list->n];
-            list->actions[list->n].micro += dp * (int)wfi_stage_n_micro(p, 0);
+            list->actions[list->n].micro += (int)wfi_first_micro(p, 0, dp);
         }
     }
-    *lists_out = lists;
     return WF_OK;
 }
 
@@ -133,13 +128,26 @@ static bool is_pipeline(const wf_program *p) {
     return is;
 }
 
-static wf_status make_lists(const wf_program *p, const wfi_schedule_request *request,
-                            wfi_action_list **lists_out) {
-    wfi_action_list *devices;
-    WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, request, &devices));
-    wf_status status = copy_to_ranks(p, devices, lists_out);
-    wfi_schedule_free(p->ctx, devices, p->mesh.pp);
-    return status;
+/* Whether an earlier replica has as many microbatches. */
+static bool is_known(const wf_program *p, int32_t replica) {
+    int32_t k = 0;
+    while (wfi_replica_n_micro(p, 0, k) != wfi_replica_n_micro(p, 0, replica)) k++;
+    return k < replica;
+}
+
+static wf_status make_lists(const wf_program *p, wfi_schedule_request *request,
+                            wfi_action_list *lists) {
+    for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
+        wfi_action_list *devices;
+        int64_t n_micro = wfi_replica_n_micro(p, 0, dp);
+        if (is_known(p, dp)) continue;
+        request->n_micro = (int)n_micro;
+        WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, request, &devices));
+        wf_status status = copy_to_ranks(p, devices, n_micro, lists);
+        wfi_schedule_free(p->ctx, devices, p->mesh.pp);
+        WF_TRY(status);
+    }
+    return WF_OK;
 }
 
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out) {
@@ -147,8 +155,14 @@ wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out)
     wfi_schedule_request request;
     wfi_pool pool;
     wfi_pool_init(&pool, p->ctx);
-    wf_status status = wfi_program_request(p, p->first_unit, &pool, &request);
-    if (status == WF_OK) status = make_lists(p, &request, lists_out);
+    wfi_action_list *lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *lists, "a schedule");
+    wf_status status =
+        lists ? wfi_program_request(p, p->first_unit, &pool, &request) : WF_NO_MEMORY;
+    if (status == WF_OK) status = make_lists(p, &request, lists);
     wfi_pool_release(&pool);
+    if (status == WF_OK)
+        *lists_out = lists;
+    else
+        wfi_schedule_free(p->ctx, lists, lists ? p->n_ranks : 0);
     return status;
 }

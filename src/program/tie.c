@@ -23,13 +23,43 @@ static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t depth, int64_t
     return WF_OK;
 }
 
-static wf_status emit_folds(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums,
-                            int32_t lane) {
+static wf_status fold_from(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums, int32_t begin,
+                           int32_t end) {
     size_t bytes = l->p->graph->units[unit].trained_bytes;
-    for (int32_t k = sums->first_fold[lane]; k < sums->first_fold[lane + 1]; k++)
+    for (int32_t k = begin; k < end; k++)
         WF_TRY(add(l, wfi_make(WFI_FOLD, unit, sums->folds[k].from, -1), WFI_BLOCK_GRADIENT, unit,
                    sums->folds[k].from, bytes, sums->folds[k].into));
     return WF_OK;
+}
+
+/* A partial sum of a unit's gradient goes to or comes from another replica. */
+static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t unit,
+                           const wfi_lane_move *move) {
+    const wf_program *p = l->p;
+    int64_t micro = move->lane * (p->recipe.n_micro / p->recipe.n_lanes);
+    wfi_instruction now = wfi_make(kind, unit, wfi_first_parameter(p->graph, unit), micro);
+    int32_t number = p->n_instructions;
+    now.peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit),
+                                   wfi_mesh_tp(p->mesh, l->rank));
+    WF_TRY(wfi_emit_one(l, now, WFI_BLOCK_GRADIENT, unit, move->accumulator, -1,
+                        wfi_whole(p->graph->units[unit].trained_bytes),
+                        kind == WFI_SEND ? WFI_READ : WFI_WRITE));
+    return kind == WFI_SEND ? WF_OK : wfi_depend_on_freed(l, number);
+}
+
+/* Where shares are uneven: partial sums of others' homes are sent, and what others have of the own
+ * home is received and folded. All replicas complete units in one order. */
+static wf_status exchange(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums) {
+    const wf_program *p = l->p;
+    if (!sums->n_sends && !sums->n_receives) return WF_OK;
+    for (int32_t k = 0; k < sums->n_sends; k++)
+        WF_TRY(emit_move(l, WFI_SEND, unit, &sums->sends[k]));
+    for (int32_t k = 0; k < sums->n_receives; k++)
+        WF_TRY(emit_move(l, WFI_RECEIVE, unit, &sums->receives[k]));
+    int32_t replica = wfi_stage_replica_on(p, wfi_program_stage_of(p, unit), l->rank);
+    const int64_t *first = p->stages[wfi_program_stage_of(p, unit)].shares.first;
+    int64_t n_lanes = first[replica + 1] - first[replica];
+    return fold_from(l, unit, sums, sums->first_fold[n_lanes], sums->n_folds);
 }
 
 static int32_t count_uses(const wf_graph *g, int32_t unit) {
@@ -40,12 +70,14 @@ static int32_t count_uses(const wf_graph *g, int32_t unit) {
 static wf_status add_use(wfi_lowering *l, int32_t unit, int64_t micro) {
     const wf_program *p = l->p;
     int32_t stage = wfi_program_stage_of(p, unit), lane = wfi_lane_of(p, stage, micro);
-    const wfi_lane_sums *sums = &p->stages[stage].sums;
+    int32_t replica = wfi_stage_replica_of(p, stage, micro);
+    const wfi_lane_sums *sums = wfi_stage_sums(p, stage, replica);
     if (++l->n_added[unit * p->recipe.n_lanes + lane] < count_uses(p->graph, unit)) return WF_OK;
     WF_TRY(emit_ties(l, unit, sums->accumulator[lane], micro));
-    WF_TRY(emit_folds(l, unit, sums, lane));
-    bool is_last = (micro + 1) % wfi_stage_n_micro(p, stage) == 0;
-    return is_last ? wfi_lower_finished(l, unit) : WF_OK;
+    WF_TRY(fold_from(l, unit, sums, sums->first_fold[lane], sums->first_fold[lane + 1]));
+    if (micro + 1 < wfi_first_micro(p, stage, replica + 1)) return WF_OK;
+    WF_TRY(exchange(l, unit, sums));
+    return wfi_lower_finished(l, unit);
 }
 
 wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro) {

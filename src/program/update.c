@@ -17,13 +17,6 @@ static int32_t source_of(const wf_program *p, int32_t from, int32_t replica, int
     return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from, tp);
 }
 
-/* What of a unit's parameters is sent is called by the first of them. */
-static int32_t first_parameter(const wf_graph *g, int32_t unit) {
-    int32_t v = 0;
-    while (g->values[v].kind != WFI_VALUE_PARAM || g->values[v].unit != unit) v++;
-    return v;
-}
-
 /* Whether what is computing right now has read the unit's parameters. */
 static bool is_gathered(const wfi_lowering *l, int32_t unit) {
     return l->last_read[unit] >= 0 && l->last_read[unit] == l->n_uses - 1;
@@ -79,7 +72,7 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
     for (int32_t to = 0; to < p->n_stages && kept.bytes; to++) {
         if (to == from || !wfi_stage_reads_parameters(p, to, owner)) continue;
         bool is_here = take_updated(l, from);
-        int32_t id = first_parameter(p->graph, owner);
+        int32_t id = wfi_first_parameter(p->graph, owner);
         if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, id, -1)));
         if (is_here || !take_updated(l, to)) continue;
         wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);

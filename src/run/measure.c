@@ -17,6 +17,7 @@ static wf_status make_plan(const wf_plan *plan, wf_plan **plan_out) {
         split->schedule = &wfi_schedule_zb1;
         split->chunks = split->hold = 0;
     }
+    wfi_plan_drop_lanes(split);
     wf_status status = wfi_plan_complete(split);
     if (status != WF_OK) wf_plan_destroy(split);
     return status;

@@ -167,7 +167,14 @@ wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status giv
 
 /* Where a rank passes on others' samples, a process's part would be no range of them. */
 wf_status wfi_trainer_check_parts(const wf_trainer *t) {
-    if (!wfi_trainer_is_part(t) || t->forward_only || !wf_plan_loads_at_root(t->plan)) return WF_OK;
+    if (!wfi_trainer_is_part(t) || t->forward_only) return WF_OK;
+    if (t->plan->lanes)
+        return wfi_fail(
+            t->ctx, WF_UNSUPPORTED,
+            "own_batch: the plan %s gives replicas uneven shares; give each process the "
+            "whole batch",
+            wf_plan_text(t->plan));
+    if (!wf_plan_loads_at_root(t->plan)) return WF_OK;
     return wfi_fail(t->ctx, WF_UNSUPPORTED,
                     "own_batch: under the plan %s ranks load samples of other ranks; give each "
                     "process the whole batch",

@@ -1,0 +1,154 @@
+/* Uneven shares: replicas with different numbers of the recipe's lanes end with one rank's bits, in
+ * the memory that was planned; also the gradients of a program without an update, and with plans
+ * that are refused for a reason.
+ */
+#include "program/program.h"
+#include "small_models.h"
+#include "wide_net.h"
+
+static const struct {
+    const char *plan, *devices;
+    wf_model_function model;
+} cases[] = {
+    {"dp=2,lanes=5+3", "cpu:2", small_net},
+    {"dp=2,lanes=1+7,zero=1", "cpu:2", small_net},
+    {"dp=3,lanes=3+3+2,allreduce=tree", "cpu:3", plain_net},
+    {"dp=3,lanes=1+5+2,zero=2,bucket=1KiB", "cpu:3", small_net},
+    {"dp=4,lanes=3+3+1+1,zero=3,shard=2", "cpu:4", plain_net},
+    {"dp=2,lanes=3+5,zero=3,schedule=breadth", "cpu:2", small_net},
+    {"dp=2,pp=2,lanes=6+2", "cpu:4", small_net},
+    {"dp=2,pp=2,lanes=2+6,schedule=zb1,recompute=all", "cpu:4", small_net},
+    {"dp=2,lanes=5+3,tp=2", "cpu:4", wide_net},
+    {"dp=2,lanes=5+3,offload=state+activations:host", "cpu:2", plain_net},
+    {"dp=2,lanes=4+4", "cpu:2", small_net},
+};
+
+static wf_recipe recipe_of(wf_model_function model) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 8 * (1 + (model == plain_net));
+    recipe.n_lanes = 8;
+    recipe.n_slices = model == wide_net ? 2 : 1;
+    recipe.n_threads = 1;
+    recipe.clip_norm = 0.5;
+    recipe.optimizer = WF_ADAMW;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    return recipe;
+}
+
+static void same_bits(void **state) {
+    (void)state;
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_context *ctx = test_context();
+        wf_recipe recipe = recipe_of(cases[k].model);
+        char want[65], got[65];
+        wf_trainer *one = small_trainer(ctx, cases[k].model, &recipe, 0);
+        wf_trainer *t =
+            planned_trainer(ctx, cases[k].model, &recipe, cases[k].plan, cases[k].devices, 0);
+        for (int step = 0; step < 2; step++)
+            assert_true(small_step(ctx, one, step) == small_step(ctx, t, step));
+        double one_loss, loss;
+        TEST_OK(ctx, small_eval(one, 5, SMALL_BATCH, &one_loss));
+        TEST_OK(ctx, small_eval(t, 5, SMALL_BATCH, &loss));
+        assert_true(loss == one_loss);
+        TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
+        if (strcmp(got, want)) fail_msg("plan '%s': other weights", cases[k].plan);
+        small_expect_planned(t, cases[k].plan);
+        wf_trainer_destroy(one);
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
+}
+
+static void gradients_alone(void **state) {
+    (void)state;
+    static small_batch b;
+    wf_context *ctx = test_context();
+    wf_recipe recipe = recipe_of(plain_net);
+    float want[20], got[20];
+    wf_step_result result;
+    wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 1);
+    wf_trainer *t = planned_trainer(ctx, plain_net, &recipe, "dp=3,lanes=1+6+1", "cpu:3", 0);
+    small_batch_fill(&b, 0);
+    wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
+    (void)small_step(ctx, one, 0);
+    TEST_OK(ctx, wf_trainer_gradients(t, feeds, 2, SMALL_BATCH, &result));
+    TEST_OK(ctx, wf_trainer_read_gradient(one, "fc1.bias", want, sizeof want));
+    TEST_OK(ctx, wf_trainer_read_gradient(t, "fc1.bias", got, sizeof got));
+    assert_memory_equal(got, want, sizeof want);
+    wf_trainer_destroy(one);
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+}
+
+/* The rank with more lanes computes more; the other sends one partial sum a unit. */
+static void work_is_divided(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_recipe recipe = recipe_of(plain_net);
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    int n_forward[2] = {0}, n_sends[2] = {0};
+    TEST_OK(ctx, wf_model_create(ctx, "plain", plain_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,lanes=3+5", &plan));
+    assert_string_equal(wf_plan_text(plan), "dp=2,pp=1,schedule=1f1b,lanes=3+5");
+    assert_int_equal(wf_plan_has_equal_parts(plan), 0);
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        n_forward[p->instructions[i].rank] += p->instructions[i].kind == WFI_FORWARD;
+        n_sends[p->instructions[i].rank] += p->instructions[i].kind == WFI_SEND;
+    }
+    assert_int_equal(n_forward[0] * 5, n_forward[1] * 3);
+    assert_int_equal(n_sends[0], 0);
+    assert_int_equal(n_sends[1], 2); /* two units have parameters */
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan, *words;
+    } bad[] = {
+        {"dp=2,lanes=5", "1 share, and dp=2 has 2 replicas"},
+        {"dp=2,lanes=1+1+1", "3 shares, and dp=2 has 2 replicas"},
+        {"lanes=", "one number of lanes a replica"},
+        {"dp=2,lanes=5+0", "each from 1 to 4096"},
+        {"dp=2,lanes=5+", "one number of lanes a replica"},
+        {"dp=2,lanes=+5", "one number of lanes a replica"},
+        {"dp=2,lanes=5-3", "one number of lanes a replica"},
+        {"dp=2,lanes=5+99999999999999999999", "each from 1 to 4096"},
+        {"dp=2,lanes=5+3,zero=3", "zero=2"},
+        {"dp=2,lanes=5+3,zero=1,offload=params", "equal lanes"},
+        {"dp=4,lanes=3+1+2+2,zero=3,shard=2", "equal lanes"},
+        {"dataparallel=2,lanes=5+3", "dataparallel="},
+        {"dp=2,lanes=5+3,lanes=3+5", "given twice"},
+    };
+    wf_context *ctx = test_context();
+    wf_plan *plan;
+    for (size_t k = 0; k < WFI_COUNT(bad); k++)
+        TEST_REFUSED(ctx, wf_plan_parse(ctx, bad[k].plan, &plan), WF_INVALID_ARG, bad[k].words);
+    wf_recipe recipe = recipe_of(plain_net), ignored;
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,lanes=5+4", &plan));
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,
+                 "needs 9 lanes, and this recipe has 8");
+    wf_plan_destroy(plan);
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=3", &plan));
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,
+                 "lanes=3+3+2 in the plan keeps its numbers");
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits),
+        cmocka_unit_test(gradients_alone),
+        cmocka_unit_test(work_is_divided),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
