@@ -1,7 +1,7 @@
 /* Jobs: processes that train together, one rank each.
  *
  * The ranks of one machine share memory, and leave no port, file or name behind. Ranks of several
- * machines send messages through an MPI library, which is loaded at run time (docs/launch.md).
+ * machines send messages through an MPI library, which is loaded at run time (docs/machines.md).
  *
  *     wf_job_config meeting = WF_JOB_CONFIG_INIT;
  *     meeting.init = "env://"; // the launcher's variables name the rank and the job

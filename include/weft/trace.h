@@ -1,4 +1,4 @@
-/* Traces: timelines in a file, as Chrome trace JSON (docs/timeline.md).
+/* Traces: timelines in a file, as Chrome trace JSON (docs/plans.md).
  *
  * Perfetto opens a trace, and `weft draw` draws it. A process is a rank; a track is a stream.
  */
