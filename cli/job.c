@@ -199,12 +199,6 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     int64_t n_rest = j->about.n_train % r->batch;
     if (n_full && n_rest && n_rest < r->n_micro) {
         j->drop_last = true;
-        if (j->c->command == FOR_TRAIN)
-            say(j->c,
-                "%-8s%lld of %lld samples; the rest are fewer than the %lld microbatches of a "
-                "step\n",
-                "epoch", (long long)(j->about.n_train - n_rest), (long long)j->about.n_train,
-                (long long)r->n_micro);
         j->n_epoch = n_full;
         if (n_steps < 0 && !is_steps) j->n_steps = (o->epochs ? o->epochs : 1) * j->n_epoch;
     }
@@ -228,8 +222,7 @@ static wf_status parse_plan(job *j) {
         if (status != WF_OK) return status;
     }
     snprintf(text, sizeof text, "dp=%d", n_ranks);
-    if (is_open && n_ranks > 1)
-        say(j->c, "plan    %s, as none is given for %d ranks\n", text, n_ranks);
+    j->is_default_plan = is_open && n_ranks > 1;
     return wf_plan_parse(j->c->ctx, text, &j->plan);
 }
 

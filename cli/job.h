@@ -17,6 +17,7 @@ typedef struct job {
     char data_hash[WF_DATA_HASH_BYTES]; /* "" until job_hash_data */
     bool is_tokens;                     /* the model reads tokens */
     bool is_recurrent;                  /* and goes on with them from batch to batch */
+    bool is_default_plan;               /* none was given for several ranks */
     bool drop_last;   /* the smaller batch at an epoch's end cannot be divided into microbatches */
     int64_t n_epoch;  /* steps in an epoch */
     int64_t n_steps;  /* in the whole run */
@@ -80,8 +81,8 @@ wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split spli
 #define JOB_EVAL_ADVICE "that is for testing; a higher --micro makes it smaller"
 /* Like complain_of; of a training that does not fit, with the plans that would. */
 exit_status job_complain_of_plan(const job *j, wf_status status);
-/* Prints what wf_program_fits has found, a line each, behind its sentence on standard error. */
-void would_fit_say(const wf_proposal *found, int n);
+/* Prints the proposals of wf_program_fits, a line each; `to_stderr`: as a part of the error. */
+void would_fit_say(const cli *c, const wf_proposal *found, int n, bool to_stderr);
 /* Like complain_of, but with `advice` where an evaluation does not fit. */
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice);
 

@@ -1,10 +1,9 @@
 #include "mesh.h"
 
-/* More columns, rows, blocks of rows and groups are not shown as text. */
-#define MOST_COLUMNS 16
-#define MOST_ROWS    16
-#define MOST_BLOCKS  8
-#define MOST_GROUPS  8
+/* Larger meshes are not shown as a grid, and more groups not at all. */
+#define MOST_RANKS  16
+#define MOST_GROUPS 8
+#define FEW_GROUPS  3
 
 enum { MOST_AXES = 3 };
 
@@ -25,42 +24,47 @@ static int find_axes(const wf_plan *plan, axis axes[MOST_AXES]) {
     return n;
 }
 
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
-
 /* A row of ranks for each place along the second axis. */
 static void say_block(const cli *c, const axis axes[MOST_AXES], int block) {
-    int first = block * axes[2].stride, n = least(axes[0].size, MOST_COLUMNS);
+    int first = block * axes[2].stride;
     char label[32] = "";
     if (axes[2].size > 1) snprintf(label, sizeof label, "%s %d", axes[2].name, block);
     say(c, "  %-9s", label);
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < axes[0].size; k++) {
         snprintf(label, sizeof label, "%s %d", axes[0].name, k);
         say(c, " %7s", label);
     }
-    say(c, "%s\n", n < axes[0].size ? " ..." : "");
-    for (int row = 0; row < least(axes[1].size, MOST_ROWS); row++) {
+    say(c, "\n");
+    for (int row = 0; row < axes[1].size; row++) {
         label[0] = 0;
         if (axes[1].size > 1) snprintf(label, sizeof label, "%s %d", axes[1].name, row);
         say(c, "    %-7s", label);
-        for (int k = 0; k < n; k++)
+        for (int k = 0; k < axes[0].size; k++)
             say(c, " %7d", first + row * axes[1].stride + k * axes[0].stride);
-        say(c, "%s\n", n < axes[0].size ? " ..." : "");
+        say(c, "\n");
     }
-    if (axes[1].size > MOST_ROWS) say(c, "    ...\n");
+}
+
+/* "0 1 2 3", or of a large group "0 4 ... 44 (12)". */
+static void say_group(const cli *c, const axis *a, int first) {
+    int last = first + (a->size - 1) * a->stride;
+    if (a->size > 4) {
+        say(c, " %d %d ... %d (%d)", first, first + a->stride, last, a->size);
+        return;
+    }
+    for (int k = 0; k < a->size; k++) say(c, " %d", first + k * a->stride);
 }
 
 static void say_groups(const cli *c, const axis *a, int n_ranks) {
-    int n = 0;
+    int n = 0, n_groups = n_ranks / a->size;
+    int most = n_groups > MOST_GROUPS || a->size > 4 ? FEW_GROUPS : MOST_GROUPS;
     say(c, "  groups along %s:", a->name);
-    for (int first = 0; first < n_ranks && n <= MOST_GROUPS; first++) {
+    for (int first = 0; first < n_ranks && n < most; first++) {
         if (first / a->stride % a->size) continue;
         say(c, n++ ? " |" : "");
-        for (int k = 0; k < least(a->size, MOST_COLUMNS) && n <= MOST_GROUPS; k++)
-            say(c, " %d", first + k * a->stride);
-        if (n > MOST_GROUPS || a->size > MOST_COLUMNS) say(c, " ...");
+        say_group(c, a, first);
     }
+    if (n_groups > most) say(c, " | ... (%d groups)", n_groups);
     say(c, "\n");
 }
 
@@ -68,9 +72,8 @@ void mesh_say(const cli *c, const wf_plan *plan) {
     axis axes[MOST_AXES];
     int n = find_axes(plan, axes), n_ranks = wf_plan_n_ranks(plan);
     say(c, "\nranks:\n");
-    for (int block = 0; block < least(axes[2].size, MOST_BLOCKS); block++)
+    for (int block = 0; block < axes[2].size && n_ranks <= MOST_RANKS; block++)
         say_block(c, axes, block);
-    if (axes[2].size > MOST_BLOCKS) say(c, "  ...\n");
     for (int k = 0; k < n; k++) say_groups(c, &axes[k], n_ranks);
 }
 

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-/* The ranks as a grid, and the groups along each axis; of large ones the begin. */
+/* The ranks as a grid, if they are few, and the groups along each axis; of many the first. */
 void mesh_say(const cli *c, const wf_plan *plan);
 /* The axes, the innermost first: {axis, size, stride, groups}. */
 json_t *mesh_json(const wf_plan *plan);

@@ -1,12 +1,14 @@
 /* weft plan: what a plan costs, before anything runs. */
 #include "checkpoint.h"
 #include "draw/timeline_report.h"
+#include "fold.h"
 #include "job.h"
 #include "mesh.h"
 #include "progress.h"
 #include "report.h"
 #include "text.h"
 #include "tuned.h"
+#include "units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,58 +30,159 @@ static double worst_fragmentation(const wf_program *p) {
     return worst;
 }
 
-static void say_rank(const cli *c, const wf_program *p, int rank, const wf_unit_summary *units) {
-    wf_rank_summary r = wf_program_rank(p, rank);
-    char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
-    char sent[TEXT_BYTES], received[TEXT_BYTES];
-    say(c, "\nrank %d: %s parameters, %d instructions\n", rank,
-        text_of_count(n, (double)r.n_parameters), r.n_instructions);
-    say(c, "  %-14s %12s %14s %14s %16s %12s\n", "unit", "parameters", "forward FLOP",
-        "backward FLOP", "activations", costs_text(p));
-    for (int u = 0; u < r.n_units; u++) {
-        wf_unit_summary s = units[u];
-        char params[TEXT_BYTES], forward[TEXT_BYTES], backward[TEXT_BYTES], kept[TEXT_BYTES];
-        say(c, "  %-14s %12s %14s %14s %16s %9.2f ms\n", s.name,
-            text_of_count(params, (double)s.n_parameters), text_of_count(forward, s.forward_flops),
-            text_of_count(backward, s.backward_flops),
-            text_of_bytes(kept, (double)s.activation_bytes),
-            (s.forward_us + s.recompute_us + s.backward_us + s.weight_us) / 1e3);
+/* ---- the answer ---- */
+
+/* Ranks that differ by less are one row: the pieces of a sum are not all of one size. */
+#define NEARLY 0.02
+
+/* Marks the ranks with the most bytes, or nearly as many. Returns the first. */
+static int find_largest(const wf_program *p, size_t (*bytes_of)(const wf_rank_summary *),
+                        size_t *most_out, int *same_as) {
+    int n_ranks = wf_program_n_ranks(p), first = -1;
+    *most_out = 0;
+    for (int r = 0; r < n_ranks; r++) {
+        wf_rank_summary s = wf_program_rank(p, r);
+        if (bytes_of(&s) > *most_out) *most_out = bytes_of(&s);
     }
-    say(c,
-        "  peak %s in unit %s; alive at once at most %s (%.1f %% lies between blocks); parameters "
-        "and state %s\n",
-        text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
-        text_of_bytes(bound, (double)r.bound_bytes), 100 * fragmentation_of(&r),
-        text_of_bytes(state, (double)r.state_bytes));
-    if (r.host_peak_bytes || r.disk_peak_bytes)
-        say(c, "  elsewhere %s on the host and %s on disk; fetches %s and evicts %s a step\n",
-            text_of_bytes(peak, (double)r.host_peak_bytes),
-            text_of_bytes(bound, (double)r.disk_peak_bytes),
-            text_of_bytes(sent, (double)r.fetched_bytes),
-            text_of_bytes(received, (double)r.evicted_bytes));
-    if (c->o.save_async)
-        say(c, "  a save in the background copies %s of it to the host's memory, beside the peak\n",
-            text_of_bytes(peak, (double)wf_program_save_bytes(p, rank)));
-    if (wf_program_n_ranks(p) > 1)
-        say(c, "  sends %s and receives %s a step\n", text_of_bytes(sent, (double)r.sent_bytes),
-            text_of_bytes(received, (double)r.received_bytes));
+    for (int r = 0; r < n_ranks; r++) {
+        wf_rank_summary s = wf_program_rank(p, r);
+        bool is_largest = (double)bytes_of(&s) >= (1 - NEARLY) * (double)*most_out;
+        if (is_largest && first < 0) first = r;
+        same_as[r] = is_largest ? first : -1;
+    }
+    return first;
 }
 
-/* Side by side: where the work is divided unevenly, it shows. */
-static void say_ranks(const cli *c, const wf_program *p) {
-    say(c, "\n%4s %12s %12s %12s %12s %12s %12s\n", "rank", "held", "optimizer", "copied", "peak",
-        "sends", "receives");
-    for (int rank = 0; rank < wf_program_n_ranks(p); rank++) {
-        wf_rank_summary r = wf_program_rank(p, rank);
-        char held[TEXT_BYTES], optimizer[TEXT_BYTES], copied[TEXT_BYTES], peak[TEXT_BYTES];
-        char sent[TEXT_BYTES], received[TEXT_BYTES];
-        say(c, "%4d %12s %12s %12s %12s %12s %12s\n", rank,
-            text_of_bytes(held, (double)(r.state_bytes - r.optimizer_bytes)),
-            text_of_bytes(optimizer, (double)r.optimizer_bytes),
-            text_of_bytes(copied, (double)r.copied_bytes),
-            text_of_bytes(peak, (double)r.peak_bytes), text_of_bytes(sent, (double)r.sent_bytes),
-            text_of_bytes(received, (double)r.received_bytes));
+static size_t peak_of(const wf_rank_summary *r) {
+    return r->peak_bytes;
+}
+
+static size_t sent_of(const wf_rank_summary *r) {
+    return r->sent_bytes;
+}
+
+static size_t host_of(const wf_rank_summary *r) {
+    return r->host_peak_bytes;
+}
+
+/* "peak 1.5 MiB on ranks 0-3, in unit head; limit 1.0 MiB" */
+static void say_peak(const cli *c, const wf_program *p, const unit_table *units, int *same_as) {
+    char peak[TEXT_BYTES], limit[TEXT_BYTES], ranks[RANKS_BYTES];
+    size_t most;
+    int n_ranks = wf_program_n_ranks(p), first = find_largest(p, peak_of, &most, same_as);
+    wf_rank_summary r = wf_program_rank(p, first);
+    text_of_ranks(ranks, same_as, n_ranks, first);
+    text_of_bytes(peak, (double)most);
+    say(c, "%-8s%s%s%s", "peak", peak, n_ranks > 1 ? " on " : "", n_ranks > 1 ? ranks : "");
+    if (*r.peak_unit) say(c, ", in unit %.*s", units_name_bytes(units, r.peak_unit), r.peak_unit);
+    if (c->o.device_memory)
+        say(c, "; limit %s\n", text_of_bytes(limit, (double)c->o.device_memory));
+    else
+        say(c, "; --device-memory SIZE tests if it fits\n");
+    first = find_largest(p, host_of, &most, same_as);
+    if (!most) return;
+    text_of_bytes(peak, (double)most);
+    say(c, "%-8s%s of host memory%s%s\n", "", peak, n_ranks > 1 ? " on " : "",
+        n_ranks > 1 ? text_of_ranks(ranks, same_as, n_ranks, first) : "");
+}
+
+static void say_step(const cli *c, const wf_program *p, const wf_timeline *simulated,
+                     const wf_dry_run *run, int *same_as) {
+    char step[TEXT_BYTES], sent[TEXT_BYTES], flops[TEXT_BYTES], ranks[RANKS_BYTES];
+    bool is_measured = wf_costs_is_measured(wf_program_costs(p));
+    size_t most;
+    int n_ranks = wf_program_n_ranks(p), first = find_largest(p, sent_of, &most, same_as);
+    say(c, "%-8s%s, %s FLOP; simulated with %s\n", "step",
+        text_of_us(step, wf_timeline_step_us(simulated)), text_of_count(flops, run->flops),
+        is_measured ? "measured costs" : "assumed rates (--costs measured measures them)");
+    if (n_ranks == 1) return;
+    text_of_ranks(ranks, same_as, n_ranks, first);
+    say(c, "%-8s%s a step by %s", "sent", text_of_bytes(sent, (double)most), ranks);
+    say(c, "; %s in all\n", text_of_bytes(sent, (double)run->sent_bytes));
+}
+
+/* ---- ranks ---- */
+
+enum { MOST_COLUMNS = 12, UNITS_BYTES = 64, LINE_BYTES = 400 };
+
+/* A row of the table of ranks. A column without any bytes is left out. */
+typedef struct rank_row {
+    char units[UNITS_BYTES]; /* which ones it has, as units_add has them */
+    int64_t n_parameters;
+    size_t bytes[MOST_COLUMNS];
+    int first; /* the lowest rank whose row is near it */
+} rank_row;
+
+static void fill_row(const cli *c, const wf_program *p, int rank, rank_row *row) {
+    wf_rank_summary r = wf_program_rank(p, rank);
+    bool is_here = r.optimizer_bytes <= r.state_bytes; /* offload= may keep it elsewhere */
+    const size_t all[MOST_COLUMNS] = {r.peak_bytes,
+                                      c->o.verbose ? r.bound_bytes : 0,
+                                      r.state_bytes - (is_here ? r.optimizer_bytes : 0),
+                                      r.optimizer_bytes,
+                                      r.copied_bytes,
+                                      r.sent_bytes,
+                                      r.received_bytes,
+                                      r.host_peak_bytes,
+                                      r.disk_peak_bytes,
+                                      r.fetched_bytes,
+                                      r.evicted_bytes,
+                                      c->o.save_async ? wf_program_save_bytes(p, rank) : 0};
+    row->n_parameters = r.n_parameters;
+    memcpy(row->bytes, all, sizeof all);
+}
+
+static bool is_near(const rank_row *a, const rank_row *b) {
+    bool is = !strcmp(a->units, b->units) && a->n_parameters == b->n_parameters;
+    for (int k = 0; k < MOST_COLUMNS; k++) {
+        double x = (double)a->bytes[k], y = (double)b->bytes[k];
+        is &= fabs(x - y) <= NEARLY * fmin(x, y);
     }
+    return is;
+}
+
+/* Gives rows that are near each other the largest figures of all of them. */
+static void join_rows(rank_row *rows, int n) {
+    for (int r = 0, k; r < n; r++) {
+        for (k = 0; k < r && (rows[k].first != k || !is_near(&rows[k], &rows[r]));) k++;
+        rows[r].first = k;
+    }
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < MOST_COLUMNS; i++)
+            if (rows[r].bytes[i] > rows[rows[r].first].bytes[i])
+                rows[rows[r].first].bytes[i] = rows[r].bytes[i];
+    for (int r = 0; r < n; r++) rows[r] = rows[rows[r].first];
+}
+
+static char *row_text(const rank_row *row, int width, const bool *is_shown) {
+    char line[LINE_BYTES], cell[TEXT_BYTES];
+    int n = snprintf(line, sizeof line, "%-*s %10s", width, row->units,
+                     text_of_count(cell, (double)row->n_parameters));
+    for (int k = 0; k < MOST_COLUMNS; k++)
+        if (is_shown[k])
+            n += snprintf(line + n, sizeof line - (size_t)n, " %10s",
+                          text_of_bytes(cell, (double)row->bytes[k]));
+    return strdup(line);
+}
+
+static void say_ranks(const cli *c, rank_row *rows, int n_ranks) {
+    static const char *const titles[MOST_COLUMNS] = {"peak",     "alive",   "held",     "optimizer",
+                                                     "gathered", "sent",    "received", "host",
+                                                     "disk",     "fetched", "evicted",  "save"};
+    bool is_shown[MOST_COLUMNS] = {true};
+    int width = 0;
+    char heading[LINE_BYTES], **texts = calloc((size_t)n_ranks, sizeof *texts);
+    if (!c->o.verbose) join_rows(rows, n_ranks);
+    for (const rank_row *r = rows; r < rows + n_ranks; r++) {
+        for (int k = 0; k < MOST_COLUMNS; k++) is_shown[k] |= r->bytes[k] > 0;
+        if ((int)strlen(r->units) > width) width = (int)strlen(r->units);
+    }
+    int n = snprintf(heading, sizeof heading, "%-*s %10s", width, "units", "parameters");
+    for (int k = 0; k < MOST_COLUMNS; k++)
+        if (is_shown[k]) n += snprintf(heading + n, sizeof heading - (size_t)n, " %10s", titles[k]);
+    for (int r = 0; r < n_ranks && texts; r++) texts[r] = row_text(&rows[r], width, is_shown);
+    say(c, "\n");
+    say_by_rank(c, NULL, heading, texts, n_ranks, FOLD_MOST_ROWS);
 }
 
 static json_t *rank_json(const job *j, const wf_program *p, int rank,
@@ -116,9 +219,9 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank,
 
 /* ---- what would fit ---- */
 
-/* Fills "proposals" and, with their plans' texts, "would_fit". */
-static exit_status check_fits(const job *j, const wf_program *p, json_t *proposals,
-                              json_t *would_fit) {
+/* Says whether it fits, and adds "fits", "proposals" and, with their plans' texts, "would_fit". */
+static exit_status check_fits(const job *j, const wf_program *p, json_t *report) {
+    json_t *proposals = json_array(), *would_fit = json_array();
     wf_proposal *found;
     int n;
     progress waiting;
@@ -135,8 +238,13 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *proposa
                       (json_int_t)found[k].n_slices, "peak_bytes", (json_int_t)found[k].peak_bytes,
                       "step_ms", found[k].step_us / 1e3));
     }
-    if (bad == EXIT_DOES_NOT_FIT) would_fit_say(found, n);
+    if (bad == EXIT_DOES_NOT_FIT) say(j->c, "%-8sno%s", "fits", n ? "; " : "\n");
+    if (bad == EXIT_DOES_NOT_FIT) would_fit_say(j->c, found, n, false);
+    if (!bad && j->c->o.device_memory) say(j->c, "%-8syes\n", "fits");
     wf_proposals_destroy(j->c->ctx, found, n);
+    json_object_set_new(report, "fits", json_boolean(bad == EXIT_DONE));
+    json_object_set_new(report, "would_fit", would_fit);
+    json_object_set_new(report, "proposals", proposals);
     return bad;
 }
 
@@ -176,61 +284,86 @@ static json_t *needed_json(const job *j) {
     return needed;
 }
 
-/* Says all ranks, and appends them to `ranks`. */
-static exit_status report_ranks(const job *j, const wf_program *p, json_t *ranks) {
+/* Says all ranks and units, and appends the ranks to `ranks`. */
+static exit_status report_ranks(const job *j, const wf_program *p, unit_table *table,
+                                json_t *ranks) {
     int n_ranks = wf_program_n_ranks(p), most = 1;
     for (int r = 0; r < n_ranks; r++)
         if (wf_program_rank(p, r).n_units > most) most = wf_program_rank(p, r).n_units;
     wf_unit_summary *units = calloc((size_t)most, sizeof *units);
-    for (int r = 0; r < n_ranks && units; r++) {
-        (void)wf_program_units(p, r, 0, most, units);
-        say_rank(j->c, p, r, units);
+    rank_row *rows = calloc((size_t)n_ranks, sizeof *rows);
+    for (int r = 0; r < n_ranks && units && rows; r++) {
+        int n = wf_program_units(p, r, 0, most, units);
         json_array_append_new(ranks, rank_json(j, p, r, units));
+        units_add(r, units, n, table, rows[r].units, sizeof rows[r].units);
+        fill_row(j->c, p, r, &rows[r]);
     }
-    exit_status bad = units ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+    exit_status bad = units && rows ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+    if (!bad) say_ranks(j->c, rows, n_ranks);
+    if (!bad) units_say(table);
+    free(rows);
     free(units);
     return bad;
 }
 
-static exit_status show(cli *c, const job *j, const wf_program *p) {
-    json_t *ranks = json_array(), *would_fit = json_array(), *proposals = json_array();
-    char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES], why[MISSING_BYTES];
-    const char *missing = find_missing(j, why);
-    wf_dry_run run;
-    wf_status status = wf_program_dry_run(p, &run);
-    if (status == WF_OK && c->o.program) status = wf_program_text(p, &text);
-    if (status != WF_OK) {
-        json_decref(ranks);
-        json_decref(would_fit);
-        json_decref(proposals);
-        return complain_of(c, status);
-    }
-    wf_program_warn(p);
-    tuned_warn(c, p);
-    job_describe_chosen(j, p);
-    say_missing(c, missing);
-    if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
-    exit_status listed = report_ranks(j, p, ranks);
-    if (wf_program_n_ranks(p) > 1) say_ranks(c, p);
-    say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, run.flops),
-        text_of_bytes(sent, (double)run.sent_bytes));
-    if (text) say(c, "\n%s", text);
-    exit_status fits = check_fits(j, p, proposals, would_fit);
+static json_t *report_of(const job *j, const wf_program *p, const wf_dry_run *run,
+                         const wf_timeline *simulated) {
+    size_t memory = j->c->o.device_memory;
     json_t *report = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION,
-        "costs", costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&c->o), "mesh",
-        mesh_json(j->plan), "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit,
-        "proposals", proposals, "fragmentation", worst_fragmentation(p), "flops", run.flops,
-        "sent_bytes", (json_int_t)run.sent_bytes);
-    size_t memory = c->o.device_memory;
+        "{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
+        costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&j->c->o), "mesh",
+        mesh_json(j->plan), "step_ms", wf_timeline_step_us(simulated) / 1e3, "fragmentation",
+        worst_fragmentation(p), "flops", run->flops, "sent_bytes", (json_int_t)run->sent_bytes);
     json_object_set_new(report, "device_memory",
                         memory ? json_integer((json_int_t)memory) : json_null());
     json_object_set_new(report, "recipe_needed", needed_json(j));
+    return report;
+}
+
+/* The answer first: whether it fits, and what would; then what was planned; then the details. */
+static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run *run,
+                            const wf_timeline *simulated, unit_table *units, int *same_as) {
+    cli *c = j->c;
+    char *text = NULL, why[MISSING_BYTES];
+    const char *missing = find_missing(j, why);
+    json_t *ranks = json_array(), *report = report_of(j, p, run, simulated);
+    exit_status fits = check_fits(j, p, report);
+    say_peak(c, p, units, same_as);
+    say_step(c, p, simulated, run, same_as);
+    job_describe(j);
+    job_describe_chosen(j, p);
+    say_missing(c, missing);
+    if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
+    exit_status bad = report_ranks(j, p, units, ranks);
+    json_object_set_new(report, "ranks", ranks);
     if (*missing) json_object_set_new(report, "missing_devices", json_string(missing));
+    if (!bad && c->o.program) bad = complain_of(c, wf_program_text(p, &text));
+    if (text) say(c, "\n%s", text);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
-    exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);
-    return listed ? listed : fits ? fits : drawn ? drawn : written;
+    exit_status drawn = timeline_plan(c, j->plan, simulated, report);
+    exit_status written = report_write(c, report);
+    return bad ? bad : fits ? fits : drawn ? drawn : written;
+}
+
+static exit_status show(cli *c, const job *j, const wf_program *p) {
+    int *same_as = calloc((size_t)wf_program_n_ranks(p), sizeof *same_as);
+    wf_timeline *simulated = NULL;
+    unit_table units;
+    wf_dry_run run;
+    bool good = units_begin(c, p, &units) && same_as;
+    wf_status status = good ? wf_program_dry_run(p, &run) : WF_OK;
+    if (good && status == WF_OK) status = wf_program_simulate(p, NULL, &simulated);
+    exit_status bad = good ? complain_of(c, status) : complain(EXIT_FAILED, "no memory left");
+    if (!bad) {
+        wf_program_warn(p);
+        tuned_warn(c, p);
+        bad = show_all(j, p, &run, simulated, &units, same_as);
+    }
+    units_release(&units);
+    wf_timeline_destroy(simulated);
+    free(same_as);
+    return bad;
 }
 
 /* Devices that are not the plan's. Other options of weft train are taken and change nothing
@@ -264,7 +397,6 @@ exit_status run_plan(cli *c) {
         job_close(&j);
         return bad;
     }
-    job_describe(&j);
     progress_wait(c, &waiting);
     wf_status status =
         wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &p);

@@ -1,6 +1,7 @@
 /* The report of a run. Numbers are written with 17 digits: read back, they are the same. */
 #include "report.h"
 #include "checkpoint.h"
+#include "fold.h"
 #include "output.h"
 #include "text.h"
 
@@ -133,24 +134,49 @@ exit_status report_write(const cli *c, json_t *report) {
     return bad;
 }
 
+static char *memory_text(const wf_trainer_memory *m, bool has_run) {
+    char line[300], bytes[TEXT_BYTES];
+    const struct {
+        const char *before, *after;
+        size_t bytes;
+    } more[] = {{", ", " measured", has_run && m->is_measured ? m->measured_peak_bytes : 0},
+                {", ", " of other ranks in addition", m->wire_bytes},
+                {", on the host ", "", m->planned_host_peak_bytes},
+                {", on disk ", "", m->planned_disk_peak_bytes}};
+    int n = snprintf(line, sizeof line, "%s planned",
+                     text_of_bytes(bytes, (double)m->planned_peak_bytes));
+    for (size_t k = 0; k < sizeof more / sizeof *more; k++)
+        if (more[k].bytes)
+            n += snprintf(line + n, sizeof line - (size_t)n, "%s%s%s", more[k].before,
+                          text_of_bytes(bytes, (double)more[k].bytes), more[k].after);
+    return strdup(line);
+}
+
+/* Before the run, of the rank that needs most. */
+static void say_largest(const cli *c, wf_trainer *trainer, int n_ranks) {
+    wf_trainer_memory most = wf_trainer_memory_of(trainer, 0);
+    int largest = 0;
+    for (int r = 1; r < n_ranks; r++) {
+        wf_trainer_memory own = wf_trainer_memory_of(trainer, r);
+        if (own.planned_peak_bytes > most.planned_peak_bytes) most = own, largest = r;
+    }
+    char *text = memory_text(&most, false);
+    say(c, "%-8s%s", "peak", text ? text : "");
+    if (n_ranks > 1) say(c, " on rank %d, the largest", largest);
+    say(c, "\n");
+    free(text);
+}
+
 void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {
     int n_ranks = wf_program_n_ranks(wf_trainer_program(trainer));
-    for (int rank = 0; rank < n_ranks; rank++) {
-        char planned[TEXT_BYTES], measured[TEXT_BYTES];
-        wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
-        say(c, "%-8s", rank ? "" : "peak");
-        if (n_ranks > 1) say(c, "rank %d: ", rank);
-        say(c, "%s planned", text_of_bytes(planned, (double)memory.planned_peak_bytes));
-        if (has_run && memory.is_measured)
-            say(c, ", %s measured", text_of_bytes(measured, (double)memory.measured_peak_bytes));
-        if (memory.wire_bytes)
-            say(c, ", beside it %s of other ranks",
-                text_of_bytes(measured, (double)memory.wire_bytes));
-        if (memory.planned_host_peak_bytes)
-            say(c, ", on the host %s",
-                text_of_bytes(measured, (double)memory.planned_host_peak_bytes));
-        if (memory.planned_disk_peak_bytes)
-            say(c, ", on disk %s", text_of_bytes(measured, (double)memory.planned_disk_peak_bytes));
-        say(c, "\n");
+    if (!has_run && !c->o.verbose) {
+        say_largest(c, trainer, n_ranks);
+        return;
     }
+    char **texts = calloc((size_t)n_ranks, sizeof *texts);
+    for (int r = 0; r < n_ranks && texts; r++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(trainer, r);
+        texts[r] = memory_text(&memory, has_run);
+    }
+    say_by_rank(c, "peak", NULL, texts, n_ranks, FOLD_MOST_ROWS);
 }

@@ -34,7 +34,8 @@ exit_status report_write(const cli *c, json_t *report);
 /* The profile as a table on c->say and as "profile" in the report. */
 void report_profile(const cli *c, wf_trainer *trainer, json_t *report);
 
-/* "peak 312.4 MiB planned, 312.4 MiB measured", a line a rank. */
+/* "peak 312.4 MiB planned, 312.4 MiB measured", a line for ranks that are equal; before the run,
+ * unless it is verbose, the largest rank only. */
 void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run);
 
 #endif

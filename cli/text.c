@@ -14,7 +14,7 @@ static char *scaled(char *text, double n, double base, const char *const *units,
     int u = 0;
     while (u + 1 < n_units && n >= base * 0.99995) n /= base, u++;
     int decimals = u == 0 ? 0 : n < 10 ? 2 : n < 100 ? 1 : 0;
-    if (n_units == 5 && u > 0) decimals = 1; /* bytes */
+    if (n_units == 5 && u > 0) decimals = u > 2 && n < 100 ? 2 : 1; /* bytes */
     snprintf(text, TEXT_BYTES, "%.*f%s%s", decimals, n, *units[u] ? " " : "", units[u]);
     return text;
 }
@@ -27,6 +27,15 @@ char *text_of_bytes(char text[TEXT_BYTES], double n) {
 char *text_of_count(char text[TEXT_BYTES], double n) {
     static const char *const units[] = {"", "k", "M", "G", "T", "P"};
     return scaled(text, n, 1000, units, 6);
+}
+
+char *text_of_us(char text[TEXT_BYTES], double us) {
+    static const char *const units[] = {"us", "ms", "s"};
+    int u = 0;
+    if (!(us > 0)) return strcpy(text, us == 0 ? "0" : "-");
+    while (u < 2 && us >= 999.5) us /= 1000, u++;
+    snprintf(text, TEXT_BYTES, "%.*f %s", us < 9.995 ? 2 : us < 99.95 ? 1 : 0, us, units[u]);
+    return text;
 }
 
 char *text_of_seconds(char text[TEXT_BYTES], double s) {

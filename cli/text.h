@@ -9,8 +9,9 @@
 #define TEXT_BYTES 40 /* room for any of the texts below */
 
 /* Each writes into `text` and returns it. */
-char *text_of_bytes(char text[TEXT_BYTES], double n);      /* "312.4 MiB" */
+char *text_of_bytes(char text[TEXT_BYTES], double n);      /* "312.4 MiB", "1.15 GiB" */
 char *text_of_count(char text[TEXT_BYTES], double n);      /* "11.69 M", also for FLOPs */
+char *text_of_us(char text[TEXT_BYTES], double us);        /* "1.83 s", "2.91 ms", "12.0 us" */
 char *text_of_seconds(char text[TEXT_BYTES], double s);    /* "2:07", "1:04:10" */
 char *text_of_real(char text[TEXT_BYTES], double value);   /* shortest that reads back equal */
 char *text_of_thousands(char text[TEXT_BYTES], int64_t n); /* "60,000" */

@@ -196,14 +196,16 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
 
 /* ---- what is said before ---- */
 
+/* Only a whole recipe is wrapped: a start has few lines. */
 static void say_wrapped(const job *j, const char *label, const char *const *words, int n) {
     int column = 0;
     for (int i = 0; i < n; i++) {
-        if (i == 0 || column + (int)strlen(words[i]) > 90) {
+        bool is_full = j->c->o.verbose && column + (int)strlen(words[i]) > 90;
+        if (i == 0 || is_full) {
             say(j->c, "%s%-8s", i ? "\n" : "", i ? "" : label);
             column = 8;
         }
-        say(j->c, "%s ", words[i]);
+        say(j->c, "%s%s", column > 8 ? " " : "", words[i]);
         column += (int)strlen(words[i]) + 1;
     }
     say(j->c, "\n");
@@ -292,16 +294,7 @@ static void say_normalization(const job *j) {
     say(j->c, "\n");
 }
 
-/* Cores that the run leaves idle. */
-static void say_idle_cores(const job *j) {
-    int n_cores = wf_info_limits().n_cores, n_threads = j->c->o.recipe.n_threads;
-    int n_used = n_threads * wf_plan_n_ranks(j->plan);
-    if (j->c->o.devices || j->c->job || j->c->command == FOR_PLAN || n_used >= n_cores) return;
-    say(j->c, "%-8s%d of %d in use; --threads %d, or a plan of more ranks, uses more\n", "cores",
-        n_used, n_cores, n_cores / wf_plan_n_ranks(j->plan));
-}
-
-void job_describe(const job *j) {
+static void say_data(const job *j) {
     const wf_data_description *about = &j->about;
     char train[TEXT_BYTES], test[TEXT_BYTES], classes[TEXT_BYTES];
     text_of_thousands(train, about->n_train);
@@ -309,18 +302,38 @@ void job_describe(const job *j) {
     text_of_thousands(classes, about->n_classes);
     say(j->c, "%-8s%s: %s training and %s test samples of ", "data", j->c->o.data, train, test);
     if (j->is_tokens)
-        say(j->c, "%lld tokens, vocabulary %s\n", (long long)about->n_tokens, classes);
+        say(j->c, "%lld tokens, vocabulary %s", (long long)about->n_tokens, classes);
     else
-        say(j->c, "%lld x %lld x %lld, %s classes\n", (long long)about->channels,
+        say(j->c, "%lld x %lld x %lld, %s classes", (long long)about->channels,
             (long long)about->height, (long long)about->width, classes);
-    say_normalization(j);
-    say_recipe(j);
-    int n_ranks = wf_plan_n_ranks(j->plan);
-    say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
-        n_ranks == 1 ? "" : "s");
+    if (j->drop_last && j->c->command == FOR_TRAIN)
+        say(j->c, "; an epoch drops the last %lld, too few for %lld microbatches",
+            (long long)(about->n_train % j->c->o.recipe.batch), (long long)j->c->o.recipe.n_micro);
+    say(j->c, "\n");
+    if (j->c->o.verbose) say_normalization(j);
+}
+
+/* With the cores that the run leaves idle. */
+static void say_plan(const job *j) {
+    int n_ranks = wf_plan_n_ranks(j->plan), n_cores = wf_info_limits().n_cores;
+    int n_used = j->c->o.recipe.n_threads * n_ranks;
+    bool is_idle = !j->c->o.devices && !j->c->job && j->c->command != FOR_PLAN && n_used < n_cores;
+    say(j->c, "%-8s%s (%d rank%s", "plan", wf_plan_text(j->plan), n_ranks, n_ranks == 1 ? "" : "s");
+    if (j->is_default_plan) say(j->c, ": the default is replicas");
+    if (is_idle)
+        say(j->c, " on %d of %d cores; --threads %d uses more", n_used, n_cores, n_cores / n_ranks);
+    say(j->c, ")\n");
     say_needed(j);
-    say_shared(j);
-    say_idle_cores(j);
+    if (j->c->command == FOR_PLAN || j->c->o.verbose) say_shared(j);
+}
+
+void job_describe(const job *j) {
+    bool is_planned = j->c->command == FOR_PLAN;
+    if (is_planned) say_plan(j);
+    if (!is_planned) say_data(j);
+    say_recipe(j);
+    if (!is_planned) say_plan(j);
+    if (is_planned) say_data(j);
 }
 
 void job_describe_chosen(const job *j, const wf_program *program) {

@@ -38,7 +38,7 @@ if unshare -m true 2>/dev/null; then
     }
     in_box "$WEFT" info --json "$folder/box.json" >"$folder/out" || fail "info in a control group: exit $?"
     grep -q "may use 1 hardware thread$" "$folder/out" || fail "the quota is not kept: $(grep cpu: "$folder/out")"
-    grep -q "may have 2.0 GiB of memory" "$folder/out" || fail "the memory that is allowed is not shown"
+    grep -q "may have 2.00 GiB of memory" "$folder/out" || fail "the memory that is allowed is not shown"
     [[ $(field cpu_quota <"$folder/box.json") == 1.0 && $(field cores <"$folder/box.json") == *1 ]] || fail "the report does not have the quota"
     threads=$(in_box "$WEFT" plan --model mlp --batch 8 --quiet --json - | field threads)
     [[ $threads == 1 ]] || fail "$threads threads where there is time of one CPU"

@@ -3,12 +3,13 @@
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
 #include "output.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_COLUMNS 110 /* of a picture in a file */
+#define TEXT_COLUMNS 120 /* of a picture in a file */
 
 /* ---- what the kinds of pictures share ---- */
 
@@ -25,11 +26,11 @@ int draw_decimals(double ms) {
 
 void draw_heading(const wf_trace_part *part, char *text, size_t bytes) {
     shares s = shares_of(part->timeline);
-    double ms = wf_timeline_step_us(part->timeline) / 1e3;
+    char step[TEXT_BYTES];
     snprintf(text, bytes,
-             "%.60s: %.*f ms a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, "
-             "wait %.1f %%",
-             part->name, draw_decimals(ms), ms, s.compute, s.bubble, s.transfer, s.wait);
+             "%.60s: %s a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, wait %.1f %%",
+             part->name, text_of_us(step, wf_timeline_step_us(part->timeline)), s.compute, s.bubble,
+             s.transfer, s.wait);
 }
 
 static double device_bytes(const wf_memory_moment *moment) {

@@ -139,12 +139,13 @@ static void close_up(rows *out, int n_ranks) {
 bool rows_create(const drawing *d, const wf_timeline *timeline, const boxes *b, rows *out) {
     int n = wf_timeline_n_ranks(timeline);
     size_t *begins = calloc((size_t)n + 1, sizeof *begins);
-    int *first_of = calloc((size_t)n + 1, sizeof *first_of);
     *out = (rows){.items = calloc((size_t)n + 1, sizeof *out->items),
-                  .row_of = calloc((size_t)n + 1, sizeof *out->row_of)};
+                  .row_of = calloc((size_t)n + 1, sizeof *out->row_of),
+                  .first_of = calloc((size_t)n + 1, sizeof *out->first_of)};
+    const int *first_of = out->first_of;
     bool good = begins && first_of && out->items && out->row_of;
     if (good) {
-        compare_ranks(b, n, begins, first_of);
+        compare_ranks(b, n, begins, out->first_of);
         for (int r = 0; r < n; r++) out->row_of[r] = -1;
         for (int r = 0; r < n; r++)
             if (first_of[r] == r) add_rows(d, first_of, n, r, out);
@@ -153,12 +154,12 @@ bool rows_create(const drawing *d, const wf_timeline *timeline, const boxes *b, 
         rows_release(out);
     }
     free(begins);
-    free(first_of);
     return good;
 }
 
 void rows_release(rows *r) {
     free(r->items);
     free(r->row_of);
+    free(r->first_of);
     memset(r, 0, sizeof *r);
 }

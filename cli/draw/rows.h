@@ -13,7 +13,8 @@ typedef struct row {
 
 typedef struct rows {
     row_of_ranks *items;
-    int *row_of; /* [ranks] the row of the rank; -1: another rank's boxes are drawn for it */
+    int *row_of;   /* [ranks] the row of the rank; -1: another rank's boxes are drawn for it */
+    int *first_of; /* [ranks] the lowest rank that does the same, with other microbatches perhaps */
     int n;
     bool is_folded; /* some row is of several ranks */
 } rows;

@@ -1,29 +1,35 @@
 #include "draw/timeline_report.h"
+#include "fold.h"
 #include "output.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EDGES 10 /* columns of "rank 0  |" and "|" */
-
+/* How each rank spends the step. */
 static void say_ranks(const cli *c, const wf_trace_part *part) {
     double step = wf_timeline_step_us(part->timeline);
-    say(c, "%-10.10s %20s %20s %20s %20s\n", part->name, "compute", "bubble", "transfer", "wait");
-    for (int r = 0; r < wf_timeline_n_ranks(part->timeline); r++) {
+    int n_ranks = wf_timeline_n_ranks(part->timeline);
+    char heading[200], **texts = calloc((size_t)n_ranks, sizeof *texts);
+    snprintf(heading, sizeof heading, "%17s %18s %18s %18s  %.40s", "compute", "bubble", "transfer",
+             "wait", part->name);
+    for (int r = 0; r < n_ranks && texts; r++) {
         wf_rank_time time = wf_timeline_rank(part->timeline, r);
         const double us[] = {time.compute_us, time.bubble_us, time.transfer_us, time.wait_us};
-        say(c, "  rank %-3d ", r);
-        for (int k = 0; k < 4; k++)
-            say(c, " %9.2f ms %4.1f %%", us[k] / 1e3, 100 * us[k] / fmax(step, 1e-9));
-        say(c, "\n");
+        char line[200], cell[TEXT_BYTES];
+        for (int k = 0, n = 0; k < 4; k++)
+            n += snprintf(line + n, sizeof line - (size_t)n, "%s%8s %5.1f %%", k ? "   " : "",
+                          text_of_us(cell, us[k]), 100 * us[k] / fmax(step, 1e-9));
+        texts[r] = strdup(line);
     }
+    say_by_rank(c, NULL, heading, texts, n_ranks, FOLD_MOST_ROWS);
 }
 
 void timeline_say(const cli *c, const drawing *d) {
     if (c->o.quiet) return;
     say(c, "\n");
-    (void)draw_text(c->say, d, columns_of(c->say, 60, 200) - EDGES, has_color(c->say));
+    (void)draw_text(c->say, d, columns_of(c->say, 60, 200), has_color(c->say));
     say(c, "\n");
     for (int k = 0; k < d->n_parts; k++) say_ranks(c, &d->parts[k]);
 }
@@ -66,26 +72,19 @@ static void describe(const cli *c, const wf_plan *plan, char *title, size_t byte
              wf_plan_text(plan));
 }
 
-exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *program,
+exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *simulated,
                           json_t *report) {
-    wf_timeline *simulated;
     char title[400];
     exit_status bad = EXIT_DONE;
-    wf_status status = wf_program_simulate(program, NULL, &simulated);
-    if (status != WF_OK) return complain_of(c, status);
     describe(c, plan, title, sizeof title);
     const wf_trace_part part = {"simulated", simulated};
     drawing d = {title, plan, &part, 1};
-    if (wf_program_n_ranks(program) > 1) timeline_say(c, &d);
+    if (wf_timeline_n_ranks(simulated) > 1) timeline_say(c, &d);
     json_object_set_new(report, "simulated", timeline_json(simulated));
     json_object_set_new(report, "bytes_over_time",
                         json_pack("{s:o}", "planned", timeline_bytes_json(simulated)));
-    if (c->o.trace) {
-        status = wf_trace_write(c->ctx, c->o.trace, title, &part, 1);
-        bad = complain_of(c, status);
-    }
+    if (c->o.trace) bad = complain_of(c, wf_trace_write(c->ctx, c->o.trace, title, &part, 1));
     if (!bad && c->o.draw) bad = draw_file(c, c->o.draw, &d);
-    wf_timeline_destroy(simulated);
     return bad;
 }
 

@@ -14,9 +14,9 @@ json_t *timeline_json(const wf_timeline *timeline);
  * for each kind of memory its bytes: [...]}, the n-th from the n-th time on. */
 json_t *timeline_bytes_json(const wf_timeline *timeline);
 
-/* weft plan: simulates, adds "simulated" and "bytes_over_time" to the report, prints if there are
+/* weft plan: adds "simulated" and "bytes_over_time" to the report, prints if there are
  * several ranks, writes --trace and draws --draw. */
-exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *program,
+exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *simulated,
                           json_t *report);
 /* Whether --trace, if given, can be written: before the work. */
 exit_status timeline_check(const cli *c);

@@ -1,7 +1,10 @@
-/* The picture as text: a line a rank, a column a slice of time. A box begins with a character for
- * its kind, in lower case for every other chunk, and the microbatch, as far as they fit.
+/* The picture as text: a line for each rank, or for several that do the same at the same times; a
+ * column is a slice of time. A box begins with a character for its kind, in lower case for every
+ * other chunk, and the microbatch, as far as they fit.
  */
-#include "draw/draw.h"
+#include "draw/rows.h"
+#include "fold.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -21,14 +24,19 @@ static const struct {
     [WF_SPAN_UPDATE] = {'U', '+', "\033[30;47m"},
 };
 
+#define LEAST_LABEL   8
+#define LEAST_COLUMNS 20
+
 typedef struct canvas {
     const drawing *d;
     FILE *out;
-    const box **row; /* [columns] what covers most of the column; NULL: nothing does */
-    double *covered; /* [columns] how much of it, in microseconds */
-    int columns;
+    const box **row;    /* [columns] what covers most of the column; NULL: nothing does */
+    double *covered;    /* [columns] how much of it, in microseconds */
+    int columns, label; /* label: columns of the ranks in front of a row */
     double column_us;
-    bool has_color, seen[WF_N_SPAN_KINDS];
+    bool has_color, is_folded, seen[WF_N_SPAN_KINDS];
+    boxes boxes[WF_TRACE_MAX_PARTS];
+    rows rows[WF_TRACE_MAX_PARTS];
 } canvas;
 
 static void cover(canvas *v, const box *now) {
@@ -42,14 +50,13 @@ static void cover(canvas *v, const box *now) {
     }
 }
 
-/* Columns that are idle for most of their time are idle. Boxes are in order of ranks; *at is the
- * first that may be this one's, and then the next one's. */
-static void fill_row(canvas *v, const boxes *b, int rank, size_t *at) {
+/* The boxes of a rank, which stand together. Columns that are idle for most of their time are
+ * idle. */
+static void fill_row(canvas *v, const boxes *b, int rank) {
     for (int k = 0; k < v->columns; k++) v->row[k] = NULL, v->covered[k] = 0;
     double *busy = v->covered + v->columns;
     for (int k = 0; k < v->columns; k++) busy[k] = 0;
-    for (; *at < b->n && b->items[*at].rank <= rank; ++*at) {
-        const box *now = &b->items[*at];
+    for (const box *now = b->items; now < b->items + b->n && now->rank <= rank; now++) {
         if (now->rank != rank || now->is_move) continue;
         cover(v, now);
         int last = (int)(now->end_us / v->column_us);
@@ -76,9 +83,9 @@ static void print_box(canvas *v, const box *now, int width) {
     if (v->has_color) fputs("\033[0m", v->out);
 }
 
-static void print_row(canvas *v, const boxes *b, int rank, size_t *at) {
-    fill_row(v, b, rank, at);
-    fprintf(v->out, "rank %-3d|", rank);
+static void print_row(canvas *v, const boxes *b, int rank, const char *label) {
+    fill_row(v, b, rank);
+    fprintf(v->out, "%-*s|", v->label, label);
     for (int k = 0, n; k < v->columns; k += n) {
         for (n = 1; k + n < v->columns && v->row[k + n] == v->row[k];) n++;
         if (v->row[k])
@@ -90,48 +97,79 @@ static void print_row(canvas *v, const boxes *b, int rank, size_t *at) {
 }
 
 static void print_axis(const canvas *v) {
-    char end[40];
-    double ms = v->column_us * v->columns / 1e3;
-    int n = snprintf(end, sizeof end, "%.*f ms", draw_decimals(ms), ms);
-    fprintf(v->out, "%8s0%*s%s\n", "", v->columns - n, "", end);
+    char end[TEXT_BYTES];
+    int n = (int)strlen(text_of_us(end, v->column_us * v->columns));
+    fprintf(v->out, "%*s0%*s%s\n", v->label, "", v->columns - n, "", end);
 }
 
 static void print_legend(const canvas *v) {
     bool is_split = draw_is_split(v->d);
-    const char *between = "        ";
+    char indent[RANKS_BYTES];
+    const char *between = indent;
+    snprintf(indent, sizeof indent, "%*s", v->label, "");
     for (int k = 0; k < WF_N_SPAN_KINDS; k++) {
         if (!v->seen[k]) continue;
         fprintf(v->out, "%s%c %s", between, looks[k].character,
                 draw_kind_help((wf_span_kind)k, is_split));
         between = ", ";
     }
-    fprintf(v->out, "; the number is the microbatch%s\n",
+    fprintf(v->out, "; the number is the %smicrobatch%s\n", v->is_folded ? "first rank's " : "",
             draw_n_chunks(v->d) > 1 ? "; lower case: every other chunk" : "");
 }
 
-static bool print_part(canvas *v, const wf_trace_part *part) {
-    char heading[300];
-    boxes b;
-    size_t at = 0;
-    draw_heading(part, heading, sizeof heading);
+static void print_part(canvas *v, int part) {
+    char heading[300], label[RANKS_BYTES];
+    const int *first_of = v->rows[part].first_of;
+    int n_ranks = wf_timeline_n_ranks(v->d->parts[part].timeline);
+    draw_heading(&v->d->parts[part], heading, sizeof heading);
     fprintf(v->out, "%s\n", heading);
-    if (!boxes_create(part->timeline, v->column_us / 6, &b)) return false;
-    for (int r = 0; r < wf_timeline_n_ranks(part->timeline); r++) print_row(v, &b, r, &at);
-    boxes_release(&b);
+    for (int r = 0; r < n_ranks; r++)
+        if (first_of[r] == r)
+            print_row(v, &v->boxes[part], r, text_of_ranks(label, first_of, n_ranks, r));
+}
+
+/* Finds which ranks share a row, and how wide their labels are. */
+static bool look_at_part(canvas *v, int part, double hair_us) {
+    const wf_timeline *timeline = v->d->parts[part].timeline;
+    char label[RANKS_BYTES];
+    int n_ranks = wf_timeline_n_ranks(timeline);
+    if (!boxes_create(timeline, hair_us, &v->boxes[part]) ||
+        !rows_create(v->d, timeline, &v->boxes[part], &v->rows[part]))
+        return false;
+    for (int r = 0; r < n_ranks; r++) {
+        if (v->rows[part].first_of[r] != r) {
+            v->is_folded = true;
+            continue;
+        }
+        int n = (int)strlen(text_of_ranks(label, v->rows[part].first_of, n_ranks, r)) + 1;
+        if (n > v->label) v->label = n;
+    }
     return true;
 }
 
-bool draw_text(FILE *out, const drawing *d, int columns, bool has_color) {
+static void print_all(canvas *v) {
     char title[1000];
-    canvas v = {.d = d, .out = out, .columns = columns, .has_color = has_color};
-    v.column_us = fmax(draw_width_us(d), 1e-3) / columns;
-    v.row = calloc((size_t)columns, sizeof *v.row);
-    v.covered = calloc(2 * (size_t)columns, sizeof *v.covered);
-    bool good = v.row && v.covered;
-    if (good) fprintf(out, "%s\n", wf_text_escape(d->title, title, sizeof title));
-    for (int k = 0; k < d->n_parts && good; k++) good = print_part(&v, &d->parts[k]);
-    if (good) print_axis(&v);
-    if (good) print_legend(&v);
+    fprintf(v->out, "%s\n", wf_text_escape(v->d->title, title, sizeof title));
+    for (int k = 0; k < v->d->n_parts; k++) print_part(v, k);
+    print_axis(v);
+    print_legend(v);
+}
+
+bool draw_text(FILE *out, const drawing *d, int columns, bool has_color) {
+    canvas v = {.d = d, .out = out, .label = LEAST_LABEL, .has_color = has_color};
+    double width_us = fmax(draw_width_us(d), 1e-3);
+    bool good = true;
+    for (int k = 0; k < d->n_parts && good; k++) good = look_at_part(&v, k, width_us / columns / 6);
+    v.columns = columns - v.label - 2 < LEAST_COLUMNS ? LEAST_COLUMNS : columns - v.label - 2;
+    v.column_us = width_us / v.columns;
+    v.row = calloc((size_t)v.columns, sizeof *v.row);
+    v.covered = calloc(2 * (size_t)v.columns, sizeof *v.covered);
+    good &= v.row && v.covered;
+    if (good) print_all(&v);
+    for (int k = 0; k < d->n_parts; k++) {
+        boxes_release(&v.boxes[k]);
+        rows_release(&v.rows[k]);
+    }
     free((void *)v.row);
     free(v.covered);
     return good && !ferror(out);

@@ -384,7 +384,9 @@ static wf_status find_most_layers(const search *s, const wf_proposal *by, int64_
 #define SIZE_TEXT 40
 
 static const char *size_text(char text[SIZE_TEXT], size_t bytes) {
-    if (bytes >= 1 << 20)
+    if (bytes >= 1 << 30)
+        snprintf(text, SIZE_TEXT, "%.2f GiB", (double)bytes / (1 << 30));
+    else if (bytes >= 1 << 20)
         snprintf(text, SIZE_TEXT, "%.1f MiB", (double)bytes / (1 << 20));
     else if (bytes >= 1 << 10)
         snprintf(text, SIZE_TEXT, "%.1f KiB", (double)bytes / (1 << 10));
