@@ -132,6 +132,23 @@ static bool find_devices(cli *c, const char *kind, char *text, size_t bytes) {
     return is_whole && WEXITSTATUS(status) == 0;
 }
 
+/* Those that are set, and with --all the rest. */
+static void say_variables(const cli *c, const json_t *environment) {
+    const json_t *entry;
+    size_t i, n_said = 0;
+    json_array_foreach(environment, i, entry) {
+        if (!c->o.all && !json_is_true(json_object_get(entry, "is_set"))) continue;
+        say(c, "%-10s %s=%s (by %s)\n           %s\n", n_said++ ? "" : "variables",
+            json_string_value(json_object_get(entry, "name")),
+            json_string_value(json_object_get(entry, "value")),
+            json_string_value(json_object_get(entry, "set_by")),
+            json_string_value(json_object_get(entry, "help")));
+    }
+    if (!c->o.all)
+        say(c, "%-10s %zu of %zu are set; --all shows all\n", n_said ? "" : "variables", n_said,
+            json_array_size(environment));
+}
+
 exit_status run_info(cli *c) {
     json_t *found = machine(), *libs = libraries(), *environment = variables(), *entry;
     size_t i;
@@ -149,13 +166,7 @@ exit_status run_info(cli *c) {
     say(c, "%-10s %s%s\n", "", has_opencl ? "opencl: " : "", opencl);
     json_array_foreach(libs, i, entry)
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
-    json_array_foreach(environment, i, entry) {
-        const char *value = json_string_value(json_object_get(entry, "value"));
-        say(c, "%-10s %s=%s (by %s)\n           %s\n", i ? "" : "variables",
-            json_string_value(json_object_get(entry, "name")), value,
-            json_string_value(json_object_get(entry, "set_by")),
-            json_string_value(json_object_get(entry, "help")));
-    }
+    say_variables(c, environment);
     return report_write(
         c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:s?, s:s?, s:{s:f, s:I}, s:o, s:o}", "weft",
                      wf_version(), "machine", found ? found : json_null(), "devices", "name", "cpu",

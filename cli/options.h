@@ -259,7 +259,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(quiet, FLAG, quiet, RUN,                                                                     \
       ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT, OF_RANK,    \
       NULL, NULL, "print errors and the report only")                                              \
-    X(verbose, FLAG, verbose, RUN, TPBEP, OF_RANK, NULL, NULL, "print the whole recipe")
+    X(verbose, FLAG, verbose, RUN, TPBEP, OF_RANK, NULL, NULL, "print the whole recipe")           \
+    X(all, FLAG, all, RUN, FOR_INFO, 0, NULL, NULL, "print all environment variables")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
@@ -298,7 +299,7 @@ typedef struct options {
     double dropout, label_smoothing, mixup, temperature;
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
-        quiet, verbose, peers, memory;
+        quiet, verbose, peers, memory, all;
     int skip_broken, logits;
     char *csv;
     wf_names init_skip;

@@ -230,7 +230,7 @@ tested+=(--program)
 "$WEFT" $mlp --quiet --json "$folder/report.json" >"$folder/said" 2>&1
 [[ ! -s $folder/said ]] || fail "--quiet: says something"
 grep -q weights_sha256 "$folder/report.json" || fail "--json: no report"
-tested+=(--quiet --json --verbose) # the latter: cli_promise
+tested+=(--quiet --json --verbose --all) # --verbose: cli_promise; --all: cli_usage
 echo '{"model": "mlp", "data": "synthetic", "image": 6, "threads": 1, "batch": 8, "steps": 2, "lr": 0.2}' >"$folder/config.json"
 [[ $(sha train --config "$folder/config.json") == $(sha $mlp --lr 0.2) ]] || fail "--config: another run than its options"
 [[ $(sha train --config "$folder/config.json" --lr 0.3) == $(sha $mlp --lr 0.3) ]] || fail "--config: not overridden"

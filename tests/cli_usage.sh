@@ -214,8 +214,14 @@ fi
 "$WEFT" $mlp --json - 2>/dev/null | sed -n 1p | grep -x '{' >/dev/null || fail "--json -: something stands before the report"
 grep -q $'\033' <("$WEFT" trian 2>&1) && fail "colours where there is no terminal"
 "$WEFT" info --json - 2>/dev/null | grep WEFT_LOG >/dev/null || fail "info: no variables"
-env -u OMP_WAIT_POLICY "$WEFT" info | grep -F "OMP_WAIT_POLICY= (by default)" >/dev/null || fail "info: not who set OMP_WAIT_POLICY"
+env -u OMP_WAIT_POLICY "$WEFT" info --all | grep -F "OMP_WAIT_POLICY= (by default)" >/dev/null || fail "info: not who set OMP_WAIT_POLICY"
 OMP_WAIT_POLICY=passive "$WEFT" info | grep -F 'OMP_WAIT_POLICY=passive (by environment)' >/dev/null || fail "info: not who set OMP_WAIT_POLICY"
+# Without --all only variables that are set; the report has all.
+OMP_PLACES=cores "$WEFT" info --json "$folder/info.json" >"$folder/out"
+grep -q 'OMP_PLACES=cores' "$folder/out" || fail "info: not the variable that is set"
+grep -q 'by default' "$folder/out" && fail "info: variables that are not set: $(grep 'by default' "$folder/out")"
+grep -qE '[0-9]+ of [0-9]+ are set; --all shows all$' "$folder/out" || fail "info does not name --all"
+[[ $(grep -c '"set_by"' "$folder/info.json") -gt 10 ]] || fail "info: the report has not all variables"
 "$WEFT" info --json - 2>/dev/null | grep -A1 '"zlib 1' | grep '"PCRE2 1' >/dev/null || fail "info: no zlib, no PCRE2"
 "$WEFT" info --json - 2>/dev/null | grep '"libpng 1' >/dev/null || fail "info: no libpng"
 
