@@ -1,6 +1,6 @@
 /* What is measured before a run: unit times, from which stages are balanced, the schedule
  * auto is made, and --micro auto is chosen. */
-#include "job.h"
+#include "progress.h"
 #include "text.h"
 
 #include <math.h>
@@ -68,6 +68,18 @@ static wf_status use_measured(job *j) {
 /* So much slower than the best: even smaller ones will not be faster. */
 #define ENOUGH 1.3
 
+static void say_tried(const job *j, int64_t n_micro, double ms, bool is_refused) {
+    char step[TEXT_BYTES];
+    progress_clear(j->c->waiting);
+    if (is_refused)
+        say(j->c, "micro   %lld: %s\n", (long long)n_micro, wf_context_error(j->c->ctx));
+    else if (isnan(ms))
+        say(j->c, "micro   %lld would not fit\n", (long long)n_micro);
+    else
+        say(j->c, "micro   %lld would take %s a step\n", (long long)n_micro,
+            text_of_us(step, ms * 1e3));
+}
+
 /* Tries one count. One that the model or the memory refuses is passed over: *ms_out NAN.
  * Otherwise *costs_out is the caller's. */
 static wf_status try_micro(const job *j, int64_t n_micro, int64_t n_lanes, double *ms_out,
@@ -87,57 +99,83 @@ static wf_status try_micro(const job *j, int64_t n_micro, int64_t n_lanes, doubl
         else
             wf_costs_destroy(costs);
     }
-    if (status == WF_OK && !isnan(*ms_out))
-        say(j->c, "micro   %lld would take %.1f ms a step\n", (long long)n_micro, *ms_out);
-    else if (status == WF_OK || status == WF_DOES_NOT_FIT)
-        say(j->c, "micro   %lld would not fit\n", (long long)n_micro);
-    else if (status == WF_INVALID_ARG || status == WF_SHAPE)
-        say(j->c, "micro   %lld: %s\n", (long long)n_micro, wf_context_error(j->c->ctx));
-    else
-        return status;
+    bool is_refused = status == WF_INVALID_ARG || status == WF_SHAPE;
+    if (status != WF_OK && status != WF_DOES_NOT_FIT && !is_refused) return status;
+    if (j->c->o.verbose) say_tried(j, n_micro, *ms_out, is_refused);
     return WF_OK;
 }
 
-/* Those that divide the batch first; if there are none, any. The plan keeps the costs of the one
- * that is chosen: what was predicted is what will run. */
+/* Whether the count is tried: those that divide the batch, or the `uneven` others, of which a
+ * sample is. */
+static bool is_candidate(const job *j, int64_t n_micro, bool uneven) {
+    int64_t n = (int64_t)wf_plan_dp(j->plan) * wf_plan_pp(j->plan);
+    if ((j->c->o.recipe.batch % n_micro != 0) != uneven || n_micro < LEAST_PER_STAGE * n)
+        return false;
+    return !uneven || n_micro % n == 0;
+}
+
+/* Tries counts in multiples of the lanes, and gives the plan the costs of the best, *best_io: what
+ * was predicted is what will run. */
+static exit_status try_all(job *j, int64_t n_lanes, bool uneven, int64_t *best_io) {
+    const wf_recipe *r = &j->c->o.recipe;
+    int64_t most = MOST_PER_STAGE * (int64_t)wf_plan_dp(j->plan) * wf_plan_pp(j->plan);
+    int n = 0, n_tried = 0;
+    double ms, best_ms = NAN;
+    if (most > r->batch) most = r->batch;
+    for (int64_t m = n_lanes; m <= most; m += n_lanes) n += is_candidate(j, m, uneven);
+    for (int64_t m = n_lanes; m <= most; m += n_lanes) {
+        wf_costs *costs;
+        if (!is_candidate(j, m, uneven)) continue;
+        if (interrupt_status()) {
+            progress_clear(j->c->waiting);
+            return complain(interrupt_status(), "interrupted while measuring");
+        }
+        progress_part(j->c->waiting, "measuring --micro %lld, %d of at most %d", (long long)m,
+                      ++n_tried, n);
+        wf_status status = try_micro(j, m, n_lanes, &ms, &costs);
+        bool is_better = status == WF_OK && !isnan(ms) && !(ms >= best_ms);
+        if (is_better) status = wf_plan_use_costs(j->plan, costs);
+        wf_costs_destroy(costs);
+        if (status != WF_OK) progress_clear(j->c->waiting);
+        if (status != WF_OK) return complain_of(j->c, status);
+        if (ms > ENOUGH * best_ms) break;
+        if (is_better) best_ms = ms, *best_io = m;
+    }
+    return EXIT_DONE;
+}
+
+/* Counts that divide the batch; if there are none, any. */
 static exit_status choose_micro(job *j) {
     wf_recipe *r = &j->c->o.recipe;
-    int64_t dp = wf_plan_dp(j->plan), pp = wf_plan_pp(j->plan), best = 0, n_lanes;
-    double ms, best_ms = NAN;
     wf_recipe open = job_recipe_of_a_step(j);
+    int64_t best = 0;
+    progress waiting;
     wf_status known = job_resolve(j, &open);
     if (known != WF_OK) return complain_of(j->c, known);
-    n_lanes = open.n_lanes; /* as without --micro: another number of microbatches keeps them */
-    for (int uneven = 0; uneven < 2 && !best; uneven++)
-        for (int64_t m = n_lanes; m <= r->batch && m <= MOST_PER_STAGE * pp * dp; m += n_lanes) {
-            if ((r->batch % m != 0) != uneven || m < LEAST_PER_STAGE * pp * dp) continue;
-            if (uneven && m % (pp * dp)) continue; /* a sample of them */
-            if (interrupt_status())
-                return complain(interrupt_status(), "interrupted while measuring");
-            wf_costs *costs;
-            wf_status status = try_micro(j, m, n_lanes, &ms, &costs);
-            bool is_better = status == WF_OK && !isnan(ms) && !(ms >= best_ms);
-            if (is_better) status = wf_plan_use_costs(j->plan, costs);
-            wf_costs_destroy(costs);
-            if (status != WF_OK) return complain_of(j->c, status);
-            if (ms > ENOUGH * best_ms) break;
-            if (!is_better) continue;
-            best_ms = ms;
-            best = m;
-        }
-    if (!best)
-        return complain(EXIT_USAGE,
-                        "--micro auto: no number of microbatches of a batch of %lld works by the "
-                        "plan %s; give --micro N to hear why",
-                        (long long)r->batch, wf_plan_text(j->plan));
+    /* The lanes are as without --micro: another number of microbatches keeps them. */
+    progress_wait(j->c, &waiting);
+    exit_status bad = try_all(j, open.n_lanes, false, &best);
+    if (!bad && !best) bad = try_all(j, open.n_lanes, true, &best);
+    progress_wait_end(j->c);
+    if (!bad && !best)
+        bad = complain(EXIT_USAGE,
+                       "--micro auto: no number of microbatches of a batch of %lld works by the "
+                       "plan %s; give --micro N to hear why",
+                       (long long)r->batch, wf_plan_text(j->plan));
+    if (bad) return bad;
     r->n_micro = best;
-    r->n_lanes = n_lanes;
+    r->n_lanes = open.n_lanes;
     say(j->c, "micro   auto: %lld\n", (long long)best);
     return EXIT_DONE;
 }
 
 exit_status job_measure(job *j) {
     const options *o = &j->c->o;
+    progress waiting;
     if (o->recipe.n_micro == MICRO_AUTO) return choose_micro(j);
-    return o->costs == COSTS_MEASURED ? complain_of(j->c, use_measured(j)) : EXIT_DONE;
+    if (o->costs != COSTS_MEASURED) return EXIT_DONE;
+    progress_wait(j->c, &waiting);
+    wf_status status = use_measured(j);
+    progress_wait_end(j->c);
+    return complain_of(j->c, status);
 }

@@ -250,8 +250,9 @@ static exit_status cap_of_devices(cli *c, bool *is_known_out) {
     if (status != WF_OK) return complain_of(c, status);
     *is_known_out = c->o.device_memory;
     if (*is_known_out && c->command != FOR_GENERATE) /* which prints its text alone */
-        say(c, "memory  %s a rank at most: what its device has free, or its part of that\n",
-            text_of_bytes(text, (double)c->o.device_memory));
+        snprintf(c->memory_cap, sizeof c->memory_cap,
+                 "%s a rank at most: what its device has free, or its part of that",
+                 text_of_bytes(text, (double)c->o.device_memory));
     return EXIT_DONE;
 }
 
@@ -271,9 +272,14 @@ exit_status job_cap_memory(cli *c, const wf_plan *plan) {
     free(told);
     if (!limit) return bad;
     c->o.device_memory = limit / (size_t)n_ranks;
-    say(c, "memory  %s a rank at most: the control group may have %s\n",
-        text_of_bytes(text, (double)c->o.device_memory), text_of_bytes(all, (double)limit));
+    snprintf(c->memory_cap, sizeof c->memory_cap,
+             "%s a rank at most: the control group may have %s",
+             text_of_bytes(text, (double)c->o.device_memory), text_of_bytes(all, (double)limit));
     return EXIT_DONE;
+}
+
+void job_say_cap(const cli *c) {
+    if (*c->memory_cap) say(c, "memory  %s\n", c->memory_cap);
 }
 
 /* What the options say, without a look at data. */

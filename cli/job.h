@@ -33,6 +33,8 @@ exit_status job_check_model(const cli *c);
 /* Without a cap of the user's, a rank of what runs has its part of what the control group may have,
  * if that is limited and all ranks are in it. */
 exit_status job_cap_memory(cli *c, const wf_plan *plan);
+/* Prints that limit and its reason, if there is one. */
+void job_say_cap(const cli *c);
 /* Tells the plan what the options say of its devices: their kind, and their memory. */
 wf_status job_use_devices(const cli *c, wf_plan *plan);
 

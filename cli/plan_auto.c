@@ -1,7 +1,6 @@
 /* --plan auto: the plan for all ranks that fits and is predicted to be the fastest. It keeps the
  * recipe, so the memory of the machine may change the plan, but no number. */
-#include "job.h"
-#include "text.h"
+#include "progress.h"
 
 #include <stdio.h>
 
@@ -81,12 +80,15 @@ static void keep_lowered(job *j, const wf_program *p) {
 
 wf_status job_choose_plan(job *j) {
     wf_program *p;
+    progress waiting;
+    progress_wait(j->c, &waiting);
     wf_status status = find_mesh(j, &p);
-    if (status != WF_OK) return status;
-    status = job_plan_tests(j, p);
-    if (status == WF_OK) status = take_fastest(j, p);
-    if (j->c->command == FOR_PLAN) keep_lowered(j, p);
-    wf_program_destroy(p);
-    if (status == WF_OK) say(j->c, "plan    auto: %s\n", wf_plan_text(j->plan));
+    if (status == WF_OK) {
+        status = job_plan_tests(j, p);
+        if (status == WF_OK) status = take_fastest(j, p);
+        if (j->c->command == FOR_PLAN) keep_lowered(j, p);
+        wf_program_destroy(p);
+    }
+    progress_wait_end(j->c);
     return status;
 }

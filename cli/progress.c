@@ -5,6 +5,7 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +13,8 @@
 
 #define BAR_EVERY_S  0.1
 #define LINE_EVERY_S 5.0
+#define WAIT_FIRST_S 2.0 /* of calls, elsewhere than on a terminal */
+#define WAIT_EVERY_S 10.0
 #define BAR_CELLS    24
 #define SMOOTHING    0.05
 
@@ -43,6 +46,7 @@ void progress_open(progress *p, bool is_on) {
     p->has_color = p->is_bar && !(no_color && *no_color);
     p->is_utf8 = has_utf8();
     p->start_s = p->shown_s = now_seconds();
+    p->every_s = p->is_bar ? BAR_EVERY_S : LINE_EVERY_S;
 }
 
 void progress_begin(progress *p, const job *j, int64_t first_step) {
@@ -91,7 +95,7 @@ static void draw_bar(progress *p, double part, const char *text) {
 
 static bool is_due(progress *p) {
     double now = now_seconds();
-    if (!p->is_on || now - p->shown_s < (p->is_bar ? BAR_EVERY_S : LINE_EVERY_S)) return false;
+    if (!p->is_on || now - p->shown_s < p->every_s) return false;
     p->shown_s = now;
     return true;
 }
@@ -127,14 +131,28 @@ void progress_show(progress *p, double part, const char *text) {
 
 void progress_wait(cli *c, progress *p) {
     progress_open(p, !c->o.quiet);
+    if (!p->is_bar) {
+        p->every_s = WAIT_EVERY_S;
+        p->shown_s += WAIT_FIRST_S - WAIT_EVERY_S;
+    }
     c->waiting = p;
+}
+
+void progress_part(progress *p, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(p->part, sizeof p->part, format, args);
+    va_end(args);
+    if (p->is_bar) p->shown_s = 0; /* at once: its first step may take long */
+    progress_step_of_call(p, p->part);
 }
 
 void progress_step_of_call(progress *p, const char *step) {
     char line[200], elapsed[TEXT_BYTES];
+    if (!strncmp(step, "trying ", 7)) snprintf(p->part, sizeof p->part, "%s", step);
     if (!is_due(p)) return;
     text_of_seconds(elapsed, now_seconds() - p->start_s);
-    snprintf(line, sizeof line, "%.150s, %s so far", step, elapsed);
+    snprintf(line, sizeof line, "%.150s, %s so far", *p->part ? p->part : step, elapsed);
     draw(p, -1, line);
 }
 

@@ -1,5 +1,5 @@
 /* A job at work: loader, trainer, steps, evaluation, and what is said before. */
-#include "job.h"
+#include "progress.h"
 #include "text.h"
 #include "tuned.h"
 
@@ -104,8 +104,11 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     if (j->c->command == FOR_EVAL)
         recipe.batch =
             recipe.n_micro * job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
+    progress waiting;
+    progress_wait(j->c, &waiting);
     wf_status status =
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
+    progress_wait_end(j->c);
     if (status == WF_OK && j->c->is_root) tuned_warn(j->c, wf_trainer_program(*trainer_out));
     if (status == WF_OK && !config.forward_only) status = describe_files(j, *trainer_out);
     if (status == WF_OK && !config.forward_only)
@@ -124,6 +127,7 @@ wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split spli
 
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice) {
     if (status != WF_DOES_NOT_FIT) return complain_of(j->c, status);
+    job_say_cap(j->c);
     return complain(EXIT_DOES_NOT_FIT, "%s; %s", wf_context_error(j->c->ctx), advice);
 }
 
@@ -318,7 +322,9 @@ static void say_plan(const job *j) {
     int n_ranks = wf_plan_n_ranks(j->plan), n_cores = wf_info_limits().n_cores;
     int n_used = j->c->o.recipe.n_threads * n_ranks;
     bool is_idle = !j->c->o.devices && !j->c->job && j->c->command != FOR_PLAN && n_used < n_cores;
-    say(j->c, "%-8s%s (%d rank%s", "plan", wf_plan_text(j->plan), n_ranks, n_ranks == 1 ? "" : "s");
+    bool is_chosen = j->c->o.plan && !strcmp(j->c->o.plan, "auto");
+    say(j->c, "%-8s%s%s (%d rank%s", "plan", is_chosen ? "auto: " : "", wf_plan_text(j->plan),
+        n_ranks, n_ranks == 1 ? "" : "s");
     if (j->is_default_plan) say(j->c, ": the default is replicas");
     if (is_idle)
         say(j->c, " on %d of %d cores; --threads %d uses more", n_used, n_cores, n_cores / n_ranks);
@@ -329,6 +335,7 @@ static void say_plan(const job *j) {
 
 void job_describe(const job *j) {
     bool is_planned = j->c->command == FOR_PLAN;
+    if (j->c->o.verbose) job_say_cap(j->c);
     if (is_planned) say_plan(j);
     if (!is_planned) say_data(j);
     say_recipe(j);

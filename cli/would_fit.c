@@ -1,5 +1,5 @@
 /* The plans that would fit where the one that was given does not. */
-#include "job.h"
+#include "progress.h"
 #include "text.h"
 
 #include <stdlib.h>
@@ -48,11 +48,15 @@ static wf_status say_found(const job *j) {
     wf_program *p;
     wf_proposal *found;
     int n;
+    progress waiting;
+    progress_wait(j->c, &waiting);
     wf_status status =
         wf_program_create(j->c->ctx, j->model, &o->recipe, j->plan, WF_PROGRAM_TRAIN, &p);
-    if (status != WF_OK) return status;
-    status = job_plan_tests(j, p);
+    bool is_planned = status == WF_OK;
+    if (is_planned) status = job_plan_tests(j, p);
     if (status == WF_OK) status = wf_program_fits(p, o->device_memory, o->host_memory, &found, &n);
+    progress_wait_end(j->c);
+    if (!is_planned) return status;
     if (status == WF_DOES_NOT_FIT && j->c->is_root) would_fit_say(j->c, found, n, true);
     if (status == WF_DOES_NOT_FIT) wf_proposals_destroy(j->c->ctx, found, n);
     wf_program_destroy(p);
@@ -60,6 +64,7 @@ static wf_status say_found(const job *j) {
 }
 
 exit_status job_complain_of_plan(const job *j, wf_status status) {
+    if (status == WF_DOES_NOT_FIT) job_say_cap(j->c);
     exit_status bad = complain_of(j->c, status);
     if (status == WF_DOES_NOT_FIT && strcmp(j->c->o.plan, "auto") != 0)
         (void)say_found(j);

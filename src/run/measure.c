@@ -49,8 +49,10 @@ static wf_status run_steps(wf_trainer *t) {
         if (!feeds[n++].data) status = WF_NO_MEMORY;
     }
     wf_step_result ignored;
-    for (int s = 0; s < N_STEPS && status == WF_OK; s++)
+    for (int s = 0; s < N_STEPS && status == WF_OK; s++) {
+        WFI_PROGRESS(t->ctx, "measuring step %d of %d", s + 1, N_STEPS);
         status = wf_trainer_step(t, feeds, n, t->recipe.batch, &ignored);
+    }
     for (int k = 0; k < n; k++) wfi_free(t->ctx, (void *)(uintptr_t)feeds[k].data);
     wfi_free(t->ctx, feeds);
     return status;

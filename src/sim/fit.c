@@ -78,7 +78,7 @@ typedef struct search {
     const wf_program *p;
     size_t device_bytes, host_bytes;  /* given */
     candidate candidates[MOST_PAIRS]; /* of each mesh the smallest first, then in order of rows */
-    int n_candidates, n_tries;
+    int n_candidates, n_tries, most_tries;
     bool keeps_micro;
     wf_proposal *found; /* [n_found] */
     int n_found;
@@ -208,6 +208,8 @@ static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *f
     wf_status status = make_plan(s, c, &plan);
     if (status == WF_OK) {
         s->n_tries++;
+        WFI_PROGRESS(s->p->ctx, "trying plan %d of about %d: %s", s->n_tries,
+                     s->n_tries > s->most_tries ? s->n_tries : s->most_tries, plan->text);
         status = wfi_program_create(s->p->ctx, s->p->model, &recipe, plan, s->p->backend,
                                     s->p->kind, WFI_USE_LOOK, NULL, &other);
         wf_plan_destroy(plan);
@@ -280,7 +282,7 @@ static int most_tries(const wf_program *p) {
 
 /* On as many ranks; if nothing fits there, and of a single rank, also on more. */
 static wf_status find(search *s) {
-    int most = most_tries(s->p);
+    int most = s->most_tries = most_tries(s->p);
     add_meshes(s);
     WF_TRY(try_all(s, most * 3 / 4));
     keep_fastest(s, 0);
@@ -366,6 +368,7 @@ static wf_status find_most_layers(const search *s, const wf_proposal *by, int64_
         int64_t n = want < (double)end ? (int64_t)want : end - 1;
         n = wfi_max_i64(*n_layers_out + 1, n < end ? n : end - 1);
         wf_program *larger;
+        WFI_PROGRESS(s->p->ctx, "trying a model of %lld layers", (long long)n);
         WF_TRY(lower_larger(s->p, by, n, &larger));
         double bytes = (double)highest_peak(larger, WFI_SPACE_DEVICE);
         if (fits(s, larger))
