@@ -155,16 +155,22 @@ static char *memory_text(const wf_trainer_memory *m, bool has_run) {
 /* Before the run, of the rank that needs most. */
 static void say_largest(const cli *c, wf_trainer *trainer, int n_ranks) {
     wf_trainer_memory most = wf_trainer_memory_of(trainer, 0);
+    char limit[TEXT_BYTES];
     int largest = 0;
+    bool is_even = true;
     for (int r = 1; r < n_ranks; r++) {
         wf_trainer_memory own = wf_trainer_memory_of(trainer, r);
+        is_even &= own.planned_peak_bytes == most.planned_peak_bytes;
         if (own.planned_peak_bytes > most.planned_peak_bytes) most = own, largest = r;
     }
+    say(c, "%-8s", "peak");
+    if (n_ranks > 1 && is_even) say(c, "each rank: ");
+    if (n_ranks > 1 && !is_even) say(c, "rank %d, the largest: ", largest);
     char *text = memory_text(&most, false);
-    say(c, "%-8s%s", "peak", text ? text : "");
-    if (n_ranks > 1) say(c, " on rank %d, the largest", largest);
-    say(c, "\n");
+    say(c, "%s", text ? text : "");
     free(text);
+    if (c->o.device_memory) say(c, "; limit %s", text_of_bytes(limit, (double)c->o.device_memory));
+    say(c, "\n");
 }
 
 void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {

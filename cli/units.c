@@ -38,6 +38,7 @@ typedef struct line {
     const char *name;
     int name_bytes;
     char figures[LINE_BYTES];
+    double us;
 } line;
 
 static void add(const wf_unit_summary *u, wf_unit_summary *sum) {
@@ -49,14 +50,13 @@ static void add(const wf_unit_summary *u, wf_unit_summary *sum) {
 }
 
 static void format_line(const wf_unit_summary *sum, const char *name, int name_bytes, line *out) {
-    char params[TEXT_BYTES], forward[TEXT_BYTES], backward[TEXT_BYTES], kept[TEXT_BYTES],
-        time[TEXT_BYTES];
-    *out = (line){.name = name, .name_bytes = name_bytes};
-    snprintf(out->figures, LINE_BYTES, "%10s %12s %10s %11s %9s",
+    char params[TEXT_BYTES], forward[TEXT_BYTES], backward[TEXT_BYTES], kept[TEXT_BYTES];
+    *out = (line){.name = name, .name_bytes = name_bytes, .us = sum->forward_us};
+    snprintf(out->figures, LINE_BYTES, "%10s %12s %10s %11s",
              text_of_count(params, (double)sum->n_parameters),
              text_of_count(forward, sum->forward_flops),
              text_of_count(backward, sum->backward_flops),
-             text_of_bytes(kept, (double)sum->activation_bytes), text_of_us(time, sum->forward_us));
+             text_of_bytes(kept, (double)sum->activation_bytes));
 }
 
 /* ---- equal neighbours ---- */
@@ -74,32 +74,36 @@ static bool is_next(const line *a, const line *b) {
            !strncmp(a->name + at + n, b->name + at + m, (size_t)rest);
 }
 
-static void write_line(const unit_table *table, FILE *out, const line *first, const line *last,
-                       int n) {
-    char name[200], times[TEXT_BYTES] = "";
-    if (n == 1)
-        snprintf(name, sizeof name, "%.*s", first->name_bytes, first->name);
-    else
-        snprintf(name, sizeof name, "%.*s ... %.*s", first->name_bytes, first->name,
-                 last->name_bytes, last->name);
-    if (n > 1) snprintf(times, sizeof times, "%d x", n);
-    fprintf(out, "%-*s %5s %s\n", 2 * table->width + 5, name, times, first->figures);
-}
-
-/* Ends a row of equal units with the line that follows, if that is not the next of them. */
+/* Equal neighbours; their time is the mean, as measured times differ a little. */
 typedef struct row {
     line first, last;
+    double us;
     int n;
 } row;
 
+static void write_row(const unit_table *table, FILE *out, const row *r) {
+    char name[200], times[TEXT_BYTES] = "", time[TEXT_BYTES];
+    const line *first = &r->first, *last = &r->last;
+    snprintf(name, sizeof name, "%.*s", first->name_bytes, first->name);
+    if (r->n > 1) {
+        size_t n = strlen(name);
+        snprintf(name + n, sizeof name - n, " ... %.*s", last->name_bytes, last->name);
+        snprintf(times, sizeof times, "%d x", r->n);
+    }
+    fprintf(out, "%-*s %5s %s %9s\n", 2 * table->width + 5, name, times, first->figures,
+            text_of_us(time, r->us / r->n));
+}
+
+/* Adds the unit to the row, or ends that and begins the next one. */
 static void add_line(const unit_table *table, FILE *out, const line *now, row *r) {
     if (r->n && is_next(&r->last, now) && !strcmp(r->first.figures, now->figures)) {
         r->last = *now;
+        r->us += now->us;
         r->n++;
         return;
     }
-    if (r->n) write_line(table, out, &r->first, &r->last, r->n);
-    *r = (row){*now, *now, 1};
+    if (r->n) write_row(table, out, r);
+    *r = (row){*now, *now, now->us, 1};
 }
 
 static void write_units(const unit_table *table, FILE *out) {
@@ -118,7 +122,7 @@ static void write_units(const unit_table *table, FILE *out) {
         format_line(&sum, name, n, &now);
         if (name) add_line(table, out, &now, &r);
     }
-    if (r.n) write_line(table, out, &r.first, &r.last, r.n);
+    if (r.n) write_row(table, out, &r);
 }
 
 /* ---- the table ---- */
@@ -136,7 +140,7 @@ bool units_begin(const cli *c, const wf_program *p, unit_table *table) {
 
 /* --verbose: a line for each unit. */
 static char *text_of(const unit_table *table, const wf_unit_summary *units, int n) {
-    char *text = NULL;
+    char *text = NULL, time[TEXT_BYTES];
     size_t n_bytes;
     FILE *out = open_memstream(&text, &n_bytes);
     if (!out) return NULL;
@@ -145,7 +149,8 @@ static char *text_of(const unit_table *table, const wf_unit_summary *units, int 
         line now;
         add(&units[k], &sum);
         format_line(&sum, sum.name, (int)strlen(sum.name), &now);
-        fprintf(out, "%s%-*s %s", k ? "\n" : "", table->width, now.name, now.figures);
+        fprintf(out, "%s%-*s %s %9s", k ? "\n" : "", table->width, now.name, now.figures,
+                text_of_us(time, now.us));
     }
     if (!fclose(out)) return text;
     free(text);

@@ -40,6 +40,12 @@ grep -q 'conv' "$folder/out" && fail "resnet18 has rows of parts: $(cat "$folder
 grep -q TiB "$folder/out" && fail "offload=state: $(grep TiB "$folder/out")"
 grep -qE '^ +[0-9.]+ KiB of host memory$' "$folder/out" || fail "offload=state: no host memory: $(head -3 "$folder/out")"
 
+# Measured times differ; equal layers are one row all the same.
+"$WEFT" plan $gpt --costs measured >"$folder/out" 2>"$folder/said" || fail "--costs measured: exit $?"
+grep -q '; simulated with measured costs$' "$folder/out" || fail "--costs measured: $(head -2 "$folder/out")"
+grep -qE '^h\.0 \.\.\. h\.1 +2 x ' "$folder/out" || fail "measured units are not folded: $(cat "$folder/out")"
+[[ ! -s $folder/said ]] || fail "less than two seconds show progress: $(cat "$folder/said")"
+
 # ---- equal ranks: 384 are few lines, in tables, in the mesh and in pictures ----
 "$WEFT" plan --model gpt --layers 24 --hidden 32 --heads 4 --vocab 100 --tokens 16 --batch 64 --threads 1 --plan dp=8,pp=12,tp=4 \
     --draw "$folder/large.txt" >"$folder/out" || fail "384 ranks: exit $?"
@@ -49,4 +55,33 @@ grep -q '^  groups along pp: 0 4 \.\.\. 44 (12) | 1 5 .* | \.\.\. (32 groups)$' 
 grep -qE '^h\.1 \.\.\. h\.2[23] +2[23] x ' "$folder/out" || grep -qE '^h\.0 \.\.\. h\.23 +24 x ' "$folder/out" || fail "24 layers are not a row: $(cat "$folder/out")"
 (($(grep -c '|$' "$folder/large.txt") <= 24)) || fail "384 ranks are drawn as $(grep -c '|$' "$folder/large.txt") rows"
 grep -q "the number is the first rank's microbatch" "$folder/large.txt" || fail "the legend of folded rows: $(tail -1 "$folder/large.txt")"
+# ---- a start of training prints five lines at most ----
+train="train --model mlp --image 6 --data synthetic --threads 1 --batch 32 --steps 2 --optimizer adamw"
+images "$folder/images"
+# starts WORDS...: how many lines there are before the run's end.
+starts() {
+    "$WEFT" "$@" >"$folder/out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
+    local n
+    n=$(sed '/^done /,$d; /^epoch .*test loss/d' "$folder/out" | wc -l)
+    ((n >= 4 && n <= 5)) || fail "$*: a start of $n lines: $(cat "$folder/out")"
+    [[ ! -s $folder/said ]] || fail "$*: standard error: $(cat "$folder/said")"
+}
+starts $train
+starts $train --ranks 2
+grep -qE '^peak    each rank: [0-9.]+ MiB planned$' "$folder/out" || fail "the peak of equal ranks: $(cat "$folder/out")"
+grep -qE '^peak    ranks 0-1  [0-9.]+ MiB planned, [0-9.]+ MiB measured$' "$folder/out" || fail "equal peaks are not one line: $(cat "$folder/out")"
+starts $train --devices cpu:4 --plan dp=2,zero=3,offload=state+params:disk,pp=2 --device-memory 1GiB
+starts $train --micro auto --plan auto --devices cpu:2
+starts train --model mlp --data "$folder/images" --threads 1 --batch 9 --micro 8 --lanes 8 --epochs 1 --out "$folder/run"
+starts train --resume --out "$folder/run" --epochs 2
+grep -q '^resume  step 7 of 14$' "$folder/out" || fail "a resumed start: $(cat "$folder/out")"
+
+# ---- progress: a line that changes on a terminal, steps of the search in the log ----
+search="plan $gpt --optimizer adamw --device-memory 300KiB"
+WEFT_LOG=info:progress "$WEFT" $search >"$folder/out" 2>"$folder/said"
+grep -qE 'progress: trying plan 1 of about [0-9]+: dp=' "$folder/said" || fail "the search shows no progress"
+if command -v script >/dev/null; then
+    TERM=xterm script -qec "stty cols 100; $WEFT plan $gpt --micro auto" /dev/null </dev/null | tr '\r' '\n' >"$folder/terminal"
+    grep -qE 'measuring --micro 8, 1 of at most 1, 0:00 so far' "$folder/terminal" || fail "--micro auto on a terminal: $(cat "$folder/terminal")"
+fi
 finish
