@@ -306,18 +306,23 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
     return bad;
 }
 
-static json_t *report_of(const job *j, const wf_program *p, const wf_dry_run *run,
-                         const wf_timeline *simulated) {
+/* Begins the report; `ranks` is filled later. Programs read some fields by their order. */
+static json_t *report_begin(const job *j, const wf_program *p, json_t *ranks) {
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "weft", WEFT_VERSION, "costs", costs_text(p),
+                     "plan", wf_program_plan(p), "recipe", options_recipe(&j->c->o), "mesh",
+                     mesh_json(j->plan), "ranks", ranks);
+}
+
+static void report_costs(const job *j, const wf_program *p, const wf_dry_run *run,
+                         const wf_timeline *simulated, json_t *report) {
     size_t memory = j->c->o.device_memory;
-    json_t *report = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
-        costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&j->c->o), "mesh",
-        mesh_json(j->plan), "step_ms", wf_timeline_step_us(simulated) / 1e3, "fragmentation",
-        worst_fragmentation(p), "flops", run->flops, "sent_bytes", (json_int_t)run->sent_bytes);
+    json_object_set_new(report, "fragmentation", json_real(worst_fragmentation(p)));
+    json_object_set_new(report, "flops", json_real(run->flops));
+    json_object_set_new(report, "sent_bytes", json_integer((json_int_t)run->sent_bytes));
     json_object_set_new(report, "device_memory",
                         memory ? json_integer((json_int_t)memory) : json_null());
     json_object_set_new(report, "recipe_needed", needed_json(j));
-    return report;
+    json_object_set_new(report, "step_ms", json_real(wf_timeline_step_us(simulated) / 1e3));
 }
 
 /* The answer first: whether it fits, and what would; then what was planned; then the details. */
@@ -326,8 +331,9 @@ static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run 
     cli *c = j->c;
     char *text = NULL, why[MISSING_BYTES];
     const char *missing = find_missing(j, why);
-    json_t *ranks = json_array(), *report = report_of(j, p, run, simulated);
+    json_t *ranks = json_array(), *report = report_begin(j, p, ranks);
     exit_status fits = check_fits(j, p, report);
+    report_costs(j, p, run, simulated, report);
     say_peak(c, p, units, same_as);
     say_step(c, p, simulated, run, same_as);
     job_describe(j);
@@ -335,7 +341,6 @@ static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run 
     say_missing(c, missing);
     if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
     exit_status bad = report_ranks(j, p, units, ranks);
-    json_object_set_new(report, "ranks", ranks);
     if (*missing) json_object_set_new(report, "missing_devices", json_string(missing));
     if (!bad && c->o.program) bad = complain_of(c, wf_program_text(p, &text));
     if (text) say(c, "\n%s", text);

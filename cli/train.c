@@ -368,6 +368,7 @@ static exit_status prepare(run *r) {
 
 static exit_status finish(run *r) {
     const options *o = &r->c->o;
+    char median[TEXT_BYTES];
     json_t *report;
     wf_status status = report_create(&r->j, r->trainer, &r->record, 0, &report);
     if (status != WF_OK) return complain_of(r->c, status);
@@ -391,9 +392,9 @@ static exit_status finish(run *r) {
         say(r->c, "stopped no test since step %lld had a lower loss than its %.4f\n",
             (long long)r->tests.best_step, r->tests.best_loss);
     if (r->record.loss.n)
-        say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %.1f ms\n",
-            (long long)r->n_done, r->record.loss.at[r->record.loss.n - 1], rate,
-            r->j.is_tokens ? "tokens" : "images", samples_median(&r->record.ms, 0));
+        say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %s\n", (long long)r->n_done,
+            r->record.loss.at[r->record.loss.n - 1], rate, r->j.is_tokens ? "tokens" : "images",
+            text_of_us(median, samples_median(&r->record.ms, 0) * 1e3));
     report_say_memory(r->c, r->trainer, true);
     char path[4096];
     if (o->out)

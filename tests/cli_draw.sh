@@ -14,7 +14,7 @@ is_svg() {
 
 # ---- weft plan: text for several ranks, none for one; numbers in the report for all ----
 "$WEFT" plan $model --plan pp=2,schedule=gpipe >"$folder/out" || fail "plan: exit $?"
-grep -q '^simulated: .* ms a step; compute .* %, bubble' "$folder/out" || fail "plan: no heading"
+grep -q '^simulated: .* [mu]s a step; compute .* %, bubble' "$folder/out" || fail "plan: no heading"
 grep -q '^rank 0  |.*F.*B0.*B1' "$folder/out" || fail "plan: no picture: $(cat "$folder/out")"
 grep -q '^rank 1  | .*F0.*B0' "$folder/out" || fail "plan: the second stage does not begin later"
 "$WEFT" plan $model >"$folder/out"

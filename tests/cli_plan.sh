@@ -17,6 +17,8 @@ line 6 '^data    synthetic: '
 [[ ! -s $folder/said ]] || fail "standard error: $(cat "$folder/said")"
 [[ $(field step_ms <"$folder/report" | sort -u | wc -l) == 1 ]] || fail "step_ms: $(field step_ms <"$folder/report")"
 [[ $(grep -c '"name": "h.0.pair0.0"' "$folder/report") == 2 ]] || fail "the report has not all units of all ranks"
+[[ $(sed -nE 's/^ "([a-z_]+)":.*/\1/p' "$folder/report" | xargs) == "weft costs plan recipe mesh ranks fits would_fit proposals fragmentation flops sent_bytes device_memory recipe_needed step_ms simulated bytes_over_time" ]] ||
+    fail "the report's fields: $(sed -nE 's/^ "([a-z_]+)":.*/\1/p' "$folder/report" | xargs)"
 "$WEFT" plan $gpt --device-memory 1GiB >"$folder/out" || fail "plan that fits: exit $?"
 line 1 '^fits    yes$'
 line 2 '; limit 1\.00 GiB$'

@@ -3,6 +3,7 @@
 #include "processor.h"
 #include "progress.h"
 #include "report.h"
+#include "text.h"
 #include "tuned.h"
 
 /* Waiting for a batch belongs to the step; setting up and the first step do not. */
@@ -29,6 +30,7 @@ static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *l
 
 static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const record *r,
                           const effort *begin) {
+    char median[TEXT_BYTES], fastest[TEXT_BYTES];
     json_t *report;
     tuned_place here;
     effort spent;
@@ -37,9 +39,10 @@ static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const recor
     wf_status status = report_create(j, trainer, r, 1, &report);
     if (status != WF_OK) return complain_of(c, status);
     const char *key = j->is_tokens ? "tokens_per_second" : "images_per_second";
-    say(c, "median  %.2f %s/s, %.2f ms a step; fastest step %.2f ms\n",
+    say(c, "median  %.2f %s/s, %s a step; fastest step %s\n",
         json_number_value(json_object_get(report, key)), j->is_tokens ? "tokens" : "images",
-        samples_median(&r->ms, 1), samples_least(&r->ms, 1));
+        text_of_us(median, samples_median(&r->ms, 1) * 1e3),
+        text_of_us(fastest, samples_least(&r->ms, 1) * 1e3));
     effort_say(c, &spent);
     effort_report(&spent, report);
     if (tuned_here(c, c->o.recipe.n_threads, &here) == WF_OK) {

@@ -23,7 +23,9 @@ static void say_ranks(const cli *c, const wf_trace_part *part) {
                           text_of_us(cell, us[k]), 100 * us[k] / fmax(step, 1e-9));
         texts[r] = strdup(line);
     }
-    say_by_rank(c, NULL, heading, texts, n_ranks, FOLD_MOST_ROWS);
+    /* weft draw has no --verbose. */
+    int most = c->command == FOR_DRAW ? n_ranks : FOLD_MOST_ROWS;
+    say_by_rank(c, NULL, heading, texts, n_ranks, most);
 }
 
 void timeline_say(const cli *c, const drawing *d) {
