@@ -114,8 +114,8 @@ static bool is_candidate(const job *j, int64_t n_micro, bool uneven) {
     return !uneven || n_micro % n == 0;
 }
 
-/* Tries counts in multiples of the lanes, and gives the plan the costs of the best, *best_io: what
- * was predicted is what will run. */
+/* Tries counts in multiples of the lanes. The best, *best_io, gives the plan its costs, so that the
+ * program which runs is the one that was predicted. */
 static exit_status try_all(job *j, int64_t n_lanes, bool uneven, int64_t *best_io) {
     const wf_recipe *r = &j->c->o.recipe;
     int64_t most = MOST_PER_STAGE * (int64_t)wf_plan_dp(j->plan) * wf_plan_pp(j->plan);

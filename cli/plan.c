@@ -325,7 +325,8 @@ static void report_costs(const job *j, const wf_program *p, const wf_dry_run *ru
     json_object_set_new(report, "step_ms", json_real(wf_timeline_step_us(simulated) / 1e3));
 }
 
-/* The answer first: whether it fits, and what would; then what was planned; then the details. */
+/* Prints the answer first: the fit, plans that would fit, the costs; then the plan; then details.
+ */
 static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run *run,
                             const wf_timeline *simulated, unit_table *units, int *same_as) {
     cli *c = j->c;

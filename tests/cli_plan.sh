@@ -37,7 +37,7 @@ grep -qE '^ranks 0, 2 +embed ' "$folder/out" || fail "--verbose: replicas are no
 # A block's parts with names of their own are in its row.
 "$WEFT" plan --model resnet18 --image 32 --batch 8 --threads 1 >"$folder/out"
 grep -q 'conv' "$folder/out" && fail "resnet18 has rows of parts: $(cat "$folder/out")"
-# With the optimizer's state elsewhere, what a rank holds is no negative number.
+# With the optimizer's state elsewhere, the bytes that a rank holds are not negative.
 "$WEFT" plan $gpt --plan offload=state --optimizer adamw >"$folder/out"
 grep -q TiB "$folder/out" && fail "offload=state: $(grep TiB "$folder/out")"
 grep -qE '^ +[0-9.]+ KiB of host memory$' "$folder/out" || fail "offload=state: no host memory: $(head -3 "$folder/out")"
