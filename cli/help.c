@@ -7,7 +7,7 @@
 static const char exit_text[] =
     "0 done; 1 the run failed; 2 usage; 3 the plan does not fit into the memory given; 4 a rank "
     "died, stalled or disagreed; 130, 143 interrupted";
-static const char run_exit_text[] = "that of the first rank that failed; 2 usage";
+static const char run_exit_text[] = "status of the first rank that failed; 2 usage";
 
 /* Prints words, wrapped at 79 columns, every line but the first indented. */
 static void print_wrapped(FILE *out, const char *text, int column, int indent) {
@@ -27,16 +27,20 @@ static void print_wrapped(FILE *out, const char *text, int column, int indent) {
 }
 
 void print_help(FILE *out) {
-    fputs(
-        "weft trains neural networks: write the model once, choose in one line how its\n"
-        "work is divided, know what it costs before it runs, get the same numbers.\n\nCommands:\n",
-        out);
+    fputs("weft trains neural networks: write the model once, choose in one line how its\n"
+          "work is divided, know its cost before it runs, get the same numbers.\n"
+          "\n"
+          "Commands:\n",
+          out);
     for (const command *about = commands; about->name; about++)
         fprintf(out, "  weft %-20s %s\n", about->name, about->summary);
-    fputs("\nweft COMMAND --help lists the options that matter first, --help=all every option.\n"
+    fputs("\n"
+          "weft COMMAND --help lists the main options, --help=all every option.\n"
           "For example:\n"
           "  weft train --model resnet18 --data fashion-mnist --epochs 2 --batch 128 \\\n"
-          "      --lr 0.1 --momentum 0.9 --out run\n\nExit status: ",
+          "      --lr 0.1 --momentum 0.9 --out run\n"
+          "\n"
+          "Exit status: ",
           out);
     print_wrapped(out, exit_text, 13, 0);
 }
@@ -62,7 +66,7 @@ static int count_options(const command *about) {
 }
 
 static void print_shorts(FILE *out, const command *about, const option_id *first) {
-    fputs("\nThe options that matter first:\n", out);
+    fputs("\nMain options:\n", out);
     for (; *first != N_OPTIONS; first++) print_option(out, *first, about->flag);
     fprintf(out, "\nweft %s --help=all lists all %d options.\n", about->name, count_options(about));
 }
@@ -128,7 +132,7 @@ static void print_man_option(FILE *out, option_id id) {
 
 static void print_man(FILE *out) {
     fprintf(out, ".TH WEFT 1 \"\" \"weft %s\" \"User Commands\"\n", WEFT_VERSION);
-    fputs(".SH NAME\nweft \\- trains neural networks in parallel\n.SH SYNOPSIS\n", out);
+    fputs(".SH NAME\nweft \\- train neural networks in parallel\n.SH SYNOPSIS\n", out);
     for (const command *about = commands; about->name; about++)
         fprintf(out, "%s\\fBweft %s\\fR [\\fIOPTION\\fR]...\n", about == commands ? "" : ".br\n",
                 about->name);
@@ -138,7 +142,7 @@ static void print_man(FILE *out) {
         print_roff(out, about->summary);
         fputc('\n', out);
     }
-    fputs(".SH OPTIONS\nThe commands that take an option stand behind it in brackets.\n", out);
+    fputs(".SH OPTIONS\nThe commands that take an option follow it in brackets.\n", out);
     for (int group = 0; group < N_GROUPS; group++) {
         fprintf(out, ".SS %s\n", option_group_names[group]);
         for (option_id id = 0; id < N_OPTIONS; id++)

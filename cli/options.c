@@ -51,10 +51,10 @@ static const struct {
     const char *argument, *note;
     bool is_open;
 } exceptions[] = {
-    {OPT_file_dtype, FOR_CONVERT, NULL, "what each tensor is", true},
+    {OPT_file_dtype, FOR_CONVERT, NULL, "the type of each tensor", true},
     {OPT_batch, ALL | FOR_PREDICT, NULL, "32", true},
     {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
-     "auto: the fastest by simulation with measured times", false},
+     "auto: fastest in a simulation with measured times", false},
     {OPT_n_lanes, TPBEP | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_n_slices, TPBEP | FOR_GENERATE | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
@@ -63,7 +63,7 @@ static const struct {
     {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
     {OPT_matmul_precision, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_kernels, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "fast|reference|FILE",
-     "FILE: fast, and --tuned as a table of weft tune says", false},
+     "FILE: fast, with a table made by weft tune", false},
     {OPT_tuned, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "SHAPE=WAY", NULL, false},
     {OPT_optimizer, TPB | RUNS, NULL, NULL, false},
     {OPT_lr, TPB | RUNS, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
@@ -101,7 +101,7 @@ const char *option_value_name(option_id id, int i) {
 }
 
 const char *const option_group_names[N_GROUPS] = {
-    [GROUP_MODEL] = "Model and data", [GROUP_RECIPE] = "Recipe (what the numbers depend on)",
+    [GROUP_MODEL] = "Model and data", [GROUP_RECIPE] = "Recipe (changes the numbers)",
     [GROUP_OPTIMIZER] = "Optimizer",  [GROUP_PLAN] = "Plan (where and when the work is done)",
     [GROUP_SCHEDULE] = "Schedule",    [GROUP_RUN] = "Run",
 };

@@ -75,7 +75,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 /* name (with _ for -), kind, field, group, commands, scope (1: of the recipe, 0: of the run, or
  * OF_RANK, OF_ROOT), argument, default, help */
 #define OPTION_LIST(X)                                                                             \
-    X(model, TEXT, model, MODEL, ALL | FOR_PREDICT | FOR_GENERATE, 1, "NAME", NULL, "a model:")    \
+    X(model, TEXT, model, MODEL, ALL | FOR_PREDICT | FOR_GENERATE, 1, "NAME", NULL, "model name:") \
     X(data, TEXT, data, MODEL, TPBEP, 1, "NAME|PATH", NULL,                                        \
       "synthetic, fashion-mnist, a folder of pictures (train/CLASS/..., val/CLASS/...) or of "     \
       "MNIST's or CIFAR-10's files, a text file, or a file of tokens")                             \
@@ -84,15 +84,17 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "format of --data; images: JPEG and PNG; tokens: llm.c's or nanoGPT's .bin; bytes: any "     \
       "file; auto: by contents")                                                                   \
     X(image, COUNT, image, MODEL, ALL | FOR_PREDICT, 1, "N", NULL,                                 \
-      "height and width: of synthetic images (128; mlp: 28), or what pictures are cut to (224; "   \
-      "mlp: 28)")                                                                                  \
+      "height and width of images: synthetic (128; mlp: 28), or pictures after "                   \
+      "the crop (224; mlp: 28)")                                                                   \
     X(resize, COUNT, resize, MODEL, (TPBEP & ~FOR_TUNE), 1, "N", NULL,                             \
-      "pictures: length of the shorter side in tests, before the centre is cut out (256 of 224 "   \
-      "parts of --image)")                                                                         \
+      "pictures: length of the shorter side in tests, before the centre crop "                     \
+      "(--image x 256 / 224)")                                                                     \
     X(skip_broken, FLAG, skip_broken, MODEL, (TPBEP & ~FOR_TUNE), 1, NULL, NULL,                   \
-      "name pictures that cannot be decoded, and leave them out; all are decoded once before")     \
+      "name pictures that cannot be decoded and leave them out; decodes all "                      \
+      "once at the start")                                                                         \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
-      "tokens per sample (256; gpt2-tiny: 32, lstm: 35; with --init the model's)")                 \
+      "tokens per sample (256; gpt2-tiny: 32; lstm: 35; with --init: the "                         \
+      "model's)")                                                                                  \
     X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
       "gpt: number of blocks (12); lstm: number of layers (2)")                                    \
     X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
@@ -100,162 +102,176 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(embedding, COUNT, embedding, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                \
       "lstm: width of the embedding (--hidden)")                                                   \
     X(tied, FLAG, tied, MODEL, TPBE | RUNS | FOR_GENERATE, 1, NULL, NULL,                          \
-      "lstm: tie the output layer to the embedding, which has the same width")                     \
+      "lstm: tie the output layer to the embedding; both have the same width")                     \
     X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
-      "gpt: number of attention heads, which divides the width (12, or fewer)")                    \
+      "gpt: number of attention heads; must divide the width (12, or fewer)")                      \
     X(vocab, COUNT, vocab, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
       "gpt, lstm: vocabulary size (default: that of the data; synthetic: 50257 and 10000)")        \
-    X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "split a text file into words, not bytes")   \
+    X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL,                                              \
+      "split a text file into words instead of bytes")                                             \
     X(tokenizer, TEXT, tokenizer, MODEL, TPBE | FOR_GENERATE, OF_RANK, "DIR", NULL,                \
       "folder with Hugging Face's byte-level BPE for a text file: tokenizer.json, or vocab.json "  \
       "and merges.txt")                                                                            \
     X(normalize, CHOICE, normalize, MODEL, TPBEP, 1, "default|none", "default",                    \
-      "pixels: zero mean and unit variance, or only / 255")                                        \
-    X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
-      "take samples in the order of the files")                                                    \
+      "pixel normalization; default: zero mean and unit variance; none: pixel "                    \
+      "/ 255")                                                                                     \
+    X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL, "keep the order of the files")      \
     X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
-      "no random shifts, crops and flips")                                                         \
+      "disable random shifts, crops and flips")                                                    \
     X(stem, CHOICE, stem, MODEL, TPBEP, 1, "auto|imagenet|small", "auto",                          \
-      "first layers of resnets: 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 "   \
-      "pixels")                                                                                    \
+      "first layers of resnets; imagenet: 7x7, stride 2, and a pool; small: "                      \
+      "3x3, stride 1; auto: small below 16 pixels")                                                \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
       "loss function; mse: against one-hot targets, synthetic images only")                        \
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
-      "gpt2, lstm: probability of zeroing a value")                                                \
+      "gpt2, lstm: dropout probability")                                                           \
     X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
-      "fraction of the target spread over all classes, in training")                               \
+      "fraction of the target spread over all classes in training")                                \
     X(mixup, REAL, mixup, MODEL, TPB, 1, "ALPHA", "0",                                             \
       "mix pairs of images; shares from Beta(ALPHA, ALPHA)")                                       \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPBEP | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                 \
-      "how work is divided and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "       \
-      "fastest plan that fits")                                                                    \
+      "division of work and memory: dp=2,pp=2,cut=layer3,recompute=all; auto: "                    \
+      "the fastest plan that fits")                                                                \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
-      "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
+      "plans, separated by ; (dp=N; the same with zero=1, 2 and 3, and with "                      \
+      "breadth)")                                                                                  \
     X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
-      "costs that balance stages and shape schedule=auto: FLOPs and bytes, or measured times")     \
+      "costs used to balance stages and for schedule=auto; computed: from "                        \
+      "FLOPs and bytes")                                                                           \
     X(devices, TEXT, devices, PLAN, TPBEP | FOR_GENERATE | FOR_BENCH_PARALLEL, 0, "LIST", NULL,    \
-      "cpu:N: N ranks as threads, which share the cores; cuda:N, opencl:N: N GPUs or OpenCL "      \
-      "devices; or one by one: cpu:1,cpu:0 (the plan's number of CPUs)")                           \
+      "cpu:N: N ranks as threads that share the cores; cuda:N, opencl:N: N "                       \
+      "GPUs or OpenCL devices; or one by one: cpu:1,cpu:0 (cpu:N for the "                         \
+      "plan's N ranks)")                                                                           \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
-      "ranks as processes of this machine")                                                        \
+      "number of ranks, as processes on this machine")                                             \
     X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
-      "where processes with RANK and WORLD_SIZE meet: env://, tcp://127.0.0.1:PORT or "            \
-      "file:///path")                                                                              \
+      "rendezvous of processes with RANK and WORLD_SIZE: env://, "                                 \
+      "tcp://127.0.0.1:PORT or file:///path")                                                      \
     X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
       0, "SIZE", NULL,                                                                             \
-      "memory cap per rank: 2GiB, 512MB, bytes; recompute=auto fits into it (default: a rank's "   \
-      "part of the control group's limit, or of the GPU's free memory)")                           \
+      "memory limit per rank: 2GiB, 512MB or bytes; recompute=auto fits into "                     \
+      "it (default: a rank's share of the control group's limit, or of the "                       \
+      "GPU's free memory)")                                                                        \
     X(host_memory, SIZE, host_memory, PLAN, (TPBEP & ~FOR_TUNE), 0, "SIZE", NULL,                  \
-      "cap per rank of the host's memory, where offload= keeps tensors")                           \
+      "host memory limit per rank, for tensors of offload=")                                       \
                                                                                                    \
     X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "number of pipeline stages")    \
     X(forward_ms, TEXT, forward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                  \
-      "forward time of a microbatch: one for all stages, or one a stage")                          \
+      "forward time of a microbatch: one for all stages, or one per stage")                        \
     X(backward_ms, TEXT, backward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                \
       "time of the input gradients of a microbatch")                                               \
     X(weight_ms, TEXT, weight_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                    \
       "time of the weight gradients of a microbatch")                                              \
     X(transfer_ms, REAL, transfer_ms, SCHEDULE, FOR_SIMULATE, 0, "X", "0",                         \
-      "time from a stage to its neighbour; takes no compute")                                      \
+      "transfer time between neighbouring stages; uses no compute")                                \
     X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
-      "pipeline schedule; auto builds the best it finds:")                                         \
+      "pipeline schedule; auto searches for the best:")                                            \
     X(chunks, COUNT, chunks, SCHEDULE, FOR_SIMULATE, 0, "V", NULL,                                 \
       "chunks per stage (interleaved: 2; auto: the best)")                                         \
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
-      "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
+      "microbatches that a stage may hold at most (any number; auto: 2 stages "                    \
+      "- 1)")                                                                                      \
     X(weight_held, REAL, weight_held, SCHEDULE, FOR_SIMULATE, 0, "X", "1",                         \
-      "part of a microbatch's activations that the weight gradients need")                         \
+      "fraction of a microbatch's activations needed by the weight gradients")                     \
                                                                                                    \
     X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "text to continue")                \
     X(stop, TEXT, stop, RUN, FOR_GENERATE, 0, "TEXT", NULL,                                        \
-      "text that ends the generation (<|endoftext|>, if it is a token)")                           \
+      "stop at this text (<|endoftext|>, if it is a token)")                                       \
     X(temperature, REAL, temperature, RUN, FOR_GENERATE, 0, "X", "0",                              \
-      "sampling temperature; 0: always the likeliest token")                                       \
+      "sampling temperature; 0: greedy")                                                           \
     X(top_k, COUNT, top_k, RUN, FOR_GENERATE | FOR_PREDICT, 0, "N", "0",                           \
-      "sample from the N likeliest tokens; 0: from all")                                           \
+      "sample from the N likeliest tokens; 0: all")                                                \
     X(logits, FLAG, logits, RUN, FOR_PREDICT, 0, NULL, NULL,                                       \
       "add the logits of all classes to each row of --json")                                       \
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
-      "optimizer steps in all, those before --resume included")                                    \
-    X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "epochs in all (1)")         \
+      "total optimizer steps, including those before --resume")                                    \
+    X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "total epochs (1)")          \
     X(repeat, COUNT, repeat, RUN,                                                                  \
       FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_TUNE, 0, "N", NULL,            \
-      "rounds; each times everything once (5)")                                                    \
+      "rounds; each round times everything once (5)")                                              \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "buffer sizes (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                           \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
-      "algorithms of sums (all but engine and auto):")                                             \
+      "all-reduce algorithms (all except engine and auto):")                                       \
     X(wire, TEXT, wire, RUN, JOBS | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,                          \
-      "transport between processes: shm (shared memory), mpi (messages through an MPI library), "  \
-      "nccl (as auto, and NCCL between CUDA GPUs), or auto: mpi if there are several machines")    \
+      "transport between processes: shm (shared memory), mpi (messages through "                   \
+      "an MPI library), nccl (auto, plus NCCL between CUDA GPUs), or auto: mpi "                   \
+      "on several machines, else shm")                                                             \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
-      "buffers that the other ranks can read, or any")                                             \
+      "buffers; shared: readable by the other ranks; plain: ordinary memory")                      \
     X(init, TEXT, init, RUN, (TPBE & ~FOR_TUNE) | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,        \
       OF_ROOT, "FILE", NULL,                                                                       \
-      "weights to begin with: safetensors, an index of shards, or a folder with "                  \
+      "initial weights: safetensors, an index of shards, or a folder with "                        \
       "model.safetensors")                                                                         \
     X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
-      "tensors of --init that begin anew, by name or its first words: fc")                         \
+      "tensors of --init to initialize anew, by name or prefix: fc")                               \
     X(workers, COUNT, workers, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,                       \
-      "threads that decode pictures ahead (the cores that ranks do not use, at least 1)")          \
+      "threads that decode pictures ahead (cores not used by ranks, at least 1)")                  \
     X(cache, SIZE, cache, RUN, (TPBE & ~FOR_TUNE), OF_RANK, "SIZE", NULL,                          \
-      "memory for decoded pictures (a quarter of the machine's, divided by the ranks)")            \
+      "memory for decoded pictures (a quarter of the machine's, shared by the "                    \
+      "ranks)")                                                                                    \
     X(other_data, FLAG, other_data, RUN, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, 0, NULL, NULL,        \
-      "accept weights of --init that were trained with another normalization, other classes, "     \
-      "another image size or another tokenizer")                                                   \
+      "accept --init weights trained with another normalization, image size, "                     \
+      "tokenizer or other classes")                                                                \
     X(out, TEXT, out, RUN,                                                                         \
       FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT | FOR_TUNE, OF_ROOT, "DIR",   \
       NULL, "folder for checkpoints, log and learning curve")                                      \
     X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
-      "type of floating point numbers in the file, to the nearest, ties to even; a number too "    \
-      "large for it is an error")                                                                  \
+      "floating-point type of the file; rounds to nearest, ties to even; a "                       \
+      "number out of range is an error")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
-      "checkpoint every N steps, not every epoch")                                                 \
+      "save a checkpoint every N steps instead of every epoch")                                    \
     X(test_every, COUNT, test_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
-      "test every N steps, not every epoch")                                                       \
+      "test every N steps instead of every epoch")                                                 \
     X(patience, COUNT, patience, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                          \
       "stop after N tests without a lower loss")                                                   \
     X(keep, COUNT, keep, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                  \
-      "keep the last N checkpoints, as folders step-... in --out")                                 \
+      "keep the last N checkpoints, in folders step-... of --out")                                 \
     X(keep_best, FLAG, keep_best, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                        \
-      "keep the checkpoint with the lowest test loss, as the folder best in --out")                \
+      "keep the checkpoint with the lowest test loss, in the folder best of "                      \
+      "--out")                                                                                     \
     X(save_async, FLAG, save_async, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                      \
       "write checkpoints in the background")                                                       \
     X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN | FOR_CONVERT, 0, "SIZE", NULL,                \
-      "divide checkpoints into shards of this size, with an index")                                \
+      "split checkpoints into shards of this size, with an index")                                 \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "continue from the checkpoint in --out")                                                     \
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
-      "with --resume: refuse a checkpoint of another processor or other libraries, with which "    \
-      "bits may change")                                                                           \
+      "with --resume: refuse a checkpoint of another processor or other "                          \
+      "libraries, because bits may change")                                                        \
     X(profile, FLAG, profile, RUN, (TPB & ~FOR_TUNE), 0, NULL, NULL,                               \
-      "time by kind of op and by kernel")                                                          \
+      "print time by op and by kernel")                                                            \
     X(trace, TEXT, trace, RUN, (TPB & ~FOR_TUNE) | FOR_DRAW, OF_ROOT, "FILE", NULL,                \
-      "timeline of the last step of a full batch, for Perfetto and weft draw")                     \
+      "write a timeline of the last step with a full batch, for Perfetto and "                     \
+      "weft draw")                                                                                 \
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
-      "picture of the timeline: .svg, .png or .txt")                                               \
+      "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(json, TEXT, json, RUN,                                                                       \
       ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,  \
-      OF_RANK, "FILE", NULL, "file for the report; - is standard output")                          \
+      OF_RANK, "FILE", NULL, "write the report to this file; -: standard output")                  \
     X(csv, TEXT, csv, RUN, FOR_PREDICT, OF_ROOT, "FILE", NULL,                                     \
-      "file for the rows: input, class, probability; - is standard output")                        \
+      "write the rows (input, class, probability) to this file; -: standard "                      \
+      "output")                                                                                    \
     X(config, TEXT, config, RUN, TPBEP, OF_RANK, "FILE", NULL,                                     \
-      "JSON object with options by name; the command line overrides it")                           \
+      "read options from a JSON object; the command line overrides it")                            \
     X(deepspeed, TEXT, deepspeed, RUN, TPB, OF_RANK, "FILE", NULL,                                 \
-      "DeepSpeed's configuration as options; keys without a counterpart are refused")              \
+      "read DeepSpeed's configuration as options; refuses keys without a "                         \
+      "counterpart")                                                                               \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
-      "stop all ranks after this time, and end with status 4")                                     \
+      "stop all ranks after this time and exit with status 4")                                     \
     X(grace, REAL, grace, RUN, FOR_RUN, 0, "SECONDS", NULL,                                        \
-      "ranks that do not stop when they are asked to are killed then (2); those of a weft job "    \
-      "that still moves are not, but a second signal kills them")                                  \
+      "kill ranks that do not stop on request within this time (2); a weft job "                   \
+      "that still makes progress is killed by a second signal only")                               \
     X(peers, FLAG, peers, RUN, PEER, 0, NULL, NULL,                                                \
-      "also measure PyTorch over gloo, in the same rounds")                                        \
+      "measure PyTorch over gloo too, in the same rounds")                                         \
     X(python, TEXT, python, RUN, PEER, 0, "PATH", NULL,                                            \
-      "Python with PyTorch, for --peers (what bench/setup-peers installs, else python3)")          \
+      "Python with PyTorch, for --peers (the one that bench/setup-peers "                          \
+      "installs, else python3)")                                                                   \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
-      "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
+      "use fewer and smaller images, splits and repeats: minutes instead of "                      \
+      "hours")                                                                                     \
     X(quiet, FLAG, quiet, RUN,                                                                     \
       ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT, OF_RANK,    \
       NULL, NULL, "print errors and the report only")                                              \

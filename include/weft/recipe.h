@@ -54,70 +54,75 @@ typedef struct wf_tuned {
     X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9, FORWARD,                                     \
       "samples per optimizer step, over all ranks")                                                \
     X(int64_t, n_micro, "micro", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
-      "microbatches per step, over all ranks; 0: one a lane. If they do not divide the batch, "    \
-      "the "                                                                                       \
-      "last ones are a sample smaller")                                                            \
+      "microbatches per step, over all ranks; 0: one per lane; if they do not "                    \
+      "divide the batch, the last ones have one sample less")                                      \
     X(int64_t, n_lanes, "lanes", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
       "independent gradient sums, added in a fixed tree; 0: the largest power of two up to 8 "     \
-      "that "                                                                                      \
-      "divides the microbatches, or the batch (with batch norm: leaving 16 samples each)")         \
+      "that divides the microbatches, or the batch (with batch norm: leaving 16 samples each)")    \
     X(int64_t, n_slices, "slices", COUNT, "", 0, 0, 4096, FORWARD,                                 \
-      "parts into which pairs of layers are cut, added in a fixed tree; 0: the largest power of "  \
-      "two up to 4 that divides the heads of attention, 1 without attention")                      \
+      "parts of each pair of layers, added in a fixed tree; 0: the largest "                       \
+      "power of two up to 4 that divides the attention heads, 1 without "                          \
+      "attention")                                                                                 \
     X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
-      "seed of weights, order and augmentation")                                                   \
+      "seed of weights, sample order and augmentation")                                            \
     X(wf_dtype, dtype, "dtype", CHOICE, "f32|bf16", WF_F32, 0, 1, FORWARD,                         \
-      "type of weights, activations and their gradients; sums, losses and the update are f32")     \
+      "type of weights, activations and gradients; sums, losses and updates "                      \
+      "are f32")                                                                                   \
     X(int, n_threads, "threads", INT, "", 1, 0, 1024, FORWARD,                                     \
-      "compute threads of each rank; 0: the machine's cores divided by the plan's ranks, so that " \
-      "the bits depend on both")                                                                   \
+      "compute threads per rank; 0: the machine's cores divided by the plan's "                    \
+      "ranks, so the bits depend on both")                                                         \
     X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \
-      "algorithm of 3x3 convolutions; auto decides by shape")                                      \
+      "algorithm of 3x3 convolutions; auto: by shape")                                             \
     X(wf_matmul_precision, matmul_precision, "matmul_precision", CHOICE, "f32|tf32",               \
       WF_MATMUL_F32, 0, 1, FORWARD,                                                                \
-      "multiplication of f32 by cuBLASLt and cuDNN; tf32: rounded to 10 bits first, faster")       \
+      "precision of f32 products in cuBLASLt and cuDNN; tf32: inputs rounded "                     \
+      "to 10 bits, faster")                                                                        \
     X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1, FORWARD,    \
-      "reference: plain C, slow, an oracle")                                                       \
+      "set of kernels; fast: libraries; reference: plain C, slow, for "                            \
+      "comparison")                                                                                \
     X(wf_tuned, tuned, "tuned", NAMES, "", {""}, 0, 16383, FORWARD,                                \
-      "which of a library's kernels computes what, by shape: SHAPE=WAY+SHAPE=WAY, as weft tune "   \
-      "writes them")                                                                               \
+      "library kernel for each shape: SHAPE=WAY+SHAPE=WAY, as written by weft "                    \
+      "tune")                                                                                      \
                                                                                                    \
     X(wf_optimizer, optimizer, "optimizer", CHOICE, "sgd|adam|adamw", WF_SGD, 0, 2, UPDATE,        \
       "update rule")                                                                               \
-    X(double, lr, "lr", REAL, "", 0.1, 0, 1e6, UPDATE, "highest learning rate")                    \
-    X(double, momentum, "momentum", REAL, "", 0, 0, 1, UPDATE, "momentum of sgd")                  \
+    X(double, lr, "lr", REAL, "", 0.1, 0, 1e6, UPDATE, "peak learning rate")                       \
+    X(double, momentum, "momentum", REAL, "", 0, 0, 1, UPDATE, "momentum for sgd")                 \
     X(int, nesterov, "nesterov", FLAG, "", 0, 0, 1, UPDATE, "Nesterov momentum for sgd")           \
     X(double, weight_decay, "weight_decay", REAL, "", 0, 0, 1e6, UPDATE,                           \
       "weight decay; sgd and adam: added to the gradient; adamw: decoupled")                       \
     X(int, no_bias_decay, "no_bias_decay", FLAG, "", 0, 0, 1, UPDATE,                              \
-      "no weight decay for parameters of one dim: biases, and weights of norms")                   \
-    X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, UPDATE, "beta1 of adam and adamw")      \
-    X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, UPDATE, "beta2 of adam and adamw")    \
-    X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "epsilon of adam and adamw")       \
+      "exclude parameters of one dim from weight decay: biases and norm weights")                  \
+    X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, UPDATE, "beta1 for adam and adamw")     \
+    X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, UPDATE, "beta2 for adam and adamw")   \
+    X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "epsilon for adam and adamw")      \
     X(double, clip_norm, "clip_norm", REAL, "", 0, 0, 1e30, UPDATE,                                \
-      "clip gradients to this global norm; 0: do not")                                             \
+      "clip gradients to this global norm; 0: off")                                                \
     X(double, ema, "ema", REAL, "", 0, 0, 0.9999999, UPDATE,                                       \
-      "decay of an exponential moving average of the weights, which tests use; 0: no average")     \
+      "decay of the exponential moving average of the weights, used in tests; "                    \
+      "0: off")                                                                                    \
     X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 1023, UPDATE,                                \
-      "parameters that are not trained, by name or its first words: conv1,layer1; running "        \
+      "parameters to freeze, by name or prefix: conv1,layer1; running "                            \
       "statistics of norms are still updated")                                                     \
     X(wf_names, lr_scale, "lr_scale", NAMES, "", {""}, 0, 1023, UPDATE,                            \
-      "factors of the learning rate, by name or its first words: fc=10,layer4=0.5; the last "      \
+      "learning-rate factors by name or prefix: fc=10,layer4=0.5; the last "                       \
       "matching entry applies")                                                                    \
                                                                                                    \
     X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine|plateau",          \
       WF_LR_CONSTANT, 0, 3, UPDATE,                                                                \
-      "decay of the learning rate; plateau: after a test without a lower loss than the best")      \
+      "learning-rate decay; plateau: when the test loss stops falling")                            \
     X(int64_t, warmup_steps, "warmup", COUNT, "", 0, 0, 1e15, UPDATE,                              \
-      "steps in which the learning rate rises to --lr")                                            \
+      "warm-up steps, in which the learning rate rises to --lr")                                   \
     X(wf_warmup_shape, warmup_shape, "warmup_shape", CHOICE, "linear|log", WF_WARMUP_LINEAR, 0, 1, \
-      UPDATE, "rise in --warmup; log: from 0 and fastest at first, as DeepSpeed's WarmupLR")       \
+      UPDATE,                                                                                      \
+      "shape of --warmup; log: from 0, fastest at first, as in DeepSpeed's "                       \
+      "WarmupLR")                                                                                  \
     X(int64_t, schedule_steps, "lr_step", COUNT, "", 0, 0, 1e15, UPDATE,                           \
-      "step: decay every N steps; cosine: zero at step N")                                         \
+      "step: decay every N steps; cosine: reach zero at step N")                                   \
     X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE,                                 \
-      "step and plateau: factor of the decay")                                                     \
+      "step and plateau: decay factor")                                                            \
     X(int64_t, lr_patience, "lr_patience", COUNT, "", 0, 0, 1e6, UPDATE,                           \
-      "plateau: decay only after more than N such tests in a row")
+      "plateau: decay after more than N tests in a row without a lower loss")
 
 typedef struct wf_recipe {
     size_t struct_size;

@@ -9,22 +9,26 @@
     X(WEFT_LOG, TEXT, "", "log to standard error: error, warn, info or debug, then :topic,topic")  \
     X(WEFT_TIMEOUT_MS, COUNT, "600000", "deadline of every wait, in milliseconds")                 \
     X(WEFT_STALL_MS, COUNT, "10000",                                                               \
-      "when nothing has moved for so many milliseconds, a line says who is waited for; 0: never")  \
+      "report the awaited rank after this many milliseconds without progress; "                    \
+      "0: never")                                                                                  \
     X(WEFT_TOKEN, SECRET, "",                                                                      \
-      "what the ranks of a job show each other over tcp://; the same in all")                      \
+      "token that the ranks of a job present over tcp://; the same in all ranks")                  \
     X(WEFT_MPI_LIBRARY, TEXT, "",                                                                  \
-      "path of the MPI library (else the launcher's: Open MPI's, or MPICH's)")                     \
+      "path of the MPI library (default: that of the launcher, Open MPI or "                       \
+      "MPICH)")                                                                                    \
     X(WEFT_REPLAY, COUNT, "1",                                                                     \
-      "0: each step queues its kernels one by one, also where a device could replay them")         \
+      "0: queue the kernels of each step one by one, even if a device could "                      \
+      "replay them")                                                                               \
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
-      "tests: a random delay of up to so many microseconds before each instruction")               \
+      "tests: random delay of up to this many microseconds before each "                           \
+      "instruction")                                                                               \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
-      "tests: moves device memory by so many bytes, a multiple of 64")                             \
+      "tests: shift device memory by this many bytes, a multiple of 64")                           \
     X(WEFT_ARENA_GAP, COUNT, "0",                                                                  \
-      "tests: each block of device memory lies alone, so many bytes apart; who writes between "    \
-      "them is named")                                                                             \
+      "tests: gap between blocks of device memory, in bytes; writes into a gap "                   \
+      "are reported")                                                                              \
     X(WEFT_CHECK_EVENTS, COUNT, "0",                                                               \
-      "1: proves in each step that streams touch only what an event has released to them")
+      "1: check in each step that streams touch only bytes released to them by an event")
 
 /* SECRET: text that no report shows. */
 typedef enum wfi_env_type { WFI_ENV_TEXT, WFI_ENV_COUNT, WFI_ENV_SECRET } wfi_env_type;

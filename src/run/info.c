@@ -69,12 +69,12 @@ wf_status wf_info_devices(wf_context *ctx, const char *kind, char *text, size_t 
 static const struct {
     const char *name, *help;
 } of_libraries[] = {
-    {"OMP_NUM_THREADS", "OpenMP: threads; weft sets its own, --threads"},
-    {"OMP_WAIT_POLICY", "OpenMP: whether threads that wait spin (active) or sleep (passive)"},
-    {"OMP_PROC_BIND", "OpenMP: whether threads stay on their cores"},
-    {"OMP_PLACES", "OpenMP: which cores"},
-    {"ONEDNN_VERBOSE", "oneDNN: 1 or 2 prints every kernel to standard output"},
-    {"DNNL_VERBOSE", "oneDNN: the same, by its older name"},
+    {"OMP_NUM_THREADS", "OpenMP: number of threads; weft uses --threads instead"},
+    {"OMP_WAIT_POLICY", "OpenMP: waiting threads spin (active) or sleep (passive)"},
+    {"OMP_PROC_BIND", "OpenMP: bind threads to their cores"},
+    {"OMP_PLACES", "OpenMP: cores for the threads"},
+    {"ONEDNN_VERBOSE", "oneDNN: 1 or 2: print every kernel to standard output"},
+    {"DNNL_VERBOSE", "oneDNN: older name of the same variable"},
 };
 
 int wf_info_variable(int i, wf_variable *variable_out) {
