@@ -81,7 +81,7 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
     snprintf(path, sizeof path, "%s/config.json", folder);
     json_t *config = about_read_json(c, path);
     if (!config && !access(path, F_OK))
-        return complain(EXIT_FAILED, "%s is damaged: it holds no JSON", path);
+        return complain(EXIT_FAILED, "%s is damaged: it is not JSON", path);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     exit_status bad = EXIT_DONE;
     if (type && !strcmp(type, "gpt2")) {
@@ -90,7 +90,7 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
         for (size_t i = 0; i < sizeof keys / sizeof *keys && !bad; i++) {
             json_t *value = json_object_get(config, keys[i][0]);
             if (!json_is_integer(value) || json_integer_value(value) < 1)
-                bad = complain(EXIT_FAILED, "%s does not say its %s", path, keys[i][0]);
+                bad = complain(EXIT_FAILED, "%s does not state its %s", path, keys[i][0]);
             else
                 json_object_set(*about_out, keys[i][1], value);
         }
@@ -107,11 +107,11 @@ static exit_status check_language(const char *path, const wf_safetensors *file) 
     for (size_t i = 0; i < sizeof embeddings / sizeof *embeddings; i++)
         if (wf_safetensors_find(file, embeddings[i]) >= 0)
             return complain(EXIT_USAGE,
-                            "%s does not say its model: it lacks a config.json; --model is "
+                            "%s does not name its model, and there is no config.json; --model is "
                             "missing, for example --model gpt2",
                             path);
     return complain(EXIT_USAGE,
-                    "%s holds a model that generates no text: it has neither GPT-2's wte.weight "
+                    "%s holds a model that cannot generate text: it has neither GPT-2's wte.weight "
                     "nor the LSTM's encoder.weight",
                     path);
 }
@@ -229,7 +229,7 @@ static void say_average(const cli *c) {
     for (int i = 0; i < 2 && c->o.init && !c->o.resume && !c->o.quiet; i++) {
         snprintf(path, sizeof path, "%.4000s/model_ema.safetensors%s", c->o.init, ends[i]);
         if (access(path, F_OK)) continue;
-        complain(EXIT_DONE, "%s is read, the average of the weights", path);
+        complain(EXIT_DONE, "reading %s, the average of the weights", path);
         return;
     }
 }
@@ -273,7 +273,7 @@ exit_status about_tokenizer(const cli *c, const saved_model *a, wf_tokenizer **t
     return complain_of(c, status);
 }
 
-#define GO_ON "; --other-data goes on all the same"
+#define GO_ON "; --other-data accepts it"
 
 /* Tokens of a file do not say what made them. */
 static exit_status check_numbers(const cli *c, const saved_model *a) {
@@ -290,13 +290,13 @@ static exit_status check_tokenizer(const saved_model *a, const wf_tokenizer *t) 
     if (a->tokenizer && strcmp(a->tokenizer, kind))
         return complain(EXIT_USAGE,
                         "the model in %s was trained with tokens of the kind %.20s, not %s: its "
-                        "numbers would mean something else%s",
+                        "numbers would have another meaning%s",
                         a->path, a->tokenizer, kind,
                         strcmp(a->tokenizer, "bpe") ? GO_ON : "; give its --tokenizer");
     if (a->hash && strcmp(a->hash, wf_tokenizer_hash(t)))
         return complain(EXIT_USAGE,
                         "the model in %s was trained with another vocabulary of %s (its hash is "
-                        "%.8s..., not %.8s...): tokens would mean something else" GO_ON,
+                        "%.8s..., not %.8s...): tokens would have another meaning" GO_ON,
                         a->path, kind, a->hash, wf_tokenizer_hash(t));
     return EXIT_DONE;
 }

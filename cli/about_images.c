@@ -88,7 +88,7 @@ static bool has_new_classes(const cli *c) {
     return false;
 }
 
-#define GO_ON "--other-data goes on all the same"
+#define GO_ON "--other-data accepts it"
 
 static exit_status check_names(const cli *c, const saved_model *a, const wf_data *data) {
     const saved_images *images = &a->images;
@@ -98,7 +98,7 @@ static exit_status check_names(const cli *c, const saved_model *a, const wf_data
         if (here && strcmp(here, there))
             return complain(EXIT_USAGE,
                             "class %lld is '%.60s' in %s, but '%.60s' to the model in %s: its "
-                            "numbers would mean something else; " GO_ON,
+                            "numbers would have another meaning; " GO_ON,
                             (long long)k, here, c->o.data, there, a->path);
     }
     return EXIT_DONE;
@@ -125,9 +125,9 @@ exit_status about_check_images(const cli *c, const saved_model *a, const wf_data
                             a->path, images->mean[k], images->std[k], here->mean[k], here->std[k]);
     if (has_new_classes(c)) return EXIT_DONE;
     if (images->n_classes && images->n_classes != here->n_classes)
-        return complain(
-            EXIT_USAGE, "the model in %s tells %lld classes apart, and %s has %lld; " GO_ON,
-            a->path, (long long)images->n_classes, c->o.data, (long long)here->n_classes);
+        return complain(EXIT_USAGE, "the model in %s has %lld classes, but %s has %lld; " GO_ON,
+                        a->path, (long long)images->n_classes, c->o.data,
+                        (long long)here->n_classes);
     return check_names(c, a, data);
 }
 

@@ -25,10 +25,11 @@ exit_status checkpoint_refuse_old(const cli *c) {
     snprintf(index, sizeof index, "%s.index.json", path);
     if (access(path, F_OK) && access(index, F_OK)) return EXIT_DONE;
     if (wf_trainer_state_metadata(c->ctx, path, "weft.n_steps", &steps) != WF_OK || !steps)
-        return complain(EXIT_USAGE, "--out: %s is there already; choose another folder", path);
-    complain(EXIT_USAGE,
-             "--out: %s holds a run of %.20s steps: go on with --resume, or choose another folder",
-             c->o.out, steps);
+        return complain(EXIT_USAGE, "--out: %s already exists; choose another folder", path);
+    complain(
+        EXIT_USAGE,
+        "--out: %s holds a run of %.20s steps: continue with --resume, or choose another folder",
+        c->o.out, steps);
     wf_text_free(c->ctx, steps);
     return EXIT_USAGE;
 }

@@ -47,7 +47,7 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
                             near == N_OPTIONS ? "" : "'?");
     }
     if (!(option_about(id).commands & command) || id == OPT_config || id == OPT_deepspeed)
-        return options_fail(o, "%.200s: option '%.40s' is not for here", where, key);
+        return options_fail(o, "%.200s: option '%.40s' is not allowed here", where, key);
     if (option_is_given(o, id))
         return options_fail(o, "%.200s: option '%.40s' is given twice", where, key);
     const char *typed = scalar_text(value, text);

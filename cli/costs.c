@@ -160,7 +160,7 @@ static exit_status choose_micro(job *j) {
     if (!bad && !best)
         bad = complain(EXIT_USAGE,
                        "--micro auto: no number of microbatches of a batch of %lld works by the "
-                       "plan %s; give --micro N to hear why",
+                       "plan %s; give --micro N to see why",
                        (long long)r->batch, wf_plan_text(j->plan));
     if (bad) return bad;
     r->n_micro = best;

@@ -112,9 +112,9 @@ static const struct {
     {"flops_profiler", IS_TIME, NULL},
     {"comms_logger", IS_TIME, NULL},
     {"tensorboard", IS_TIME, NULL}, /* --out has its events */
-    {"pipeline", IS_SAID, "stages are told by --plan pp=N"},
-    {"tensor_parallel", IS_SAID, "it is told by --plan tp=N"},
-    {"activation_checkpointing", IS_SAID, "it is told by --plan recompute=all"},
+    {"pipeline", IS_SAID, "set stages by --plan pp=N"},
+    {"tensor_parallel", IS_SAID, "set it by --plan tp=N"},
+    {"activation_checkpointing", IS_SAID, "set it by --plan recompute=all"},
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
@@ -195,18 +195,18 @@ static void read_members(reading *r, const json_t *at, const char *path) {
         snprintf(name, sizeof name, "%s%s%.100s", path, *path ? "." : "", key);
         while (k < N_ROWS && strcmp(rows[k].path, name)) k++;
         if (text_has_control(key)) fail(r, "a name holds a control character");
-        if (k == N_ROWS) fail(r, "%s: weft has nothing like it", name);
+        if (k == N_ROWS) fail(r, "%s: weft has no counterpart", name);
         if (!r->good) return;
-        if (rows[k].meaning == IS_SAID) fail(r, "%s: not here; %s", name, rows[k].ours);
+        if (rows[k].meaning == IS_SAID) fail(r, "%s is not read; %s", name, rows[k].ours);
         if (is_auto(value)) continue;
         if (rows[k].meaning == IS_CONTAINER && json_is_object(value))
             read_members(r, value, name);
         else if (rows[k].meaning == IS_CONTAINER)
-            fail(r, "%s is no object", name);
+            fail(r, "%s is not an object", name);
         else if (rows[k].meaning == IS_OURS)
             set_value(r, rows[k].ours, value);
         else if (rows[k].meaning == IS_ONLY && !is_only(value, rows[k].ours))
-            fail(r, "%s: weft can only do %s%s", name, rows[k].ours,
+            fail(r, "%s: weft supports only %s%s", name, rows[k].ours,
                  !strcmp(name, "fp16.enabled") ? "; the 16-bit type is bf16: bf16.enabled" : "");
     }
 }
@@ -219,13 +219,13 @@ static int64_t count_of(reading *r, const char *path, int64_t least, int64_t fal
     if (!value) return fallback;
     double n = json_number_value(value); /* some write 5e8 */
     if (!json_is_number(value) || n < (double)least || n > 1 << 30 || n != (double)(int64_t)n)
-        fail(r, "%s: it is a whole number from %lld to 2^30", path, (long long)least);
+        fail(r, "%s: it must be a whole number from %lld to 2^30", path, (long long)least);
     return r->good ? (int64_t)n : least;
 }
 
 static bool flag_of(reading *r, const char *path, bool fallback) {
     const json_t *value = find(r, path);
-    if (value && !json_is_boolean(value)) fail(r, "%s is true or false", path);
+    if (value && !json_is_boolean(value)) fail(r, "%s must be true or false", path);
     return value ? json_is_true(value) : fallback;
 }
 
@@ -284,8 +284,8 @@ static void read_batch(reading *r, int n_replicas) {
             steps = count_of(r, "gradient_accumulation_steps", 1, 0);
     if (n_replicas > 1 && !strcmp(r->typed->plan, "auto")) {
         if (samples || steps)
-            fail(r, "how many replicas --plan auto makes is not known yet: say the plan, or only "
-                    "train_batch_size");
+            fail(r, "the number of replicas of --plan auto is not known yet: give the plan, or "
+                    "only train_batch_size");
         if (batch) set(r, "batch", json_integer(batch));
         return;
     }
@@ -329,7 +329,7 @@ static void read_optimizer(reading *r) {
         set(r, "weight_decay", json_integer(0));
     else
         set_value(r, "weight_decay", decay);
-    if (betas && json_array_size(betas) != 2) fail(r, "optimizer.params.betas are two numbers");
+    if (betas && json_array_size(betas) != 2) fail(r, "optimizer.params.betas must be two numbers");
     if (!betas) return;
     set_value(r, "beta1", json_array_get(betas, 0));
     set_value(r, "beta2", json_array_get(betas, 1));
@@ -372,7 +372,7 @@ static void read_plan(reading *r, int n_replicas) {
         params = choice_of(r, "zero_optimization.offload_param.device", places);
     const json_t *overlaps = find(r, "zero_optimization.overlap_comm");
     char plan[200], zero[20] = "", offload[60] = "", other[60] = "";
-    if (stage > 3) fail(r, "zero_optimization.stage: there are 0 to 3");
+    if (stage > 3) fail(r, "zero_optimization.stage must be 0 to 3");
     /* One replica divides nothing. */
     if (stage && n_replicas > 1) snprintf(zero, sizeof zero, ",zero=%d", (int)stage);
     if (state > 0 || params > 0)

@@ -129,7 +129,8 @@ static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (!o->init) return complain(EXIT_USAGE, "--init is missing: the weights to go on with");
     if (!o->prompt) return complain(EXIT_USAGE, "--prompt is missing: the text to go on from");
-    if (!(o->temperature >= 0)) return complain(EXIT_USAGE, "--temperature wants a number from 0");
+    if (!(o->temperature >= 0))
+        return complain(EXIT_USAGE, "--temperature must be a number from 0");
     if (o->top_k && o->temperature == 0)
         return complain(EXIT_USAGE, "--top-k has no effect here: --temperature is 0, which takes "
                                     "the likeliest");
@@ -185,8 +186,8 @@ static exit_status check_slices(const generation *g) {
     if (g->is_recurrent || n_heads % recipe.n_slices == 0) return EXIT_DONE;
     while (n_heads % below) below--;
     return complain(EXIT_USAGE,
-                    "recipe: slices=%lld do not divide the %lld heads of %s, so no training has "
-                    "them; %lld would",
+                    "recipe: slices=%lld do not divide the %lld heads of %s, so no training run "
+                    "can have them; %lld would",
                     (long long)recipe.n_slices, (long long)n_heads, g->c->o.model,
                     (long long)below);
 }
@@ -259,7 +260,7 @@ static exit_status prepare(generation *g) {
     if (!bad) bad = job_check_model(c);
     if (bad) return bad;
     if (!wf_model_registry_find(c->o.model)->takes_tokens)
-        return complain(EXIT_USAGE, "%s holds a model that generates no text: %s reads images",
+        return complain(EXIT_USAGE, "%s holds a model that cannot generate text: %s reads images",
                         c->o.init, c->o.model);
     bad = report_check(c);
     if (!bad) bad = open_tokenizer(g);

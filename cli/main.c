@@ -234,7 +234,7 @@ static exit_status unknown_command(const char *name) {
             if (!strncmp(about->name, "bench ", 6))
                 snprintf(benches + strlen(benches), sizeof benches - strlen(benches), "%s%s",
                          *benches ? ", " : "", about->name);
-        return complain(EXIT_USAGE, "weft bench: what? There are %s", benches);
+        return complain(EXIT_USAGE, "weft bench: a command is missing; there are %s", benches);
     }
     for (const command *about = commands; about->name; about++) {
         int distance = wf_text_distance(name, about->name);

@@ -47,7 +47,7 @@ static const char *choice_hint(option_id id, const char *value) {
         if ((id != OPT_dtype && id != OPT_file_dtype) || strcasecmp(value, types[i].theirs))
             continue;
         bool is_f16 = strstr(types[i].ours, " f16");
-        return is_f16 && id == OPT_dtype ? "; of 16 bits there is bf16" : types[i].ours;
+        return is_f16 && id == OPT_dtype ? "; the 16-bit type is bf16" : types[i].ours;
     }
     return "";
 }
@@ -73,7 +73,7 @@ static bool set_names(options *o, option_id id, const char *name, const char *va
     for (size_t i = 1; i < n; i++)
         is_missing |= strchr(",+", value[i]) && strchr(",+", value[i - 1]);
     if (is_missing)
-        return options_fail(o, "%s: a name is missing in '%.60s'; a %s stands between two", name,
+        return options_fail(o, "%s: a name is missing in '%.60s'; separate names by one %s", name,
                             value, id == OPT_tuned ? "+" : "comma");
     strcpy(field, value);
     if (id == OPT_tuned) *o->tuned_for = 0; /* no file's any more */
@@ -107,7 +107,7 @@ bool option_set(options *o, option_id id, const char *value) {
             i = -1;
         }
         if (i < 0)
-            return options_fail(o, "%s: '%.60s' is none of %s%s", name, value, about.argument,
+            return options_fail(o, "%s: '%.60s' is not one of %s%s", name, value, about.argument,
                                 choice_hint(id, value));
         memcpy(field_of(o, id), &i, sizeof i);
         /* A table of a file that was named before is what this value stands in the place of. */
@@ -194,12 +194,12 @@ const char *option_no_use(const options *o, option_id id) {
         if (tokens) return "the model reads tokens";
         return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
     case OPT_init_skip:
-        return o->init ? NULL : "there is no --init";
+        return o->init ? NULL : "--init is not given";
     case OPT_resize:
     case OPT_skip_broken:
     case OPT_workers:
     case OPT_cache:
-        return o->has_pictures ? NULL : "--data is no folder of pictures";
+        return o->has_pictures ? NULL : "--data is not a folder of pictures";
     case OPT_tokens:
         return tokens ? NULL : "the model reads images";
     case OPT_layers:
@@ -218,13 +218,13 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_words:
         if (!tokens) return "the model reads images";
         if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
-            return "--data-format says what a token is";
+            return "--data-format defines the tokens";
         return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;
     case OPT_tokenizer:
         if (!tokens) return "the model reads images";
         if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
-            return "--data-format says what a token is";
-        if (o->words) return "--words says what a token is";
+            return "--data-format defines the tokens";
+        if (o->words) return "--words defines the tokens";
         return synthetic ? "synthetic tokens are made, not read" : NULL;
     case OPT_normalize:
         if (tokens) return "the model reads tokens";
@@ -262,7 +262,7 @@ const char *option_no_use(const options *o, option_id id) {
         if (o->recipe.lr_schedule == WF_LR_PLATEAU) return NULL;
         return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
     case OPT_warmup_shape:
-        return o->recipe.warmup_steps ? NULL : "there is no --warmup";
+        return o->recipe.warmup_steps ? NULL : "--warmup is not given";
     case OPT_lr_patience:
         return o->recipe.lr_schedule == WF_LR_PLATEAU ? NULL : "--lr-schedule is not plateau";
     default:

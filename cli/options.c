@@ -302,13 +302,13 @@ static bool parse_words(options *o, unsigned flag, int argc, char *const *argv) 
         const char *value = equals ? equals + 1 : "true";
         if (!equals && table[id].kind != OPTION_FLAG) {
             if (i + 1 == argc)
-                return options_fail(o, "%s wants a value: %s", option_name(text, id),
+                return options_fail(o, "%s needs a value: %s", option_name(text, id),
                                     table[id].argument);
             value = argv[++i];
         }
         bool may_be_empty = table[id].fallback && !*table[id].fallback;
         if (table[id].kind == OPTION_TEXT && !*value && !may_be_empty)
-            return options_fail(o, "%s is empty; it wants a value: %s", option_name(text, id),
+            return options_fail(o, "%s is empty; it needs a value: %s", option_name(text, id),
                                 table[id].argument);
         if (!option_set(o, id, value)) return false;
         o->given[id] = true;

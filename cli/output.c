@@ -51,7 +51,7 @@ static const char *check_file(const char *path) {
     struct stat about;
     char folder[4096];
     if (!*path) return "its name is empty";
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return "it is no regular file";
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return "it is not a regular file";
     folder_of(path, folder);
     return access(folder, W_OK | X_OK) == 0 ? NULL : strerror(errno);
 }
@@ -107,7 +107,7 @@ static const char *write_all(int fd, const char *text, size_t n) {
 /* A pipe without a reader is not waited for. */
 static const char *write_special(const output *out) {
     int fd = open(out->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0) return errno == ENXIO ? "nobody reads that pipe" : strerror(errno);
+    if (fd < 0) return errno == ENXIO ? "no process reads that pipe" : strerror(errno);
     bool waits = fcntl(fd, F_SETFL, 0) == 0;
     const char *why = waits ? write_all(fd, out->text, out->n) : strerror(errno);
     return close(fd) && !why ? strerror(errno) : why;

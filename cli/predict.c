@@ -151,7 +151,7 @@ static exit_status prepare(prediction *p) {
     cli *c = p->c;
     if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to predict with");
     if (c->o.logits && !c->o.json)
-        return complain(EXIT_USAGE, "--logits goes into the report; it wants --json FILE");
+        return complain(EXIT_USAGE, "--logits adds to the report; it needs --json FILE");
     exit_status bad = report_check(c);
     if (!bad && c->o.csv) bad = output_check("the table", c->o.csv);
     if (!bad) bad = job_open(c, 0, &p->j);

@@ -47,14 +47,13 @@ exit_status processes_begin(cli *c, bool *done_out) {
     bool is_mpi = o->wire && !strcmp(o->wire, "mpi");
     bool is_job = place.n_ranks > 1 || (is_mpi && *place.source);
     if (!is_job && o->rendezvous)
-        return complain(
-            EXIT_USAGE,
-            "--rendezvous %.200s: each process has to be told which rank it is, by RANK "
-            "and WORLD_SIZE or another launcher's variables",
-            o->rendezvous);
+        return complain(EXIT_USAGE,
+                        "--rendezvous %.200s: each process needs its rank from RANK and WORLD_SIZE "
+                        "or another launcher's variables",
+                        o->rendezvous);
     if (!is_job) {
         if (is_mpi && c->command & JOBS)
-            return complain(EXIT_USAGE, "--wire mpi wants ranks that MPI has started: mpirun -np N "
+            return complain(EXIT_USAGE, "--wire mpi needs ranks that MPI has started: mpirun -np N "
                                         "weft ..., without --ranks");
         if (o->wire && o->ranks == 1 && c->command & JOBS)
             return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
@@ -73,7 +72,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
                         "processes (%s); each process takes one rank",
                         o->devices, place.rank, place.n_ranks, place.source);
     if (option_is_given(o, OPT_ranks) && o->ranks != place.n_ranks)
-        return complain(EXIT_USAGE, "--ranks %lld, but %s says that there are %d processes",
+        return complain(EXIT_USAGE, "--ranks %lld, but by %s there are %d processes",
                         (long long)o->ranks, place.source, place.n_ranks);
     end_with_launcher(&place);
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
@@ -82,7 +81,8 @@ exit_status processes_begin(cli *c, bool *done_out) {
     bool is_wire = c->command & JOBS || is_mpi;
     if (is_wire) meeting.wire = o->wire;
     interrupt_unwatch(); /* there is nothing to lose, and the others may never come */
-    if (interrupt_status()) return complain(interrupt_status(), "interrupted; no rank was met");
+    if (interrupt_status())
+        return complain(interrupt_status(), "interrupted; no other rank had joined");
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     exit_status bad = agree_on_options(c);

@@ -175,7 +175,7 @@ void effort_say(const cli *c, const effort *spent) {
     double others = effort_of_others(spent);
     say(c, "cpu     %.2f s of CPU time in %.2f s\n", spent->cpu_s, spent->wall_s);
     if (others > OTHERS_SHARE)
-        say(c, "        %.0f %% of the time was taken by others: compare CPU times, not speeds\n",
+        say(c, "        other programs took %.0f %% of the time: compare CPU times, not speeds\n",
             100 * others);
 }
 

@@ -140,7 +140,7 @@ static char *memory_text(const wf_trainer_memory *m, bool has_run) {
         const char *before, *after;
         size_t bytes;
     } more[] = {{", ", " measured", has_run && m->is_measured ? m->measured_peak_bytes : 0},
-                {", ", " of other ranks in addition", m->wire_bytes},
+                {", plus ", " of other ranks", m->wire_bytes},
                 {", on the host ", "", m->planned_host_peak_bytes},
                 {", on disk ", "", m->planned_disk_peak_bytes}};
     int n = snprintf(line, sizeof line, "%s planned",

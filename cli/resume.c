@@ -24,8 +24,8 @@ static exit_status read_notes(const char *path, const wf_safetensors *file, json
         const char *text = wf_safetensors_metadata(file, keys[k]);
         if (!text)
             return complain(EXIT_FAILED,
-                            "%s does not say its %s: weft train did not write it, or an older one "
-                            "did; a new run may begin with its weights: --init",
+                            "%s does not record its %s: it was not written by weft train, or by an "
+                            "older version; start a new run from its weights with --init",
                             path, keys[k]);
         if (strlen(text) > MAX_NOTE_BYTES)
             return complain(EXIT_FAILED, "%s: its %s has %zu bytes, more than the %d it may have",
@@ -48,7 +48,7 @@ static exit_status read_data_path(const cli *c, json_t *record) {
     if (good) json_object_set(record, "data", data);
     json_decref(about);
     if (good) return EXIT_DONE;
-    return complain(EXIT_USAGE, "--resume: there is no %s that says where the data is; give --data",
+    return complain(EXIT_USAGE, "--resume: there is no %s with the path of the data; give --data",
                     path);
 }
 
@@ -61,7 +61,7 @@ static exit_status read_record(const cli *c, json_t *record) {
     if (access(path, F_OK) && access(index, F_OK))
         return complain(EXIT_FAILED,
                         "--resume: there is no run in %s, which has no state.safetensors; without "
-                        "--resume one begins",
+                        "--resume a new run starts",
                         c->o.out);
     wf_status status = wf_safetensors_open(c->ctx, path, &file);
     if (status != WF_OK) return complain_of(c, status);
@@ -125,9 +125,7 @@ static exit_status take_number(const cli *c, const json_t *record, const char *k
                                int64_t *value_out) {
     const char *text = text_of(record, key);
     if (isdigit((unsigned char)*text) && text_to_int(text, value_out)) return EXIT_DONE;
-    return complain(EXIT_FAILED,
-                    "%s/state.safetensors: its %s is '%.40s', which is no number of "
-                    "a run",
+    return complain(EXIT_FAILED, "%s/state.safetensors: its %s is '%.40s', which no run can have",
                     c->o.out, key, text);
 }
 
@@ -145,7 +143,8 @@ static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
     json_t *tests = json_loads(text_of(record, "tests"), JSON_REJECT_DUPLICATES, NULL);
     if (!bad && (!scores_read(&from.tests, tests) || from.tests.last_step > from.n_steps ||
                  from.tests.best_step > from.tests.last_step))
-        bad = complain(EXIT_FAILED, "%s/state.safetensors: its tests are none of a run", c->o.out);
+        bad = complain(EXIT_FAILED, "%s/state.safetensors: its tests are not those of a run",
+                       c->o.out);
     json_decref(tests);
     snprintf(from.data_hash, sizeof from.data_hash, "%s", text_of(record, "data_hash"));
     checkpoint_made_by(text_of(record, "weft"), text_of(record, "library"), from.made_by);
@@ -154,7 +153,7 @@ static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
 }
 
 exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
-    if (!c->o.out) return complain(EXIT_USAGE, "--resume wants --out, the folder of the run");
+    if (!c->o.out) return complain(EXIT_USAGE, "--resume needs --out, the folder of the run");
     json_t *record = json_object();
     if (!bad && c->is_root) bad = read_record(c, record);
     char *text = !bad && c->is_root ? json_dumps(record, JSON_COMPACT) : NULL;
@@ -189,8 +188,8 @@ static exit_status check_data(job *j, const resumed *from) {
     if (!strcmp(j->data_hash, from->data_hash)) return EXIT_DONE;
     return complain(EXIT_FAILED,
                     "--resume: %s does not hold the data that the run in %s was trained on (its "
-                    "hash is %.8s..., not %.8s...); say where that is with --data, or begin "
-                    "another run with these weights: --init %s/model.safetensors and another --out",
+                    "hash is %.8s..., not %.8s...); give its path with --data, or start another "
+                    "run from these weights: --init %s/model.safetensors and another --out",
                     j->c->o.data, j->c->o.out, j->data_hash, from->data_hash, j->c->o.out);
 }
 
@@ -202,12 +201,12 @@ static exit_status check_builds(const cli *c, const resumed *from) {
     if (c->o.strict)
         return complain(EXIT_FAILED,
                         "--strict: the checkpoint was made by %s, and this is %s: the run would "
-                        "not go on with the same bits",
+                        "not continue with the same bits",
                         from->made_by, made_by);
     if (c->is_root)
         complain(EXIT_DONE,
-                 "the checkpoint was made by %s, and this is %s: the run may go on with other bits "
-                 "(--strict refuses that)",
+                 "the checkpoint was made by %s, and this is %s: the run may continue with other "
+                 "bits (--strict refuses that)",
                  from->made_by, made_by);
     return EXIT_DONE;
 }

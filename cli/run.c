@@ -14,7 +14,7 @@ static int take_words(int argc, char *const *argv, char *words[MAX_WORDS], int *
         bool is_short = !strcmp(argv[i], "-n");
         const char *equals = strchr(argv[i], '=');
         if (n + 2 > MAX_WORDS) {
-            complain(EXIT_USAGE, "too many options; what belongs to the program stands behind it");
+            complain(EXIT_USAGE, "too many options; put the program's own options after its name");
             return -1;
         }
         words[n++] = is_short ? "--ranks" : argv[i];
@@ -42,14 +42,14 @@ static exit_status run_program(const options *o, char *const *program) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_context *ctx;
     if (!option_is_given(o, OPT_ranks))
-        return complain(EXIT_USAGE, "-n is missing: how many ranks? weft run -n 4 PROGRAM");
+        return complain(EXIT_USAGE, "-n, the number of ranks, is missing: weft run -n 4 PROGRAM");
     if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "-n %lld: there can be 1 to %d ranks", (long long)o->ranks,
                         WF_LAUNCH_MAX_RANKS);
     if (option_is_given(o, OPT_timeout) && !(o->timeout > 0 && o->timeout < 1e9))
-        return complain(EXIT_USAGE, "--timeout %g: it wants seconds, more than 0", o->timeout);
+        return complain(EXIT_USAGE, "--timeout %g: it must be more than 0 seconds", o->timeout);
     if (option_is_given(o, OPT_grace) && !(o->grace > 0 && o->grace < 1e9))
-        return complain(EXIT_USAGE, "--grace %g: it wants seconds, more than 0", o->grace);
+        return complain(EXIT_USAGE, "--grace %g: it must be more than 0 seconds", o->grace);
     if (!*program)
         return complain(EXIT_USAGE, "no program is named: weft run -n %lld PROGRAM ARGUMENTS...",
                         (long long)o->ranks);

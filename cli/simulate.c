@@ -31,7 +31,7 @@ static exit_status check_counts(const options *o) {
         return complain(EXIT_USAGE, "--chunks: %s; with so many stages and microbatches 1 to %lld",
                         option_text(o, OPT_chunks, text), (long long)(most / o->recipe.n_micro));
     if (!(o->weight_held >= 0 && o->weight_held <= 1))
-        return complain(EXIT_USAGE, "--weight-held: %g is no part, from 0 to 1", o->weight_held);
+        return complain(EXIT_USAGE, "--weight-held: %g is not from 0 to 1", o->weight_held);
     if (!(o->transfer_ms >= 0 && o->transfer_ms <= WF_SCHEDULE_MAX_TIME_MS))
         return complain(EXIT_USAGE, "--transfer-ms: %g is not from 0 to %g", o->transfer_ms,
                         WF_SCHEDULE_MAX_TIME_MS);

@@ -63,8 +63,8 @@ static void say_table(const cli *c, const wf_tuning *tuning) {
             chosen.time_us, 100 * (1 - chosen.time_us / usual.time_us), s.shape, "", chosen.name,
             usual.name);
     }
-    say(c, "%d of %d shapes are faster in another way", n_gain, n);
-    if (n_wrong) say(c, "; %d ways give wrong numbers", n_wrong);
+    say(c, "%d of %d shapes are faster with another kernel", n_gain, n);
+    if (n_wrong) say(c, "; %d kernels give wrong numbers", n_wrong);
     if (n)
         say(c, "\na microbatch's kernels take %.2f ms, chosen so %.2f (%.1f %% less)",
             before_us / 1e3, after_us / 1e3, 100 * (1 - after_us / before_us));
@@ -74,9 +74,9 @@ static void say_table(const cli *c, const wf_tuning *tuning) {
 static void warn_empty(const cli *c) {
     bool widens = c->o.recipe.dtype == WF_BF16 && strcmp(wf_info_bf16(), "bf16");
     complain(EXIT_DONE,
-             "no shape of this step can be computed in several ways, so the table is empty%s",
-             widens ? "; bf16 is multiplied as f32 here, by the ways of f32's table: leave --dtype "
-                      "bf16 out to measure them"
+             "no shape of this step has several kernels to choose from, so the table is empty%s",
+             widens ? "; bf16 is multiplied as f32 here, with the kernels of f32's table: leave "
+                      "--dtype bf16 out to measure them"
                     : "");
 }
 
@@ -111,7 +111,7 @@ static exit_status tune(cli *c, const job *j) {
 exit_status run_tune(cli *c) {
     job j;
     if (!option_is_given(&c->o, OPT_repeat)) c->o.repeat = 5;
-    if (c->o.repeat < 1) return complain(EXIT_USAGE, "--repeat wants at least 1");
+    if (c->o.repeat < 1) return complain(EXIT_USAGE, "--repeat must be at least 1");
     interrupt_watch();
     exit_status bad = report_check(c);
     if (!bad && c->o.out) bad = output_check("the table", c->o.out);

@@ -21,7 +21,7 @@ static bool add_row(options *o, const json_t *row, size_t number, const char *wh
     size_t n = strlen(text), room = sizeof o->recipe.tuned.text - n;
     if (!shape || !choice || !usual || strcspn(shape, "=+,") < strlen(shape) ||
         strcspn(choice, "=+,") < strlen(choice) || !*shape || !*choice)
-        return options_fail(o, "%.200s: row %zu does not say its shape, choice and usual way",
+        return options_fail(o, "%.200s: row %zu does not state its shape, choice and usual way",
                             where, number);
     if (!strcmp(choice, usual)) return true;
     if ((size_t)snprintf(text + n, room, "%s%s=%s", n ? "+" : "", shape, choice) < room)
@@ -73,10 +73,11 @@ bool tuned_of_table(options *o, const json_t *root, const char *where) {
     const char *processor = text_of(root, "processor"), *library = text_of(root, "library");
     json_int_t n_threads = json_integer_value(json_object_get(root, "threads"));
     if (json_integer_value(json_object_get(root, "weft_kernels")) != TUNED_VERSION)
-        return options_fail(o, "%.200s is no table of kernels of version %d, as weft tune writes",
+        return options_fail(o,
+                            "%.200s is not a table of kernels of version %d, as weft tune writes",
                             where, TUNED_VERSION);
     if (!processor || !library || n_threads < 1 || !json_is_array(rows))
-        return options_fail(o, "%.200s does not say its processor, library, threads and rows",
+        return options_fail(o, "%.200s does not state its processor, library, threads and rows",
                             where);
     *o->recipe.tuned.text = 0;
     for (size_t k = 0; k < json_array_size(rows); k++)
@@ -99,10 +100,10 @@ void tuned_warn(const cli *c, const wf_program *program) {
         say_place(own, sizeof own, &here);
     if (*own && strcmp(o->tuned_for, own))
         complain(EXIT_DONE,
-                 "the table of --kernels was measured with %s, and this is %s: what it chooses may "
-                 "be slower than the usual, and what there is not here is computed as usual",
+                 "the table of --kernels was measured with %s, and this is %s: its choices may be "
+                 "slower than the default, and choices that do not exist here use the default",
                  o->tuned_for, own);
     if (*recipe->tuned.text && !wf_program_n_tuned(program))
-        complain(EXIT_DONE, "the table of --kernels names no shape of this model, batch and "
-                            "--dtype with a way that there is here: all is computed as usual");
+        complain(EXIT_DONE, "the table of --kernels has no choice for this model, batch and "
+                            "--dtype that exists here: every shape uses its default kernel");
 }

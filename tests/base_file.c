@@ -127,12 +127,12 @@ static void waits_for_the_disk(void **state) {
     assert_int_equal(n_folders_synced, 1);
     file_error = EIO;
     expect_failure(f->ctx, wf_file_replace(f->ctx, folder_file(f, "x"), "two", 3), WF_IO,
-                   "cannot be brought to the disk: Input/output error; what was there before is");
+                   "cannot be flushed to disk: Input/output error; the previous file is");
     file_error = 0;
     expect_content(f, "x", "one");
     folder_error = EIO;
     expect_failure(f->ctx, wf_file_replace(f->ctx, folder_file(f, "x"), "three", 5), WF_IO,
-                   "is in its place, but its folder cannot be brought to the disk");
+                   "is in place, but its folder cannot be flushed to disk");
     expect_content(f, "x", "three");
     folder_error = EINVAL; /* of file systems that cannot do that */
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "four", 4), WF_OK);
@@ -145,8 +145,8 @@ static void replaces_files_only(void **state) {
     char pipe[4096];
     snprintf(pipe, sizeof pipe, "%s/pipe", f->path);
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    expect_failure(f->ctx, wf_file_replace(f->ctx, pipe, "new", 3), WF_IO, "no regular file");
-    expect_failure(f->ctx, wf_file_replace(f->ctx, f->path, "new", 3), WF_IO, "no regular file");
+    expect_failure(f->ctx, wf_file_replace(f->ctx, pipe, "new", 3), WF_IO, "not a regular file");
+    expect_failure(f->ctx, wf_file_replace(f->ctx, f->path, "new", 3), WF_IO, "not a regular file");
     assert_int_equal(folder_count(f, 0), 1);
 }
 

@@ -76,7 +76,7 @@ static void names_what_is_in_the_way(void **state) {
     expect_failure(ctx, wf_safetensors_writer_create(ctx, "/nowhere/at/all/x", &w), WF_IO,
                    "/nowhere/at/all/x cannot be written: No such file");
     expect_failure(ctx, wf_safetensors_writer_create(ctx, f->path, &w), WF_IO,
-                   "it is there and no regular file");
+                   "it exists and is not a regular file");
 }
 
 static void aborts(void **state) {

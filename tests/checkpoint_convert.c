@@ -261,7 +261,7 @@ static void refuses(void **state) {
     TEST_REFUSED(f->ctx, convert(f, "w.safetensors", "old.safetensors", "f16", 0, &n_bytes),
                  WF_NOT_FINITE, "element 0 of large is 70000, which is too large for F16");
     TEST_REFUSED(f->ctx, convert(f, "w.safetensors", "old.safetensors", "f8", 0, &n_bytes),
-                 WF_INVALID_ARG, "none of f16, bf16 and f32");
+                 WF_INVALID_ARG, "not one of f16, bf16 and f32");
     static const double huge = 1e300;
     static const wf_tensor_data wide = {"w", WF_F64, {1, {1}}, &huge};
     TEST_OK(f->ctx,

@@ -122,7 +122,7 @@ static void refuses_bad_declarations(void **state) {
                    "negative");
     expect_failure(ctx,
                    wf_safetensors_writer_add_tensor(w, "__metadata__", WF_F32, &three[0].shape),
-                   WF_INVALID_ARG, "is no name");
+                   WF_INVALID_ARG, "is not a valid tensor name");
     assert_int_equal(wf_safetensors_writer_add_metadata(w, "k", "v"), WF_OK);
     expect_failure(ctx, wf_safetensors_writer_add_metadata(w, "k", "w"), WF_INVALID_ARG,
                    "k is in the metadata already");
@@ -239,7 +239,7 @@ static void refuses_bad_headers(void **state) {
         {"{" ENTRY("\\u001b[2J", "U8", "[1]", "[0,2]") "}", 2, "tensor \\x1b[2J has"},
         /* metadata */
         {"{\"__metadata__\":1}", 0, "an object expected"},
-        {"{\"__metadata__\":{\"a\":1}}", 0, "a value that is no text: a"},
+        {"{\"__metadata__\":{\"a\":1}}", 0, "a value that is not text: a"},
         {"{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, "a occurs twice in __metadata__"},
         {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ occurs twice"},
     };

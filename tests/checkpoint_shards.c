@@ -138,7 +138,7 @@ static void takes_back_what_is_half_there(void **state) {
                      WF_OK);
     assert_int_equal(add(w, 24, 2), WF_OK);
     assert_int_equal(mkdir(folder_file(f, "model-b-00003-of-00003.safetensors"), 0700), 0);
-    expect_failure(f->ctx, wf_safetensors_writer_commit(w), WF_IO, "cannot be put in its place");
+    expect_failure(f->ctx, wf_safetensors_writer_commit(w), WF_IO, "cannot be moved into place");
     wf_safetensors_writer_destroy(w);
     assert_int_equal(rmdir(folder_file(f, "model-b-00003-of-00003.safetensors")), 0);
     assert_int_equal(folder_count(f, 0), 4);
@@ -185,14 +185,14 @@ static void trusts_no_index(void **state) {
         {"{\"metadata\":{},\"metadata\":{},\"weight_map\":{}}", "metadata occurs twice"},
         {"{\"metadata\":{\"a\":\"\",\"a\":\"\"},\"weight_map\":{}}", "a occurs twice in metadata"},
         {"{\"metadata\":[],\"weight_map\":{}}", "an object expected"},
-        {"{\"weight_map\":{\"a\":1}}", "tensor a has a place that is no file's name"},
+        {"{\"weight_map\":{\"a\":1}}", "tensor a has a location that is not a file name"},
         {"{\"weight_map\":{\"a\":\"one\",\"b\":\"one\",\"a\":\"one\"}}", "tensor a occurs twice"},
-        {"{\"weight_map\":{\"a\":\"../one\"}}", "tensor a is said to be in '../one'"},
-        {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "no name of a file in the same folder"},
-        {"{\"weight_map\":{\"a\":\"sub/one\"}}", "no name of a file in the same folder"},
-        {"{\"weight_map\":{\"a\":\"..\"}}", "no name of a file in the same folder"},
-        {"{\"weight_map\":{\"a\":\"\"}}", "no name of a file in the same folder"},
-        {"{\"weight_map\":{\"a\":\"o\\u0007ne\"}}", "no name of a file in the same folder"},
+        {"{\"weight_map\":{\"a\":\"../one\"}}", "tensor a is listed in '../one'"},
+        {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "not the name of a file in the same folder"},
+        {"{\"weight_map\":{\"a\":\"sub/one\"}}", "not the name of a file in the same folder"},
+        {"{\"weight_map\":{\"a\":\"..\"}}", "not the name of a file in the same folder"},
+        {"{\"weight_map\":{\"a\":\"\"}}", "not the name of a file in the same folder"},
+        {"{\"weight_map\":{\"a\":\"o\\u0007ne\"}}", "not the name of a file in the same folder"},
         {"{\"weight_map\":{\"a\":\"link\"}}", "link is a link, which may lead out of its folder"},
         {"{\"weight_map\":{\"a\":\"none\"}}", "none cannot be opened: No such file"},
         {"{\"weight_map\":{\"a\":\"pipe\"}}", "pipe is not a regular file, but a folder"},

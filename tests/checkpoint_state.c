@@ -57,7 +57,7 @@ static void numbers_out_of_range(void **state) {
         float value;
         int i;
     } cases[] = {
-        {NULL, NULL, "it does not say how many steps were taken", 0, 0},
+        {NULL, NULL, "it does not record the number of steps", 0, 0},
         {"", NULL, "its weft.n_steps is ''", 0, 0},
         {"-1", NULL, "its weft.n_steps is '-1'", 0, 0},
         {" 1", NULL, "its weft.n_steps is ' 1'", 0, 0},
@@ -65,10 +65,10 @@ static void numbers_out_of_range(void **state) {
         {"1x", NULL, "its weft.n_steps is '1x'", 0, 0},
         {"1.5", NULL, "its weft.n_steps is '1.5'", 0, 0},
         {"0x10", NULL, "its weft.n_steps is '0x10'", 0, 0},
-        {"9007199254740993", NULL, "no number of steps from 0 to 9007199254740992", 0, 0},
-        {"9223372036854775807", NULL, "no number of steps from 0 to 9007199254740992", 0, 0},
-        {"99999999999999999999999", NULL, "'99999999999999999999999', which is no number", 0, 0},
-        {"\033[31m1", NULL, "[31m1', which is no number", 0, 0},
+        {"9007199254740993", NULL, "not a number of steps from 0 to 9007199254740992", 0, 0},
+        {"9223372036854775807", NULL, "not a number of steps from 0 to 9007199254740992", 0, 0},
+        {"99999999999999999999999", NULL, "'99999999999999999999999', which is not a number", 0, 0},
+        {"\033[31m1", NULL, "[31m1', which is not a number", 0, 0},
         {"1", "fc.weight", "element 5 of fc.weight is nan", NAN, 5},
         {"1", "fc.bias", "element 2 of fc.bias is inf", INFINITY, 2},
         {"1", "optimizer.first_moment.fc.weight",
@@ -287,9 +287,9 @@ static void a_file_that_breaks_off(void **state) {
             assert_int_equal(n_spoiled, 0);
             n_whole++;
         } else {
-            expect_failure(f->ctx, status, WF_NOT_FINITE, "broke off while it was loaded");
+            expect_failure(f->ctx, status, WF_NOT_FINITE, "loading a file was interrupted");
             status = wf_trainer_save_state(t, folder_file(f, "saved"), NULL, 0);
-            expect_failure(f->ctx, status, WF_NOT_FINITE, "broke off while it was loaded");
+            expect_failure(f->ctx, status, WF_NOT_FINITE, "loading a file was interrupted");
             n_spoiled++;
         }
     }
@@ -297,7 +297,8 @@ static void a_file_that_breaks_off(void **state) {
     /* Weights alone replace not all of it. */
     n_reads = INT32_MAX;
     TEST_OK(f->ctx, wf_trainer_load_weights(t, folder_file(f, "saved")));
-    expect_failure(f->ctx, wf_trainer_save(t, folder_file(f, "saved")), WF_NOT_FINITE, "broke off");
+    expect_failure(f->ctx, wf_trainer_save(t, folder_file(f, "saved")), WF_NOT_FINITE,
+                   "was interrupted");
     TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "good")));
     TEST_OK(f->ctx, wf_trainer_save(t, folder_file(f, "saved")));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, now));

@@ -120,15 +120,15 @@ grep -c "left out: root on mpi: the wire 'mpi' does not reach all ranks; shm can
 expect 2 "'4 apples' is not a size" "${bench[@]}" --bytes "4KiB,4 apples"
 expect 2 "a multiple of 4" "${bench[@]}" --bytes 4095
 expect 2 "a multiple of 4" "${bench[@]}" --bytes 0
-expect 2 "stands there twice" "${bench[@]}" --bytes 4KiB,4096
-expect 2 "--bytes is empty; it wants a value: LIST" "${bench[@]}" --bytes ""
+expect 2 "is listed twice" "${bench[@]}" --bytes 4KiB,4096
+expect 2 "--bytes is empty; it needs a value: LIST" "${bench[@]}" --bytes ""
 expect 2 "there is no 'star'; there are root, ring" "${bench[@]}" --algorithm ring,star
-expect 2 "stands there twice" "${bench[@]}" --algorithm ring,ring
+expect 2 "is listed twice" "${bench[@]}" --algorithm ring,ring
 expect 2 "there is no ''; there are" "${bench[@]}" --algorithm ring,,root
 expect 2 "there is no 'tcp'; there are inproc" "${bench[@]}" --wire tcp
 expect 2 "2 to " "${bench[@]}" --ranks 1
 expect 2 "2 to " "${bench[@]}" --ranks 1025
-expect 2 "--repeat wants" "${bench[@]}" --repeat 0
+expect 2 "--repeat must be" "${bench[@]}" --repeat 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
 expect 2 "none of shared|plain" "${bench[@]}" --memory some
 expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"

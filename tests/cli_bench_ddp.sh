@@ -112,8 +112,8 @@ tested+=(--quiet)
 expect 2 "--model is missing" bench ddp
 expect 2 "did you mean resnet18? There are mlp, resnet18" bench ddp --model resnet19
 expect 2 "there can be 1 to" "${bench[@]}" --ranks 0
-expect 2 "--repeat wants" "${bench[@]}" --repeat 0
-expect 2 "--steps wants" "${bench[@]}" --steps 0
+expect 2 "--repeat must be" "${bench[@]}" --repeat 0
+expect 2 "--steps must be" "${bench[@]}" --steps 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
 expect 2 "but no mlp" bench ddp --model mlp --peers
 expect 2 "has no option --micro" "${bench[@]}" --micro 2

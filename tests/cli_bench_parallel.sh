@@ -80,7 +80,7 @@ tested+=(--devices)
 expect 2 "which resnets have" "${bench[@]}" --model gpt2-tiny
 expect 2 "did you mean resnet18? There are mlp, resnet18" "${bench[@]}" --model resnet19
 expect 2 "can be split" "${bench[@]}" --batch 1
-expect 2 "--repeat wants" "${bench[@]}" --repeat 0
+expect 2 "--repeat must be" "${bench[@]}" --repeat 0
 expect 2 "has no option --plan" "${bench[@]}" --plan pp=2
 expect 1 "cannot be made" "${small[@]}" --out /dev/null/run
 expect 1 "cannot be written" "${small[@]}" --json "$folder/none/r.json"

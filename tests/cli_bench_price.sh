@@ -62,7 +62,7 @@ tested+=(--embedding --tied)
 
 # ---- bad input ----
 expect 2 "--model is missing" bench price
-expect 2 "--repeat wants" bench price --model mlp --repeat 0
+expect 2 "--repeat must be" bench price --model mlp --repeat 0
 expect 2 "has no option --lanes" bench price --model mlp --lanes 2
 expect 2 "has no option --ranks" bench price --model mlp --ranks 2
 expect 1 "cannot be written" bench price --model mlp --json "$folder/none/r.json"

@@ -31,8 +31,8 @@ cmp -s "$folder/run.sha" "$folder/more.sha" || fail "a state in shards goes on o
 expect 2 "is a training state" convert --init "$folder/run/state.safetensors" --out "$folder/x" --dtype f16
 expect 2 "--init is missing" convert --out "$folder/x"
 expect 2 "--out is missing" convert --init "$folder/run"
-expect 2 "--out is empty; it wants a value: DIR" convert --init "$folder/run" --out ""
-expect 2 "none of f16|bf16|f32" convert --init "$folder/run" --out "$folder/x" --dtype f64
+expect 2 "--out is empty; it needs a value: DIR" convert --init "$folder/run" --out ""
+expect 2 "not one of f16|bf16|f32" convert --init "$folder/run" --out "$folder/x" --dtype f64
 expect 2 "has no option --batch" convert --init "$folder/run" --out "$folder/x" --batch 2
 expect 1 "cannot be opened" convert --init "$folder/none" --out "$folder/x"
 expect 1 "No such file" convert --init "$folder/run" --out "$folder/none/x"

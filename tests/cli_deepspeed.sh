@@ -43,7 +43,7 @@ for words in "--plan pp=2" "--plan pp=2 --devices cpu:2" "--plan tp=2 --ranks 2"
 done
 report plan --model gpt2-tiny --tokens 8 --plan dp=2,pp=2 --devices cpu:4 --deepspeed "$file" | tr -d ' \n' | has -F '"batch":12,"micro":4' || fail "two replicas of two stages: another batch"
 # Which replicas --plan auto makes nobody knows when the file is read.
-expect 2 "how many replicas --plan auto makes is not known yet" plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --deepspeed "$file"
+expect 2 "the number of replicas of --plan auto is not known yet" plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --deepspeed "$file"
 echo '{"train_batch_size": 8}' >"$file"
 report plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --micro 4 --deepspeed "$file" | tr -d ' \n' | has -F '"batch":8,"micro":4' || fail "--plan auto: another batch"
 # What is auto is the command line's, as here the whole run's steps.
@@ -59,12 +59,12 @@ refuses() {
     echo "$2" >"$file"
     expect 2 "$1" plan --model gpt2-tiny --devices cpu:2 --deepspeed "$file"
 }
-refuses "gradient_cliping: weft has nothing like it" '{"gradient_cliping": 1}'
-refuses "optimizer.params.amsgrad: weft can only do false" '{"optimizer": {"type": "Adam", "params": {"amsgrad": true}}}'
-refuses "fp16.enabled: weft can only do false; the 16-bit type is bf16: bf16.enabled" '{"fp16": {"enabled": true}}'
+refuses "gradient_cliping: weft has no counterpart" '{"gradient_cliping": 1}'
+refuses "optimizer.params.amsgrad: weft supports only false" '{"optimizer": {"type": "Adam", "params": {"amsgrad": true}}}'
+refuses "fp16.enabled: weft supports only false; the 16-bit type is bf16: bf16.enabled" '{"fp16": {"enabled": true}}'
 refuses "optimizer.type: weft has no 'Lamb', but Adam, AdamW, SGD" '{"optimizer": {"type": "Lamb"}}'
 refuses "optimizer.params.lr is missing" '{"optimizer": {"type": "SGD"}}'
-refuses "optimizer.params.betas are two numbers" '{"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}}'
+refuses "optimizer.params.betas must be two numbers" '{"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}}'
 refuses "optimizer.type is missing" '{"optimizer": {"params": {"lr": 1}}}'
 is '"warmup":2,"warmup_shape":"log"' '{"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
 is '"warmup":2,"warmup_shape":"log"' '{"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "log", "warmup_max_lr": 0.1, "warmup_num_steps": 2}}}'
@@ -76,11 +76,11 @@ refuses "total_num_steps is missing" '{"scheduler": {"type": "WarmupCosineLR", "
 refuses "weft has no 'WarmupDecayLR'" '{"scheduler": {"type": "WarmupDecayLR"}}'
 refuses "weft's cosine ends at 0" '{"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2, "total_num_steps": 9}}}'
 refuses "train_batch_size 9 is not train_micro_batch_size_per_gpu 4" '{"train_batch_size": 9}'
-refuses "train_batch_size: it is a whole number" '{"train_batch_size": 1e300}'
-refuses "zero_optimization is no object" '{"zero_optimization": 2}'
-refuses "zero_optimization.stage: there are 0 to 3" '{"zero_optimization": {"stage": 4}}'
+refuses "train_batch_size: it must be a whole number" '{"train_batch_size": 1e300}'
+refuses "zero_optimization is not an object" '{"zero_optimization": 2}'
+refuses "zero_optimization.stage must be 0 to 3" '{"zero_optimization": {"stage": 4}}'
 refuses "files are made in the folder of --out" '{"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/tmp"}}}'
-refuses "stages are told by --plan pp=N" '{"pipeline": {"stages": 2}}'
+refuses "set stages by --plan pp=N" '{"pipeline": {"stages": 2}}'
 refuses "duplicate" '{"train_batch_size": 8, "train_batch_size": 4}'
 refuses "line 2, column 0" '{'
 expect 2 "--deepspeed: " plan --model gpt2-tiny --deepspeed "$folder/none"

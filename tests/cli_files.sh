@@ -81,7 +81,7 @@ for path in /dev/fd/77 /dev/stdin; do
     grep -q ^done "$folder/out" && fail "--json '$path' is refused after the training"
 done
 for option in --json --trace --out; do
-    run 2 "$option is empty; it wants a value: " $mlp --steps 2 $option ""
+    run 2 "$option is empty; it needs a value: " $mlp --steps 2 $option ""
 done
 
 # ---- pipes are not waited for ----
@@ -89,10 +89,10 @@ mkfifo "$here/pipe"
 run 2 "is not a regular file, but a pipe" train --config "$here/pipe"
 run 1 "is not a regular file, but a pipe" draw "$here/pipe"
 run 1 "is not a regular file, but a pipe" $mlp --steps 1 --init "$here/pipe"
-run 1 "nobody reads that pipe" $mlp --steps 1 --json "$here/pipe"
-run 1 "no regular file" $mlp --steps 1 --trace "$here/pipe"
+run 1 "no process reads that pipe" $mlp --steps 1 --json "$here/pipe"
+run 1 "not a regular file" $mlp --steps 1 --trace "$here/pipe"
 mkdir "$here/pipes" && mkfifo "$here/pipes/log.jsonl"
-run 1 "log.jsonl cannot be written: it is there and no regular file" $mlp --steps 1 --out "$here/pipes"
+run 1 "log.jsonl cannot be written: it exists and is not a regular file" $mlp --steps 1 --out "$here/pipes"
 run 2 "but a device" train --config /dev/zero
 run 1 "but a device" draw /dev/zero
 

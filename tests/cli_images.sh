@@ -85,7 +85,7 @@ if [[ -x $make ]]; then
     # ---- other classes: the head begins anew, and learns faster ----
     "$make" "$folder/three" ant bee wasp
     fine="--model mlp --threads 1 --batch 8 --data $folder/three --init $folder/pets-run --steps 2"
-    expect 2 "tells 2 classes apart, and $folder/three has 3" train $fine
+    expect 2 "has 2 classes, but $folder/three has 3" train $fine
     "$WEFT" train $fine --init-skip net3 --lr-scale net3=10 --out "$folder/fine" >"$folder/said" 2>&1 || fail "--init-skip: $(tail -1 "$folder/said")"
     grep -qF "init    net3.bias, net3.weight begin anew" "$folder/said" || fail "--init-skip: not who begins anew: $(cat "$folder/said")"
     [[ $(about "$folder/fine/model.safetensors") == *'\"class_names\":[\"ant\",\"bee\",\"wasp\"]'*'\"mean\":[0.4849'* ]] || fail "fine-tuned weights say $(about "$folder/fine/model.safetensors")"
@@ -117,7 +117,7 @@ if [[ -x $make ]]; then
     [[ $(tr -d ' \n' <"$folder/logits" | grep -oE '"class":"[a-z]*","probability":[0-9.e-]+,"logits":\[[^]]*\]' | tr '[' , |
         awk -F '[:,]' '{ d = $2 ~ "cat" ? $8 - $7 : $7 - $8; e = 1 / (1 + exp(d)) / $4 - 1; n += d <= 0 && e < 1e-14 && e > -1e-14 } END { print n }') == 8 ]] ||
         fail "predict --logits: $(cat "$folder/logits")"
-    expect 2 "--logits goes into the report; it wants --json" predict --init "$run" --data "$pets/val" --logits
+    expect 2 "--logits adds to the report; it needs --json" predict --init "$run" --data "$pets/val" --logits
     # A test of them gives the same loss, too: one rank's.
     eval="eval --init $run --data $pets --batch 8 --lanes 2 --threads 1 --json -"
     report $eval >"$folder/one"
@@ -157,11 +157,11 @@ if [[ -x $make ]]; then
     mkdir "$folder/nothing"
     expect 1 "weft: $folder/not cannot be opened: No such file" predict --init "$folder/not" --data "$pets"
     expect 1 "weft: $folder/nothing holds neither model.safetensors nor" eval --init "$folder/nothing" --data "$pets"
-    expect 2 "$run holds a model that generates no text: mlp reads images" generate --init "$run" --prompt x
+    expect 2 "$run holds a model that cannot generate text: mlp reads images" generate --init "$run" --prompt x
     # What other programs have saved does not say its model.
     LC_ALL=C sed 's/"weft[.]model"/"some.other"/' "$run/model.safetensors" >"$folder/other.safetensors"
-    expect 2 "other.safetensors holds a model that generates no text: it has neither GPT-2's wte.weight nor" generate --init "$folder/other.safetensors" --prompt x
-    expect 1 "holds no picture" predict --init "$run" --data "$folder/nothing"
+    expect 2 "other.safetensors holds a model that cannot generate text: it has neither GPT-2's wte.weight nor" generate --init "$folder/other.safetensors" --prompt x
+    expect 1 "contains no picture" predict --init "$run" --data "$folder/nothing"
     expect 2 "reads text: weft generate" predict --model gpt2-tiny --init "$run" --data synthetic --other-data
     rm "$pets/train/cat/99.JPG"
 else

@@ -34,7 +34,7 @@ expect 2 "of the kind bytes, not bpe" eval $tiny --data "$folder/a.txt" --init "
 expect 2 "of the kind bytes, not words" train $tiny --words --data "$folder/a.txt" --init "$folder/bytes" --steps 1
 report train $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe --steps 2 --out "$folder/bpe" >/dev/null || fail "train on BPE"
 report convert --init "$folder/bpe" --out "$folder/bare.safetensors" >/dev/null || fail "convert"
-expect 2 "of the kind bpe, not bytes: its numbers would mean something else; give its --tokenizer" eval $tiny --data "$folder/a.txt" --init "$folder/bare.safetensors"
+expect 2 "of the kind bpe, not bytes: its numbers would have another meaning; give its --tokenizer" eval $tiny --data "$folder/a.txt" --init "$folder/bare.safetensors"
 mkdir "$folder/another"
 # Two tokens change their numbers.
 sed 's/"!":1,"\\"":2,/"!":2,"\\"":1,/' tests/golden/bpe/vocab.json >"$folder/another/vocab.json"
@@ -64,7 +64,7 @@ tac "$folder/a.txt" | sed 's/stands/stood/' >"$folder/b.txt" # as many words, on
 expect 1 "the word 'stood' at byte" train $tiny --words --data "$folder/b.txt" --init "$run" --steps 1
 report train $tiny --words --data "$folder/b.txt" --init "$run" --steps 1 --other-data --out "$folder/stood" >/dev/null || fail "--other-data of words"
 expect 1 "the word 'stands' at byte" eval $tiny --data "$folder/a.txt" --init "$folder/stood"
-expect 2 "of the kind bytes, not bpe: its numbers would mean something else; --other-data goes on" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe
+expect 2 "of the kind bytes, not bpe: its numbers would have another meaning; --other-data accepts it" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe
 expect 2 "has a vocabulary of 256, and there are 472 tokens" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe --other-data
 report eval $tiny --data "$folder/a.txt" --init "$folder/bpe" --tokenizer "$folder/another" --other-data >/dev/null || fail "--other-data of a BPE"
 head -c 4000 /dev/zero >"$folder/zeros.bin"
@@ -99,7 +99,7 @@ for plan in tp=2 "tp=2 --ranks 2" pp=2; do
     same=$(says --slices 2 --plan $plan)
     [[ -n $one && $one == "$same" ]] || fail "generate --slices 2 --plan $plan gives '$same', not '$one'"
 done
-expect 2 "slices=3 do not divide the 4 heads of gpt2-tiny, so no training has them; 2 would" generate --init "$folder/bytes" --prompt x --steps 2 --slices 3
+expect 2 "slices=3 do not divide the 4 heads of gpt2-tiny, so no training run can have them; 2 would" generate --init "$folder/bytes" --prompt x --steps 2 --slices 3
 expect 2 "tp=3 does not divide the 4 heads of attention; tp=2 or 4 would" generate --init "$folder/bytes" --prompt x --steps 2 --plan tp=3
 [[ $(says --plan tp=2) == "$(says)" ]] || fail "generate: another text under tp=2 than as typed"
 greedy=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 | field text)
@@ -147,9 +147,9 @@ expect 2 "--layers 2: the model in" generate --model gpt --layers 2 --init "$fol
 echo "{$config, \"activation_function\": \"relu\"}" >"$folder/hf/config.json"
 expect 2 "activation_function is relu" generate --init "$folder/hf" --prompt x
 echo "{$config" >"$folder/hf/config.json"
-expect 1 "config.json is damaged: it holds no JSON" generate --init "$folder/hf" --prompt x
+expect 1 "config.json is damaged: it is not JSON" generate --init "$folder/hf" --prompt x
 rm "$folder/hf/config.json"
-expect 2 "does not say its model: it lacks a config.json; --model is missing, for example --model gpt2" generate --init "$folder/hf" --prompt x
+expect 2 "does not name its model, and there is no config.json; --model is missing, for example --model gpt2" generate --init "$folder/hf" --prompt x
 rm "$folder/hf/vocab.json"
 echo "{$config}" >"$folder/hf/config.json"
 expect 2 "--tokenizer is missing: the vocabulary of" generate --init "$folder/hf" --prompt x

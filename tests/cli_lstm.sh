@@ -89,7 +89,7 @@ done
 
 # ---- what is refused ----
 expect 2 "slices=25 do not divide linear of unit rnn.0, which gives [3, 7, 96]; 24 (tp=24) would" $lstm --slices 25
-expect 2 "tied weights want an embedding as wide" train --model lstm --data "$text" --words --tied --embedding 8 --hidden 16
+expect 2 "tied weights need an embedding as wide" train --model lstm --data "$text" --words --tied --embedding 8 --hidden 16
 expect 2 "--heads has no effect here" $lstm --heads 2
 expect 2 "a recurrent model reads a text in its order" $lstm --no-shuffle
 expect 2 "it is an option of --model lstm" train --model gpt2-tiny --data "$text" --tied

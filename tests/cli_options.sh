@@ -46,8 +46,8 @@ differs --model "train --data synthetic --image 32 --threads 1 --batch 2 --steps
 differs --data "train --model mlp --threads 1 --batch 8 --steps 1" "--data synthetic --image 8" "--data $folder/images"
 head -c 4000 "$folder/text" >"$folder/even"
 differs --data-format "${text_run/text/even} --tokens 8" "" "--data-format tokens"
-refuses --data-format 2 "is a file; in the format asked for, data is a folder" "$text_run --data-format mnist"
-refuses --data-format 2 "is none of auto|images" "$text_run --data-format parquet"
+refuses --data-format 2 "is a file; in the requested format, data is a folder" "$text_run --data-format mnist"
+refuses --data-format 2 "is not one of auto|images" "$text_run --data-format parquet"
 differs --image "$mlp" "" "--image 7"
 differs --tokens "$gpt" "" "--tokens 9"
 for size in "--layers 3" "--hidden 48" "--heads 1" "--vocab 300"; do
@@ -55,8 +55,8 @@ for size in "--layers 3" "--hidden 48" "--heads 1" "--vocab 300"; do
 done
 differs --words "$text_run --tokens 8" "" "--words"
 differs --tokenizer "$text_run --tokens 8" "" "--tokenizer tests/golden/bpe"
-refuses --tokenizer 1 "holds no tokenizer" "$text_run --tokens 8 --tokenizer $folder"
-refuses --tokenizer 2 "--words says what a token is" "$text_run --words --tokenizer tests/golden/bpe"
+refuses --tokenizer 1 "contains no tokenizer" "$text_run --tokens 8 --tokenizer $folder"
+refuses --tokenizer 2 "--words defines the tokens" "$text_run --words --tokenizer tests/golden/bpe"
 differs --normalize "$folder_run" "" "--normalize none"
 differs --no-shuffle "$folder_run" "" "--no-shuffle"
 "$WEFT_BUILD/tests/data_pictures" "$folder/pets" cat dog # what the options of pictures do is in tests/cli_images.sh
@@ -64,13 +64,13 @@ pets_run="train --model mlp --data $folder/pets --threads 1 --batch 8 --steps 1"
 differs --image "$pets_run" "" "--image 12"
 differs --no-augment "$pets_run" "" "--no-augment"
 differs --resize "$pets_run --no-augment" "" "--resize 40"
-refuses --resize 2 "no centre of 28 can be cut out" "$pets_run --resize 20"
+refuses --resize 2 "too small for a centre of 28 pixels" "$pets_run --resize 20"
 echo none >"$folder/pets/train/cat/13.jpg"
 gives --skip-broken n_train 24 "$pets_run --skip-broken"
 gives --workers batch 8 "plan ${pets_run#train} --workers 2"
 gives --cache batch 8 "plan ${pets_run#train} --cache 1KiB"
 for option in --skip-broken "--resize 40" "--workers 2" "--cache 1KiB"; do
-    refuses ${option% *} 2 "--data is no folder of pictures" "$mlp $option"
+    refuses ${option% *} 2 "--data is not a folder of pictures" "$mlp $option"
 done
 differs --no-augment "$folder_run" "" "--no-augment"
 differs --loss "$mlp" "" "--loss mse"
@@ -88,7 +88,7 @@ tested+=(--stem)
 # ---- generate ---- (what each does is in tests/cli_language.sh)
 refuses --prompt 2 "--prompt is missing" "generate --init $folder/none"
 refuses --stop 2 "--stop is empty" "generate --init $folder/none --prompt x --stop="
-refuses --temperature 2 "--temperature wants a number from 0" "generate --init $folder/none --prompt x --temperature -1"
+refuses --temperature 2 "--temperature must be a number from 0" "generate --init $folder/none --prompt x --temperature -1"
 refuses --top-k 2 "--top-k has no effect here" "generate --init $folder/none --prompt x --top-k 3"
 
 # ---- predict ---- (what it says is in tests/cli_images.sh)
@@ -141,7 +141,7 @@ differs --clip-norm "$mlp" "" "--clip-norm 0.01"
 gives --ema ema 0.5 "$mlp --ema 0.5" # (tests/cli_habits.sh has what it does)
 differs --freeze "$gpt" "" "--freeze h.0"
 differs --lr-scale "$gpt" "" "--lr-scale h.0=2,wte=0.5"
-refuses --lr-scale 2 "'h.0' is no name with a number from 0" "$gpt --lr-scale h.0"
+refuses --lr-scale 2 "'h.0' is not a name with a number from 0" "$gpt --lr-scale h.0"
 refuses --lr-scale 2 "no parameter is called 'h.7'" "$gpt --lr-scale h.7=2"
 differs --lr-schedule "$mlp" "" "--lr-schedule cosine"
 differs --lr-step "$mlp" "--lr-schedule step --lr-step 2" "--lr-schedule step --lr-step 1"
@@ -149,21 +149,21 @@ differs --lr-gamma "$mlp --lr-schedule step --lr-step 1" "" "--lr-gamma 0.5"
 refuses --lr-patience 2 "--lr-schedule is not plateau" "$mlp --lr-patience 1" # (tests/cli_lstm.sh has what it does)
 differs --warmup "$mlp" "" "--warmup 5"
 differs --warmup-shape "$mlp --warmup 5" "" "--warmup-shape log"
-refuses --warmup-shape 2 "there is no --warmup" "$mlp --warmup-shape log"
+refuses --warmup-shape 2 "--warmup is not given" "$mlp --warmup-shape log"
 
 # ---- plan ----
 gives --plan ranks 2 "$mlp --plan dp=2"
 refuses --devices 2 "are 3, but the plan" "$mlp --plan dp=2 --devices cpu:3"
 gives --ranks ranks 2 "$mlp --plan dp=2 --ranks 2"
 gives --ranks ranks 2 "$mlp --plan dataparallel=2 --ranks 2"
-refuses --ranks 2 "2 processes have come" "$mlp --plan dp=1 --ranks 2"
+refuses --ranks 2 "2 processes have joined" "$mlp --plan dp=1 --ranks 2"
 # (tests/launch_by_hand.sh has the meetings themselves)
-refuses --rendezvous 2 "each process has to be told which rank it is" "$mlp --rendezvous env://"
+refuses --rendezvous 2 "each process needs its rank" "$mlp --rendezvous env://"
 RANK=0 WORLD_SIZE=2 refuses --rendezvous 2 "joined by env://" "$mlp --rendezvous http://x"
 RANK=0 WORLD_SIZE=2 refuses --rendezvous 2 "joined by env://" "bench train --model mlp --data synthetic --batch 8 --rendezvous http://x"
 gives --wire ranks 2 "$mlp --plan dp=2 --ranks 2 --wire shm"
 for command in "${mlp}" "${mlp/train/bench train}"; do
-    refuses --wire 2 "--wire mpi wants ranks that MPI has started" "${command/--steps 2/} --wire mpi"
+    refuses --wire 2 "--wire mpi needs ranks that MPI has started" "${command/--steps 2/} --wire mpi"
 done
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 refuses --host-memory 3 "of the host's memory" "$adam --plan offload=state --host-memory 1KB"
@@ -195,7 +195,7 @@ differs --init "$mlp --image 6" "" "--init $folder/run/model.safetensors"
 refuses --other-data 2 "was trained on images of 3 x 6 x 6" "train --model mlp --data $folder/images --threads 1 --batch 8 --steps 1 --init $folder/run"
 gives --other-data batch 8 "plan --model mlp --data $folder/images --threads 1 --batch 8 --init $folder/run --other-data"
 differs --init-skip "$mlp --init $folder/run" "" "--init-skip net1"
-refuses --init-skip 2 "there is no --init" "$mlp --init-skip net1"
+refuses --init-skip 2 "--init is not given" "$mlp --init-skip net1"
 refuses --init-skip 2 "nothing of the model is called 'fc'" "$mlp --init $folder/run --init-skip fc"
 gives --resume batch 8 "plan --resume --out $folder/run"
 gives --resume steps 4 "train --resume --out $folder/run --steps 4"

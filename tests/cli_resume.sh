@@ -65,7 +65,7 @@ by_hand 0 "$folder/nowhere" || got=$?
 [[ $got == 1 ]] && grep -q "there is no run in $folder/nowhere, which" "$folder/said0" || fail "rank 0 without a checkpoint: exit $got: $(cat "$folder/said0")"
 got=0
 wait $! || got=$?
-[[ $got == 1 ]] && grep -q "rank 0 cannot go on" "$folder/said1" || fail "rank 1 is not told: exit $got: $(cat "$folder/said1")"
+[[ $got == 1 ]] && grep -q "rank 0 cannot resume" "$folder/said1" || fail "rank 1 is not told: exit $got: $(cat "$folder/said1")"
 
 # ---- the data: its path is the run's own or --data, never the state's, and it is the same ----
 images "$folder/moved"
@@ -79,9 +79,9 @@ fresh
 [[ $(sha train --resume --steps 4 --threads 1 --out "$folder/x") == "$whole" ]] || fail "where the data is now is not kept"
 fresh
 expect 1 "other does not hold the data that the run in" $resume --out "$folder/x" --data "$folder/other"
-expect 1 "begin another run with these weights: --init $folder/x/model.safetensors" $resume --out "$folder/x" --data "$folder/other"
+expect 1 "start another run from these weights: --init $folder/x/model.safetensors" $resume --out "$folder/x" --data "$folder/other"
 rm "$folder/x/run.json"
-expect 2 "there is no $folder/x/run.json that says where the data is; give --data" $resume --out "$folder/x"
+expect 2 "there is no $folder/x/run.json with the path of the data; give --data" $resume --out "$folder/x"
 mkfifo "$folder/x/run.json"
 expect 2 "there is no $folder/x/run.json" $resume --out "$folder/x"
 rm "$folder/x/run.json"
@@ -103,13 +103,13 @@ for key in epoch sample weft.n_steps; do
     values=(99999999999999999999999 -1 1x)
     [[ $key == epoch ]] && values+=(9223372036854775808 1.5 nan '' ' 1' 0x1)
     for value in "${values[@]}"; do
-        refused "s|(\"$key\":)\"\\d+\"|\$1\"$value\"|" "its $key is '$value', which is no number of a run"
+        refused "s|(\"$key\":)\"\\d+\"|\$1\"$value\"|" "its $key is '$value', which no run can have"
     done
     refused "s|(\"$key\":)\"\\d+\"|\$1\"9223372036854775807\"|" "no run is at sample"
     refused "s|(\"$key\":)\"\\d+\"|\$1\"17\"|" "no run is at sample"
 done
 for key in epoch sample weft.n_steps recipe data_hash weft library; do
-    refused "s|\"$key\":|\"no_$key\":|" "does not say its $key"
+    refused "s|\"$key\":|\"no_$key\":|" "does not record its $key"
 done
 refused 's|(\\"lr\\":)[^,]*|${1}1e999|' "state.safetensors"
 refused 's|(\\"lr\\":)[^,]*|${1}null|' "'lr' is neither text"
@@ -167,7 +167,7 @@ edit "$folder/x" 's|("library":")|$1other than |'
     fail "another library: $(cat "$folder/said")"
 fresh
 DNNL_MAX_CPU_ISA=SSE41 "$WEFT" $resume --out "$folder/x" --quiet >"$folder/said" 2>&1 || fail "another processor: exit $?"
-grep -q "and this is weft .*(sse41): the run may go on with other bits" "$folder/said" || fail "another processor: $(cat "$folder/said")"
+grep -q "and this is weft .*(sse41): the run may continue with other bits" "$folder/said" || fail "another processor: $(cat "$folder/said")"
 [[ $(report $resume --out "$folder/x" | field library) == "$("$WEFT" info | grep -o 'oneDNN [0-9].*')" ]] || fail "the report does not say the library"
 fresh
 [[ $(sha $resume --strict --out "$folder/x") == "$whole" ]] || fail "--strict on the same machine: other bits"

@@ -24,11 +24,11 @@ expect 2 "--lr 0.001, not 0.01" train --resume --out "$folder/b" --steps 9 --lr 
 [[ $(sha train --resume --out "$folder/b" --steps 9 --seed 3 --micro 4) ]] || fail "an option that agrees is refused"
 
 # ---- a new run does not replace an old one ----
-expect 2 "b holds a run of 9 steps: go on with --resume, or choose another folder" $run --steps 1 --out "$folder/b"
+expect 2 "b holds a run of 9 steps: continue with --resume, or choose another folder" $run --steps 1 --out "$folder/b"
 
 mkdir "$folder/junk"
 echo junk >"$folder/junk/state.safetensors"
-expect 2 "state.safetensors is there already" $run --steps 1 --out "$folder/junk"
+expect 2 "state.safetensors already exists" $run --steps 1 --out "$folder/junk"
 
 # a longer run is cut short, then goes on from an earlier checkpoint: the log follows
 report $run --steps 3 --out "$folder/c" >/dev/null

@@ -93,7 +93,7 @@ expect 2 "not a whole number" $equal --stages 1e3
 for time in nan inf -1 1e300 2e9 , 1,,1,1 1,2,x,4 "$(printf '%070d' 1)"; do
     expect 2 "is not a time from 0 to 1e+09 ms" $equal --forward-ms "$time"
 done
-expect 2 "--forward-ms is empty; it wants a value" $equal --forward-ms ""
+expect 2 "--forward-ms is empty; it needs a value" $equal --forward-ms ""
 expect 2 "--weight-ms has 3 times for 4 stages" $equal --weight-ms 1,2,3
 expect 2 "--weight-ms has 5 times for 4 stages" $equal --weight-ms 1,2,3,4,5
 expect 2 "--transfer-ms: -1" $equal --transfer-ms -1
@@ -103,8 +103,8 @@ expect 2 "3 chunks do not go with schedule zbv: it has two chunks a rank" $equal
 expect 2 "2 chunks do not go with schedule 1f1b: it has one chunk a rank" $equal --chunks 2
 expect 2 "--chunks: 0" $equal --schedule interleaved --chunks 0
 expect 2 "1 to 31250" $equal --schedule interleaved --chunks 31251
-expect 2 "--weight-held: 1.1 is no part" $equal --weight-held 1.1
-expect 2 "--weight-held: -1 is no part" $equal --weight-held -1
+expect 2 "--weight-held: 1.1 is not from 0 to 1" $equal --weight-held 1.1
+expect 2 "--weight-held: -1 is not from 0 to 1" $equal --weight-held -1
 expect 2 "must hold 1 microbatch at least" $equal --memory-limit 0
 expect 2 "weft simulate has no option --model" $equal --model mlp
 expect 1 "cannot be written" $equal --json "$folder/none/r.json"

@@ -11,7 +11,7 @@ sha() { report "$@" | field weights_sha256; }
 for one in net gpt; do
     "$WEFT" tune ${!one} --repeat 1 --out "$folder/$one.json" --json "$folder/report" >"$folder/out" 2>"$folder/said" || fail "weft tune: $(cat "$folder/said")"
     cmp -s "$folder/$one.json" "$folder/report" || fail "the table is not the report"
-    grep -E "^[0-9]+ of $(grep -c '"shape"' "$folder/$one.json") shapes are faster in another way" "$folder/out" >/dev/null || fail "weft tune says $(cat "$folder/out")"
+    grep -E "^[0-9]+ of $(grep -c '"shape"' "$folder/$one.json") shapes are faster with another kernel" "$folder/out" >/dev/null || fail "weft tune says $(cat "$folder/out")"
     # "SHAPE WAY TIME", a line a way; the first of a shape is the usual one.
     awk -F'"' '/"shape"/ { shape = $4 } /"ways_us"/ { inside = 1; next } /}/ { inside = 0 } inside { print shape, $2, $3 }' "$folder/$one.json" >"$folder/$one.ways"
     [[ $(wc -l <"$folder/$one.ways") -gt 60 ]] || fail "$one: few ways: $(cat "$folder/$one.ways")"
@@ -76,16 +76,16 @@ train="train $gpt --steps 2 --optimizer adam"
     expect 2 "--resume: the run in $folder/copy has --tuned linear" train --resume --out "$folder/copy" --steps 4 --tuned a=b
     report train --resume --out "$folder/copy" --steps 3 --kernels "$folder/forced.json" >/dev/null
     sed -i 's/\\"kernels\\":\\"fast\\"/\\"kernels\\":\\"\/abc\\"/' "$folder/copy/state.safetensors"
-    expect 1 "--kernels: '/abc' is none of fast|reference" train --resume --out "$folder/copy" --steps 4
+    expect 1 "--kernels: '/abc' is not one of fast|reference" train --resume --out "$folder/copy" --steps 4
     edit elsewhere 's/"library": "oneDNN/"library": "another/'
     expect 0 "was measured with another" $train --kernels "$folder/elsewhere.json"
     expect 0 "1 thread, and this is oneDNN" plan $gpt --threads 2 --kernels "$folder/gpt.json"
     # weft generate as the others, by a run that was trained; its shapes are of other rows.
     gen="generate --init $folder/run --prompt aa --steps 1 --threads 1"
-    expect 0 "names no shape of this model" $gen --kernels "$folder/forced.json"
+    expect 0 "has no choice for this model" $gen --kernels "$folder/forced.json"
     "$WEFT" $gen >/dev/null 2>"$folder/said" && [[ ! -s $folder/said ]] || fail "weft generate without a table: $(cat "$folder/said")"
-    expect 0 "names no shape of this model" train --model mlp --data synthetic --batch 8 --steps 1 --threads 1 --kernels "$folder/forced.json"
-    expect 0 "names no shape of this model" plan --model mlp --data synthetic --batch 8 --threads 1 --kernels "$folder/forced.json"
+    expect 0 "has no choice for this model" train --model mlp --data synthetic --batch 8 --steps 1 --threads 1 --kernels "$folder/forced.json"
+    expect 0 "has no choice for this model" plan --model mlp --data synthetic --batch 8 --threads 1 --kernels "$folder/forced.json"
     "$WEFT" $train --kernels "$folder/forced.json" >/dev/null 2>"$folder/said" && grep names "$folder/said" && fail "a table that is used: $(cat "$folder/said")"
     # What is typed stands in the place of what a file says: of the table, and of whom it was made for.
     echo "{\"kernels\": \"$folder/elsewhere.json\"}" >"$folder/config.json"
@@ -99,21 +99,21 @@ train="train $gpt --steps 2 --optimizer adam"
     echo '{"weft_kernels": 1' >"$folder/half.json"
     expect 2 "half.json: line" $train --kernels "$folder/half.json"
     refused() { edit refused "$1"; expect 2 "$2" $train --kernels "$folder/refused.json"; }
-    refused 's/"weft_kernels": 1/"weft_kernels": 2/' "is no table of kernels of version 1"
-    refused 's/"threads": 1/"threads": 0/' "does not say its processor, library, threads and rows"
-    refused 's/"choice"/"chosen"/' "row 0 does not say its shape, choice and usual way"
+    refused 's/"weft_kernels": 1/"weft_kernels": 2/' "is not a table of kernels of version 1"
+    refused 's/"threads": 1/"threads": 0/' "does not state its processor, library, threads and rows"
+    refused 's/"choice"/"chosen"/' "row 0 does not state its shape, choice and usual way"
     refused 's/"choice": .*/"choice": "a+b=c",/' "row 0 does not say"
     refused 's/"shape": .*/"shape": "linear:1",/; s/"choice": .*/"choice": "x:y",/' "recipe: tuned has the shape 'linear:1' twice"
     refused "s/\"choice\": .*/\"choice\": \"$(printf 'x%.0s' {1..3000})\",/" "more than the 16383 characters that a recipe takes"
     expect 2 "recipe: tuned at 'linear:1'" $train --tuned "linear:1"
-    expect 2 "a name is missing in 'linear:1=plain+'; a + stands between two" $train --tuned "linear:1=plain+"
+    expect 2 "a name is missing in 'linear:1=plain+'; separate names by one +" $train --tuned "linear:1=plain+"
     # Where bf16 is multiplied as f32, as with no more than AVX2, f32's table serves it.
     ONEDNN_MAX_CPU_ISA=AVX2 "$WEFT" tune $gpt --dtype bf16 --repeat 1 --json "$folder/bf16.json" >/dev/null 2>"$folder/said" ||
         fail "weft tune --dtype bf16: $(cat "$folder/said")"
     grep -q '"shape"' "$folder/bf16.json" && fail "bf16 without instructions for it has a table"
-    grep -q "so the table is empty; bf16 is multiplied as f32 here, by the ways of f32's table: leave --dtype bf16 out" "$folder/said" ||
+    grep -q "so the table is empty; bf16 is multiplied as f32 here, with the kernels of f32's table: leave --dtype bf16 out" "$folder/said" ||
         fail "an empty table of bf16: $(cat "$folder/said")"
-    expect 2 "--repeat wants at least 1" tune $gpt --repeat 0
+    expect 2 "--repeat must be at least 1" tune $gpt --repeat 0
     expect 1 "" tune $gpt --repeat 1 --out "$folder/nothing/table.json"
     # A way that there is not is computed as usual.
     [[ $(sha $train --tuned "$(nth 0 "$folder/gpt.ways" | sed 's/=[a-z_]*:/=nowhere:/g')") == "$(sha $train)" ]] || fail "what there is not changes the bits"

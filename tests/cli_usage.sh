@@ -18,12 +18,12 @@ expect 2 "not a whole number" $mlp --batch -8
 expect 2 "not a whole number" $mlp --batch 99999999999999999999
 expect 2 "batch is 0" $mlp --batch 0
 expect 2 "not a number" $mlp --lr nan
-expect 2 "none of sgd|adam|adamw" $mlp --optimizer lion
+expect 2 "not one of sgd|adam|adamw" $mlp --optimizer lion
 expect 2 "give one of them" $mlp --devices cpu:2 --ranks 2 --plan dp=2
 expect 2 "not a size" $mlp --device-memory 2QB
 expect 2 "less than a byte" $mlp --device-memory 0
 expect 2 "less than a byte" $mlp --device-memory 0.5
-expect 2 "wants a value" $mlp --seed
+expect 2 "needs a value" $mlp --seed
 expect 2 "takes no value" $mlp --profile=yes
 expect 2 "is not an option" $mlp stray
 expect 2 "unknown key 'qq'" $mlp --plan qq=1
@@ -40,7 +40,7 @@ expect 2 "only resnets" $mlp --stem small
 expect 2 "--lr-schedule is constant" $mlp --lr-step 3
 expect 2 "wants --lr-step" $mlp --lr-schedule step
 expect 2 "has 1 rank: give --plan dp=2 for a replica on each, or --devices cpu:1" $mlp --plan pp=1 --devices cpu:2
-expect 2 "2 processes have come; each takes one: give --plan dp=2" $mlp --plan pp=1 --ranks 2
+expect 2 "2 processes have joined; each takes one: give --plan dp=2" $mlp --plan pp=1 --ranks 2
 expect 2 "nesterov needs a momentum" $mlp --nesterov
 expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss mse
 expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
@@ -62,7 +62,7 @@ expect 2 "far too large" $gpt --vocab 2000000000
 yes "to be" | head -c 4000 >"$folder/text"
 expect 2 "the data has 256 different tokens" train --model gpt --data "$folder/text" --vocab 255
 expect 2 "--init is missing" eval --model mlp --data synthetic
-expect 2 "--resume wants --out" train --resume
+expect 2 "--resume needs --out" train --resume
 expect 2 "not from --init" train --resume --out "$folder/none" --init x
 echo '{}' >"$folder/c.json"
 expect 2 "not from --config" train --resume --out "$folder/none" --config "$folder/c.json"
@@ -107,9 +107,9 @@ report ${mlp/train/plan} --devices cpu:2 | grep '"plan": "dp=2,' >/dev/null || f
 
 # ---- what was meant ----
 for words in "--gpu 1=>--devices cuda:1" "--gpus 2=>--devices cuda:N" "--fp16=>--dtype bf16; weft does not train in f16" \
-    "--dtype fp16=>'fp16' is none of f32|bf16; of 16 bits there is bf16" "--dtype float16=>; of 16 bits there is bf16" \
+    "--dtype fp16=>'fp16' is not one of f32|bf16; the 16-bit type is bf16" "--dtype float16=>; the 16-bit type is bf16" \
     "--dtype float32=>; here it is f32" "--dtype bfloat16=>; here it is bf16" \
-    "--devices cuda:0=>the number is how many devices; cuda:1 is one" "--model resnet81=>did you mean resnet18? There are mlp," \
+    "--devices cuda:0=>the number counts devices; cuda:1 is one device" "--model resnet81=>did you mean resnet18? There are mlp," \
     "--plan dpp=2=>unknown key 'dpp' at position 1; did you mean dp? The keys are dp, " "--plan qwertz=2=>unknown key 'qwertz' at position 1; the keys are" \
     "--plan schedule=1f2b=>did you mean 1f1b? There are " "--plan schedule=x=>; there are "; do
     # shellcheck disable=SC2086
@@ -118,7 +118,7 @@ done
 expect 2 "; a comma separates two keys" $mlp --plan "dp=2 pp=2"
 expect 2 "there is no command '--verison'; did you mean --version?" --verison
 expect 2 "there is no command '--hepl'; did you mean --help?" --hepl
-expect 2 "--dtype: 'float16' is none of f16|bf16|f32; here it is f16" convert --init x --out y --dtype float16
+expect 2 "--dtype: 'float16' is not one of f16|bf16|f32; here it is f16" convert --init x --out y --dtype float16
 [[ $(report plan --model mlp --batch 8 --micro 4 --plan PP=2,Schedule=1F1B,Recompute=All,overlap=OFF,offload=State:Disk | grep -o '"plan": "[^"]*"') == \
     $(report plan --model mlp --batch 8 --micro 4 --plan pp=2,schedule=1f1b,recompute=all,overlap=off,offload=state:disk | grep -o '"plan": "[^"]*"') ]] || fail "the words of a plan depend on their case"
 [[ ! -d /usr/share/datasets/fashion-mnist ]] || report plan --model mlp --data fashion_mnist --threads 1 | has '"data": "fashion-mnist"' || fail "--data fashion_mnist"
@@ -131,12 +131,12 @@ config '{"lr_step": 1, "lr-step": 2}'; expect 2 "given twice" train --config "$f
 config '{"batch": [1]}'; expect 2 "neither text, number" train --config "$folder/c.json"
 config '[1]'; expect 2 "not a JSON object" train --config "$folder/c.json"
 config '{"batch": 8'; expect 2 "line 1" train --config "$folder/c.json"
-config '{"config": "x"}'; expect 2 "not for here" train --config "$folder/c.json"
+config '{"config": "x"}'; expect 2 "not allowed here" train --config "$folder/c.json"
 head -c 1100000 /dev/zero >"$folder/c.json"; expect 2 "more than 1048576 bytes" train --config "$folder/c.json"
 expect 2 "none.json cannot be opened: No such file" train --config "$folder/none.json"
 
 # ---- the run fails: 1 ----
-expect 1 "--resume: there is no run in $folder/none, which has no state.safetensors; without --resume one begins" train --resume --out "$folder/none"
+expect 1 "--resume: there is no run in $folder/none, which has no state.safetensors; without --resume a new run starts" train --resume --out "$folder/none"
 expect 1 "cannot be written" $mlp --json /dev/full
 expect 1 "none/r.json cannot be written: No such" $mlp --json "$folder/none/r.json"
 grep -q loss "$folder/out" && fail "--json in no folder: said after the run"
@@ -201,10 +201,17 @@ first=$("$WEFT" train --help | grep -oE '^  --[a-z-]+' | xargs)
 "$WEFT" train --help | grep -qx "weft train --help=all lists all $(grep -c '^  --' "$folder/all") options." || fail "train --help does not name --help=all"
 cmp <("$WEFT" help train all) "$folder/all" || fail "weft help train all is not weft train --help=all"
 cmp <("$WEFT" help train) <("$WEFT" train -h) || fail "weft help train is not weft train -h"
+# No text of help hides its subject behind such a word.
+hidden='what|who|whoever|whom|whose|nobody'
+"$WEFT" --help | grep -iwE "$hidden" && fail "--help hides its subject"
+"$WEFT" help --man | grep -iwE "$hidden" && fail "the man page hides its subject"
 while read -r command; do
     # shellcheck disable=SC2086
-    "$WEFT" $command --help=all | sed 1d | tr -s '\n ' ' ' | grep -oE '[^ ]* (bench( [a-z]+)?|train|eval|predict|convert|tune|run|plan|draw|simulate|generate)(, [a-z]+| and [a-z]+)?: .{30}' >"$folder/words" &&
+    "$WEFT" $command --help=all >"$folder/all"
+    sed 1d "$folder/all" | tr -s '\n ' ' ' | grep -oE '[^ ]* (bench( [a-z]+)?|train|eval|predict|convert|tune|run|plan|draw|simulate|generate)(, [a-z]+| and [a-z]+)?: .{30}' >"$folder/words" &&
         fail "$command --help=all speaks of other commands: $(cat "$folder/words")"
+    grep -iwE "$hidden" "$folder/all" >"$folder/words" && fail "$command --help=all hides its subject: $(cat "$folder/words")"
+    awk 'length > 79 { exit 1 }' "$folder/all" || fail "$command --help=all is wider than 79 columns"
 done < <("$WEFT" --help | sed -nE 's/^  weft (bench [a-z-]+|[a-z]+) .*/\1/p')
 grep -q '^.TH WEFT 1' <("$WEFT" help --man) || fail "no man page"
 if command -v man >/dev/null; then

@@ -20,9 +20,9 @@ expect 1 "an ELF program" train $bytes --data "$WEFT" --steps 1
 write "$folder/toks.bin" 'pack("l<256", 20240520, 1, 500, (0) x 253) . pack("S<500", 0 .. 499)'
 "$WEFT" train $bytes --data "$folder/toks.bin" --steps 1 2>&1 | grep -c "vocabulary 50,257" >/dev/null || fail "llm.c's tokens are something else"
 write "$folder/utf16.txt" '"\xff\xfe" . join "", map { "$_\0" } split //, "a text that goes on\n" x 50'
-expect 1 "is no text: byte 3 is zero" train $bytes --data "$folder/utf16.txt" --steps 1
+expect 1 "is not text: byte 3 is zero" train $bytes --data "$folder/utf16.txt" --steps 1
 write "$folder/latin.txt" '"Gr\xfc\xdfe aus K\xf6ln\n" x 50'
-expect 1 "is no UTF-8 at byte 2" train $words --data "$folder/latin.txt" --steps 1
+expect 1 "is not UTF-8 at byte 2" train $words --data "$folder/latin.txt" --steps 1
 
 # ---- words mean what they did ----
 seq 1 300 | sed 's/.*/the warp and weft & of a loom/' >"$folder/a.txt"
@@ -53,7 +53,7 @@ cp -r "$folder/mnist" "$folder/more"
 write "$folder"/more/train-images* '$b . "more"'
 expect 1 "has 4 bytes after" train $mlp --data "$folder/more" --steps 1
 write "$folder/odd.bin" '"\1\0" x 500 . "\1"'
-expect 1 "no whole number of 2 bytes" train $bytes --data "$folder/odd.bin" --data-format tokens --steps 1
+expect 1 "not a whole number of tokens of 2 bytes" train $bytes --data "$folder/odd.bin" --data-format tokens --steps 1
 write "$folder/cut.bin" 'pack("l<256", 20240520, 1, 5000, (0) x 253) . "\1\0" x 900'
 expect 1 "announces 5000 tokens" train $bytes --data "$folder/cut.bin" --steps 1
 cp "$folder/n/model.safetensors" "$folder/flipped.safetensors"

@@ -182,7 +182,7 @@ static void who_comes_again_is_awaited(void **state) {
         }
     }
     TEST_REFUSED(ctx, wfi_control_attach(ctx, fd, 0, N_KEPT, 100, &job), WF_TIMEOUT,
-                 "rank 1 has not come");
+                 "rank 1 has not arrived");
     TEST_REFUSED(ctx, wfi_control_attach(ctx, fd, N_KEPT, N_KEPT + 1, 100, &job), WF_INVALID_ARG,
                  "the job was started for");
     close(fd);
@@ -255,7 +255,7 @@ static const char *try_absent(void *self, int timeout_ms) {
     prepare(a->ctx, ranks, 4, a->way, name);
     for (int r = 0; r < 4; r++) ranks[r].config.timeout_ms = timeout_ms;
     run(ranks, 2);
-    const char *wrong = differs(&ranks[0], WF_TIMEOUT, "ranks 2, 3 of 4 have not come");
+    const char *wrong = differs(&ranks[0], WF_TIMEOUT, "ranks 2, 3 of 4 have not arrived");
     if (!wrong && ranks[1].status == WF_OK) wrong = "rank 1 has joined";
     (void)be_thread(&ranks[3]);
     if (!wrong) wrong = differs(&ranks[3], WF_TIMEOUT, waited);
@@ -314,7 +314,7 @@ static void they_disagree_on_their_number(void **state) {
     prepare(ctx, ranks, 2, port_url, NULL);
     ranks[1].config.n_ranks = 3;
     run(ranks, 2);
-    expect(&ranks[0], WF_INVALID_ARG, "rank 1 says that the job");
+    expect(&ranks[0], WF_INVALID_ARG, "rank 1 gives the job");
     expect(&ranks[1], WF_INVALID_ARG, "rank 1 is one of 3");
     test_deadlines(try_numbers, &(attempt){ctx, file_url});
     test_context_end(ctx);
@@ -357,7 +357,7 @@ static const char *try_tokens(void *self, int timeout_ms) {
     ranks[1].config.token = "other";
     ranks[0].config.timeout_ms = timeout_ms;
     run(ranks, 2);
-    const char *wrong = differs(&ranks[0], WF_TIMEOUT, "rank 1 of 2 has not come");
+    const char *wrong = differs(&ranks[0], WF_TIMEOUT, "rank 1 of 2 has not arrived");
     return wrong ? wrong : differs(&ranks[1], WF_INVALID_ARG, "refused rank 1's token");
 }
 
@@ -373,7 +373,7 @@ static void tokens(void **state) {
     prepare(ctx, ranks, 2, file_url, NULL);
     ranks[0].config.token = "one";
     (void)be_thread(&ranks[0]);
-    expect(&ranks[0], WF_INVALID_ARG, "only tcp:// asks for one");
+    expect(&ranks[0], WF_INVALID_ARG, "only tcp:// takes one");
     test_context_end(ctx);
 }
 
@@ -387,15 +387,14 @@ static void what_is_refused(void **state) {
     prepare(ctx, &one, 1, "env://", NULL);
     one.config.n_ranks = 2;
     (void)be_thread(&one);
-    expect(&one, WF_INVALID_ARG, "nothing says which job it belongs to");
+    expect(&one, WF_INVALID_ARG, "so its job is unknown");
     setenv("RANK", "1", 1);
     setenv("WORLD_SIZE", "2", 1);
     (void)be_thread(&one);
-    expect(&one, WF_INVALID_ARG,
-           "rank 0 of 2 is given, but torchrun says that this is rank 1 of 2");
+    expect(&one, WF_INVALID_ARG, "rank 0 of 2 is given, but by torchrun this is rank 1 of 2");
     setenv("WORLD_SIZE", "x", 1);
     (void)be_thread(&one);
-    expect(&one, WF_INVALID_ARG, "WORLD_SIZE='x' is no place in a job");
+    expect(&one, WF_INVALID_ARG, "WORLD_SIZE='x' is not a position in a job");
     unsetenv("RANK");
     unsetenv("WORLD_SIZE");
     test_context_end(ctx);
@@ -412,7 +411,7 @@ static void who_leaves_early_is_named(void **state) {
     TEST_OK(ctx, wf_job_join(ctx, &ranks[0].config, &job));
     TEST_OK(ctx, wf_job_barrier(job));
     TEST_REFUSED(ctx, wf_job_barrier(job), WF_REMOTE,
-                 "rank 1 has left the job; it last came to a barrier");
+                 "rank 1 has left the job; its last call: a barrier");
     wf_job_leave(job);
     pthread_join(other, NULL);
     expect_ok(&ranks[1], 1);

@@ -79,7 +79,7 @@ static void bounds(void **state) {
         TEST_REFUSED(ctx, wf_store_set(two[0], "a b", "", 0), WF_INVALID_ARG, "printable");
         TEST_REFUSED(ctx, wf_store_add(two[1], "\033[2J", 1, &sum), WF_INVALID_ARG, "printable");
         TEST_OK(ctx, wf_store_set(two[0], "n", "007", 3));
-        TEST_REFUSED(ctx, wf_store_add(two[1], "n", 1, &sum), WF_INVALID_ARG, "no whole number");
+        TEST_REFUSED(ctx, wf_store_add(two[1], "n", 1, &sum), WF_INVALID_ARG, "not a whole number");
         TEST_OK(ctx, wf_store_set(two[0], "n", "9223372036854775807", 19));
         TEST_REFUSED(ctx, wf_store_add(two[1], "n", 1, &sum), WF_INVALID_ARG, "too large");
         close_two(two);
@@ -168,7 +168,7 @@ static const char *try_missing(void *self, int timeout_ms) {
         test_context_end(ctx);
         return "the store is not opened in time";
     }
-    snprintf(words, sizeof words, "waited %d ms for 3 keys, but nobody has set rank/1, rank/2 in",
+    snprintf(words, sizeof words, "waited %d ms for 3 keys, but no rank has set rank/1, rank/2 in",
              timeout_ms);
     wf_status set = wf_store_set(two[0], "here", "", 0);
     wf_status waited = set ? set : wf_store_wait(two[1], keys, 3);
@@ -177,7 +177,7 @@ static const char *try_missing(void *self, int timeout_ms) {
     if (!wrong) {
         wf_status got = wf_store_get(two[1], "there", NULL, 0, &n);
         snprintf(text, sizeof text, "%s: %s", wf_status_name(got), wf_context_error(ctx));
-        if (got != WF_TIMEOUT || !strstr(text, "for the key there, but nobody has set it"))
+        if (got != WF_TIMEOUT || !strstr(text, "for the key there, but no rank has set it"))
             wrong = text;
     }
     close_two(two);
@@ -209,7 +209,7 @@ static void urls_that_are_refused(void **state) {
         {"tcp://127.0.0.1:65536", WF_INVALID_ARG, "with a port from 1 to 65535"},
         {"tcp://127.0.0.1:1e3", WF_INVALID_ARG, "with a port from 1 to 65535"},
         {"tcp://0.0.0.0:29500", WF_UNSUPPORTED, "across machines start the ranks by mpirun"},
-        {"tcp://10.1.2.3:29500", WF_UNSUPPORTED, "'10.1.2.3' is no address of this machine alone"},
+        {"tcp://10.1.2.3:29500", WF_UNSUPPORTED, "'10.1.2.3' is not a loopback address"},
         {"tcp://[::]:29500", WF_UNSUPPORTED, "mpirun"},
         {"tcp://node7.example.org:29500", WF_UNSUPPORTED, "mpirun"},
     };

@@ -68,14 +68,14 @@ static void files_that_are_refused(void **state) {
     assert_int_equal(access(path, F_OK), 0);
     /* Somebody's thesis. */
     write_file(path, "Chapter 1", 9);
-    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_CORRUPT, "is no store of weft");
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_CORRUPT, "is not a weft store");
     assert_true(file_starts(path, "Chapter 1"));
     unlink(path);
     assert_int_equal(mkdir(path, 0700), 0);
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_IO, "cannot be opened");
     rmdir(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG, "no regular file");
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG, "not a regular file");
     unlink(path);
     test_context_end(ctx);
 }

@@ -288,7 +288,8 @@ static void another_programs_port(void **state) {
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
     wf_store_config config = config_of(url, 1, 2);
     config.timeout_ms = 60;
-    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_TIMEOUT, "is it another program");
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_TIMEOUT,
+                 "does another program use this port");
     close(fd);
     test_context_end(ctx);
 }

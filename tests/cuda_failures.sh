@@ -27,10 +27,10 @@ mkdir "$folder/broken"
 echo >"$folder/broken/libcuda.so.1"
 says 2 "broken/libcuda.so.1: file too short; install the driver" LD_LIBRARY_PATH="$folder/broken" -- --devices cuda:1
 echo 'int cuInit(unsigned flags) { return (int)flags; }' | "${CC:-cc}" -shared -fPIC -x c -o "$folder/broken/libcuda.so.1" -
-says 2 "libcuda.so.1 has no cuDriverGetVersion: it is no driver of CUDA 11.2" LD_LIBRARY_PATH="$folder/broken" -- --devices cuda:1
-says 2 "the driver is one of CUDA 10.1, and weft needs 11.2" STAND_IN_VERSION=10010 -- --devices cuda:1
-says 2 "the driver does not begin (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: " STAND_IN_INIT=803 -- --devices cuda:1
-says 2 "knows no GPU (CUDA_ERROR_NO_DEVICE: " STAND_IN_DEVICES=0 -- --devices cuda:1
+says 2 "libcuda.so.1 has no cuDriverGetVersion: it is not a driver of CUDA 11.2" LD_LIBRARY_PATH="$folder/broken" -- --devices cuda:1
+says 2 "the driver supports CUDA 10.1, and weft needs 11.2" STAND_IN_VERSION=10010 -- --devices cuda:1
+says 2 "the driver does not start (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: " STAND_IN_INIT=803 -- --devices cuda:1
+says 2 "finds no GPU (CUDA_ERROR_NO_DEVICE: " STAND_IN_DEVICES=0 -- --devices cuda:1
 STAND_IN_DEVICES=1 "$WEFT" info >"$folder/info"
 grep -q "cuda: 1 device: 0 Stand-in 0 (sm_90)" "$folder/info" || fail "info does not list the GPU: $(grep cuda "$folder/info")"
 
@@ -39,7 +39,7 @@ says 2 "cuda: there is no libnvrtc.so.11.2 on this machine; install CUDA's compi
 STAND_IN_VERSION=11040 "$WEFT" info >"$folder/info"
 grep -q "Stand-in 1 (sm_90); cuda: there is no libnvrtc.so.11.2" "$folder/info" || fail "info does not say that the compiler is missing: $(grep cuda "$folder/info")"
 says 1 "does not compile for Stand-in 0 (CUDA 13.99, --gpu-architecture=sm_90): weft.cu(1): error" STAND_IN_COMPILE=0 -- --devices cuda:1
-says 2 "the compiler of CUDA 13.99 makes no kernels for Stand-in 0 (sm_61); install an older NVRTC" STAND_IN_CAPABILITY=61 -- --devices cuda:1
+says 2 "the compiler of CUDA 13.99 cannot compile for Stand-in 0 (sm_61); install an older NVRTC" STAND_IN_CAPABILITY=61 -- --devices cuda:1
 # A compiler that is older than the GPU gives what the driver compiles; what was compiled is kept.
 trains() { "$WEFT" "${train[@]}" "$@" >"$folder/out" 2>&1 || fail "$*: $(tail -n 1 "$folder/out")"; }
 STAND_IN_CAPABILITY=103 trains --devices cuda:1
@@ -63,7 +63,7 @@ says 1 "CUDA_ERROR_ILLEGAL_ADDRESS" STAND_IN_LOST=700 STAND_IN_LOST_AFTER=20 -- 
 # ---- a GPU that hangs: its task is named, nothing waits for it, no process is left ----
 # Its stream for copies hangs as well as that for compute: whichever is seen first.
 hangs() {
-    says 4 "cuda: GPU 0, Stand-in 0, hangs: in $(($1 * 3 / 4)) ms it has not done what " \
+    says 4 "cuda: GPU 0, Stand-in 0, hangs: in $(($1 * 3 / 4)) ms it has not completed the work of " \
         WEFT_TIMEOUT_MS="$1" STAND_IN_DEVICES=1 STAND_IN_HANG_AFTER=2 -- --devices cuda:1
     says 4 "hangs: in $(($1 * 3 / 4)) ms" WEFT_TIMEOUT_MS="$1" STAND_IN_HANG_AFTER=30 -- --devices cuda:2 --plan dp=2,offload=state
 }

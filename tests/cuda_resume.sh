@@ -14,7 +14,7 @@ code=$?
     fail "--strict on the CPU: exit $code, $(cat "$folder/said")"
 run --strict --steps 2 --devices cuda:2 --plan pp=2 && [[ ! -s $folder/said ]] || fail "the same kind: $(cat "$folder/said")"
 run --steps 3 --devices cpu:0,cuda:0 --plan pp=2 || fail "two kinds: exit $?"
-grep -q "this is weft .* on oneDNN .* and weft's kernels (CUDA C).*may go on with other bits" "$folder/said" || fail "two kinds: $(cat "$folder/said")"
+grep -q "this is weft .* on oneDNN .* and weft's kernels (CUDA C).*may continue with other bits" "$folder/said" || fail "two kinds: $(cat "$folder/said")"
 [[ $(field library <"$folder/run/report.json") == oneDNN*CUDA* ]] || fail "the report does not say both libraries"
 
 said=$("$WEFT" generate --init "$folder/run" --prompt "On a" --steps 1 --temperature 0 --devices cuda:1) || fail "generate: exit $?"

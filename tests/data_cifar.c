@@ -69,9 +69,10 @@ static void refuses_bad_files(void **state) {
     uint8_t *record = calloc(1, RECORD);
     assert_non_null(record);
     write_batch(f, "data_batch_1.bin", 0, 3, 1);
-    expect_failure(f->ctx, open_set(f, &data), WF_CORRUPT,
-                   "data_batch_1.bin is truncated or no CIFAR-10 file: 9218 bytes are 2 records of "
-                   "3073 and 3072 bytes");
+    expect_failure(
+        f->ctx, open_set(f, &data), WF_CORRUPT,
+        "data_batch_1.bin is truncated or not a CIFAR-10 file: 9218 bytes are 2 records of "
+        "3073 and 3072 bytes");
     folder_write(f, "data_batch_1.bin", "", 0);
     expect_failure(f->ctx, open_set(f, &data), WF_CORRUPT, "data_batch_1.bin is empty");
     record[0] = 10;

@@ -160,7 +160,7 @@ static void refuses_bad_folders(void **state) {
     folder *f = *state;
     wf_data *data;
     expect_failure(f->ctx, open_set(f, WF_NORMALIZE_NONE, &data), WF_INVALID_ARG,
-                   "holds no data set");
+                   "contains no data set");
     write_images(f, "train-images-idx3-ubyte", 12);
     expect_failure(f->ctx, open_set(f, WF_NORMALIZE_NONE, &data), WF_IO,
                    "has no file train-labels-idx1-ubyte");

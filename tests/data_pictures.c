@@ -129,11 +129,11 @@ static void finds_as_torchvision(void **state) {
 static void refuses_folders(void **state) {
     folder *f = *state;
     wf_data_config config = config_of(f);
-    refuse(f, config, WF_INVALID_ARG, "holds no data set: neither a folder train");
+    refuse(f, config, WF_INVALID_ARG, "contains no data set: neither a folder train");
     place(f, "train/x");
-    refuse(f, config, WF_CORRUPT, "has no folder of a class in it");
+    refuse(f, config, WF_CORRUPT, "contains no class folder");
     place(f, "train/cat/x");
-    refuse(f, config, WF_CORRUPT, "train/cat holds no picture: a class wants one");
+    refuse(f, config, WF_CORRUPT, "train/cat contains no picture: a class needs one");
     put(f, "train/cat/a.png", 1, 2, 3, 4);
     put(f, "val/dog/a.png", 1, 2, 3, 4);
     refuse(f, config, WF_CORRUPT, "the classes in val are not those in train");
@@ -147,13 +147,13 @@ static void refuses_folders(void **state) {
     config.skip_broken = 0;
     assert_int_equal(remove(folder_file(f, "train/dog/old.BMP")), 0);
     assert_int_equal(symlink("..", folder_file(f, "train/dog/back")), 0);
-    refuse(f, config, WF_IO, "more than 64 folders in each other");
+    refuse(f, config, WF_IO, "more than 64 nested folders");
     assert_int_equal(remove(folder_file(f, "train/dog/back")), 0);
     config.channels = 2;
     refuse(f, config, WF_INVALID_ARG, "have 3 channels, or 1");
     config = config_of(f);
     config.resized = SIDE - 1;
-    refuse(f, config, WF_INVALID_ARG, "no centre of 16 can be cut out");
+    refuse(f, config, WF_INVALID_ARG, "too small for a centre of 16 pixels");
     config = config_of(f);
     config.normalize = WF_NORMALIZE_GIVEN;
     refuse(f, config, WF_INVALID_ARG, "normalised by mean 0 and deviation 0");

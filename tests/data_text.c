@@ -104,7 +104,7 @@ static void reads_streams(void **state) {
     wf_data_close(data);
     config.n_streams[WF_DATA_TEST] = 2;
     expect_failure(f->ctx, wf_data_open(f->ctx, &config, &data), WF_INVALID_ARG,
-                   "2 test tokens are no 2 streams of at least 2");
+                   "2 test tokens do not fill 2 streams of at least 2");
 }
 
 static void numbers_many_words(void **state) {
@@ -164,10 +164,10 @@ static void refuses_what_is_no_text(void **state) {
     folder *f = *state;
     wf_data *data;
     refuse(f, "some text, then\0none", 20,
-           "text is no text: byte 15 is zero (--data-format tokens");
-    refuse(f, "PK\3\4and so on and on", 20, "text is no text, but a zip archive");
-    refuse(f, "\x1f\x8b and so on and on", 20, "text is no text, but a gzip file");
-    refuse(f, "\177ELFand so on and on", 20, "text is no text, but an ELF program");
+           "text is not text: byte 15 is zero (--data-format tokens");
+    refuse(f, "PK\3\4and so on and on", 20, "text is not text, but a zip archive");
+    refuse(f, "\x1f\x8b and so on and on", 20, "text is not text, but a gzip file");
+    refuse(f, "\177ELFand so on and on", 20, "text is not text, but an ELF program");
     refuse(f, "\x30\0\0\0\0\0\0\0{\"a\":{}, and so on", 26, "but a safetensors file");
     refuse(f, "\x80\2}q\1and so on and on", 20, "but a Python pickle");
     const char like[] = "12345678{\"this\": \"is text\"}";
@@ -233,17 +233,17 @@ static void reads_folders_of_tokens(void **state) {
     wf_data_close(data);
     /* Without a header it is only tokens where that is said, or in a folder. */
     expect_failure(f->ctx, open_as(f, "train.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data),
-                   WF_CORRUPT, "train.bin is no text: byte 1 is zero (--data-format tokens");
+                   WF_CORRUPT, "train.bin is not text: byte 1 is zero (--data-format tokens");
     assert_int_equal(open_as(f, "train.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 2, &data), WF_OK);
     check_tokens(data, WF_DATA_TRAIN, 2, tokens);
     wf_data_close(data);
     expect_failure(f->ctx, open_as(f, "", WF_FORMAT_TEXT, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "is a folder; in the format asked for, data is a file");
+                   "is a folder; in the requested format, data is a file");
     expect_failure(f->ctx, open_as(f, "train.bin", WF_FORMAT_CIFAR, WF_TEXT_BYTES, 2, &data),
-                   WF_INVALID_ARG, "is a file; in the format asked for, data is a folder");
+                   WF_INVALID_ARG, "is a file; in the requested format, data is a folder");
     folder_write(f, "other_train.bin", train, n);
     expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "other_train.bin and train.bin are no shards of one set");
+                   "other_train.bin and train.bin are not shards of one set");
 }
 
 /* In the order of their numbers, whatever that of their names is; samples cross from one to
@@ -271,7 +271,7 @@ static void reads_shards_of_tokens(void **state) {
                    "a_train_2.bin has tokens of 4 bytes, and the shards before 2");
     folder_write(f, "b_train_2.bin", bytes, 1024);
     expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "a_train_1.bin and b_train_2.bin are no shards of one set");
+                   "a_train_1.bin and b_train_2.bin are not shards of one set");
 }
 
 static void refuses_bad_tokens(void **state) {
@@ -293,10 +293,10 @@ static void refuses_bad_tokens(void **state) {
     put_header(bytes, 20240520, 3, 2);
     folder_write(f, "toks.bin", bytes, n);
     expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT, "tokens 20240520 have version 1, but at byte 4 it says 3");
+                   WF_CORRUPT, "tokens 20240520 have version 1, but byte 4 holds 3");
     folder_write(f, "toks.bin", "abc", 3);
     expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT, "3 bytes are no whole number of 2 bytes each");
+                   WF_CORRUPT, "3 bytes are not a whole number of tokens of 2 bytes");
     folder_write(f, "toks.bin", "ab", 2);
     expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
                    WF_INVALID_ARG, "1 tokens to train on, samples of 1 need at least 2");

@@ -101,7 +101,7 @@ static void takes_long_words(void **state) {
     assert_int_equal(wf_tokenizer_encode(t, "text", text, N, &tokens, &n), WF_OK);
     wf_tokens_free(f->ctx, tokens);
     expect_failure(f->ctx, wf_tokenizer_encode(t, "a.txt", "gr\xfc\xdf", 4, &tokens, &n),
-                   WF_CORRUPT, "a.txt is no UTF-8 at byte 2");
+                   WF_CORRUPT, "a.txt is not UTF-8 at byte 2");
     char *back;
     size_t n_back;
     expect_failure(f->ctx, wf_tokenizer_decode(t, (int32_t[]){3, 472}, 2, &back, &n_back),
@@ -206,17 +206,17 @@ static void refuses_files_that_disagree(void **state) {
     refuse_two(f, 0, "\"!\":1", "\"!\":-1", "the number of token '!' is not one of");
     refuse_two(f, 0, "\"!\":1", "\"!\":\"1\"", "the number of token '!' is not one of");
     refuse_two(f, 0, "\"!\":1", "\"\\\"\":1", "vocab.json, line 1: duplicate object key");
-    refuse_two(f, 0, "\"!\":1", "\"你\":1", "has characters that stand for no byte");
+    refuse_two(f, 0, "\"!\":1", "\"你\":1", "has characters that represent no byte");
     refuse_two(f, 0, "\"!\":1", "\"th!!\":1", "vocab.json has no token for the byte 0x21 alone");
     refuse_two(f, 0, "\"!\":1", "\"!\":1,", "vocab.json, line 1");
     refuse_two(f, 0, "\"!\"", "\"\xff\"", "vocab.json, line 1: unable to decode byte 0xff");
     refuse_two(f, 1, "t h\n", "t qqq\n", "line 2 merges 'qqq', which the vocabulary does not have");
     refuse_two(f, 1, "t h\n", "q q\n", "line 2 makes 'qq', which the vocabulary does not have");
-    refuse_two(f, 1, "t h\n", "th\n", "line 2 is 'th', and not two tokens");
-    refuse_two(f, 1, "t h\n", "t h e\n", "line 2 is 't h e', and not two tokens");
+    refuse_two(f, 1, "t h\n", "th\n", "line 2 is 'th', not two tokens");
+    refuse_two(f, 1, "t h\n", "t h e\n", "line 2 is 't h e', not two tokens");
     refuse_two(f, 1, "r e\n", "t h\n", "line 5 merges 't' and 'h' again");
-    refuse_two(f, 1, "t h\n", "t \xff\n", "merges.txt is no UTF-8 text at byte 16");
-    refuse_one(f, "\"BPE\"", "\"Unigram\"", WF_UNSUPPORTED, "the model is no BPE");
+    refuse_two(f, 1, "t h\n", "t \xff\n", "merges.txt is not UTF-8 text at byte 16");
+    refuse_one(f, "\"BPE\"", "\"Unigram\"", WF_UNSUPPORTED, "the model is not a BPE");
     refuse_one(f, "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", WF_UNSUPPORTED,
                "has a normalizer that");
     refuse_one(f, "\"add_prefix_space\":false", "\"add_prefix_space\":true", WF_UNSUPPORTED,
@@ -231,12 +231,12 @@ static void refuses_files_that_disagree(void **state) {
     refuse_one(f, "\"id\":0", "\"id\":7", WF_CORRUPT, "has another number in the vocabulary");
     refuse_one(f, "\"<|endoftext|>\",\"single", "\"<|end|>\",\"single", WF_CORRUPT,
                "the number 0 of token '<|end|>' is another token's");
-    refuse_one(f, "[\"t\",\"h\"]", "7", WF_CORRUPT, "merge 0 is no pair of tokens");
-    refuse_one(f, "\"merges\":", "\"merges\":{},\"other\":", WF_CORRUPT, "merges is no list");
+    refuse_one(f, "[\"t\",\"h\"]", "7", WF_CORRUPT, "merge 0 is not a pair of tokens");
+    refuse_one(f, "\"merges\":", "\"merges\":{},\"other\":", WF_CORRUPT, "merges is not a list");
     refuse_one(f, "\"added_tokens\":", "\"added_tokens\":5,\"other\":", WF_CORRUPT,
-               "added_tokens is no list");
+               "added_tokens is not a list");
     expect_failure(f->ctx, wf_tokenizer_open(f->ctx, f->path, &t), WF_IO,
-                   "holds no tokenizer: neither tokenizer.json nor vocab.json and merges.txt");
+                   "contains no tokenizer: neither tokenizer.json nor vocab.json and merges.txt");
 }
 
 /* ---- bytes and words ---- */
@@ -274,11 +274,11 @@ static void knows_bytes_and_words(void **state) {
                    WF_CORRUPT,
                    "b.txt: the word 'was' at byte 7 is not in the vocabulary of 4 words");
     expect_failure(f->ctx, wf_tokenizer_create_words(f->ctx, "a\nb\na", &none), WF_CORRUPT,
-                   "'a' is there twice");
+                   "'a' is listed twice");
     expect_failure(f->ctx, wf_tokenizer_create_words(f->ctx, "a\n\nb", &none), WF_CORRUPT,
                    "number 1 is empty or holds white space");
     expect_failure(f->ctx, wf_tokenizer_create_words(f->ctx, "a\n\xff", &none), WF_CORRUPT,
-                   "no UTF-8 at byte 2");
+                   "not UTF-8 at byte 2");
     wf_tokenizer_destroy(bytes);
     wf_tokenizer_destroy(words);
 }

@@ -41,7 +41,7 @@ static void bad(void **state) {
         {"cpu:x", WF_INVALID_ARG, "expected KIND:N"},
         {"cpu:-1", WF_INVALID_ARG, "expected KIND:N"},
         {"cpu:99999999999999999999", WF_INVALID_ARG, "there are at most"},
-        {"cpu:0", WF_INVALID_ARG, "the number is how many devices; cpu:1 is one"},
+        {"cpu:0", WF_INVALID_ARG, "the number counts devices; cpu:1 is one device"},
         {"cpu:0,", WF_INVALID_ARG, "expected KIND:N"},
         {"cpu:0,,cpu:1", WF_INVALID_ARG, "expected a kind"},
         {"cpu:0,gpu:1", WF_INVALID_ARG, "expected a kind"},

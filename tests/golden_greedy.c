@@ -144,7 +144,7 @@ static void is_not_trained(void **state) {
     TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
     assert_int_equal(wf_trainer_create(ctx, model, &recipe, plan, NULL, &t), WF_UNSUPPORTED);
-    assert_non_null(strstr(wf_context_error(ctx), "a model that keeps one is not trained"));
+    assert_non_null(strstr(wf_context_error(ctx), "a model with a cache cannot be trained"));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     config.n_tokens = 8;

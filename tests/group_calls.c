@@ -74,7 +74,7 @@ static const char *check_refusals(ranks_one *one) {
         {"ring", NULL, "set order_free, or choose direct, pairwise, tree or root", 0, 0,
          WF_UNSUPPORTED},
         {"fast", NULL, "no algorithm 'fast'; there are root, ring", 0, 0, WF_UNSUPPORTED},
-        {"engine", NULL, "'engine' is a wire's own sum", 1, 0, WF_UNSUPPORTED},
+        {"engine", NULL, "'engine' is a wire's own all-reduce", 1, 0, WF_UNSUPPORTED},
         {NULL, "tin can", "no wire 'tin can' here; there are inproc, shm, mpi", 0, 0,
          WF_UNSUPPORTED},
         {"tree", NULL, "2 roots are given, but the algorithm is 'tree'", 0, 2, WF_INVALID_ARG},
@@ -144,7 +144,7 @@ static const char *check_wire_of_messages(ranks_one *one) {
     wf_group_destroy(alone);
     config.algorithm = "engine"; /* what carries the messages of this test cannot add */
     RANKS_REFUSED(one, wf_group_create(one->job, &config, &alone), WF_UNSUPPORTED,
-                  "'engine' is a wire's own sum, and 'mpi' has none here");
+                  "'engine' is a wire's own all-reduce, and 'mpi' has none here");
     config.algorithm = NULL;
     for (int i = 0; i < 2; i++) {
         config.wire = wires[i];

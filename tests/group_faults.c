@@ -184,7 +184,7 @@ static const char *be_late(ranks_one *one) {
     RANKS_REFUSED(one, wf_group_all_reduce(WF_HERE(one->group), x, x, 4, WF_F32, WF_SUM, NULL),
                   WF_TIMEOUT, waited);
     RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_TIMEOUT,
-                  "but rank 2 has not come; it last called wf_group_broadcast at");
+                  "but rank 2 has not arrived; it last called wf_group_broadcast at");
     add_failed(c, 1);
     return NULL;
 }
@@ -200,7 +200,7 @@ static const char *be_absent_sender(ranks_one *one) {
         wait_until_failed(c, 1);
     else
         RANKS_REFUSED(one, wf_group_recv(WF_HERE(one->group), &x, 1, WF_I32, 0, NULL), WF_TIMEOUT,
-                      "but rank 0 has not come; it last called nothing");
+                      "but rank 0 has not arrived; it last called nothing");
     add_failed(c, 1);
     return NULL;
 }
@@ -223,7 +223,7 @@ static const char *check_stragglers(ranks_one *one) {
     RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
     nanosleep(&time, NULL);
     wf_status status = wf_group_barrier(WF_HERE(one->group), NULL);
-    if (status != WF_TIMEOUT || !strstr(wf_context_error(one->ctx), "rank 3 has not come"))
+    if (status != WF_TIMEOUT || !strstr(wf_context_error(one->ctx), "rank 3 has not arrived"))
         return ranks_text("rank %d: %s: %s", one->rank, wf_status_name(status),
                           wf_context_error(one->ctx));
     return NULL;
@@ -287,7 +287,7 @@ static void who_sends_nothing_is_named(void **state) {
 static void hear(void *self, wf_log_level level, const char *topic, const char *line) {
     common *c = self;
     if (level == WF_LOG_WARN && !strcmp(topic, "wait") &&
-        strstr(line, "rank 1 has not come for 0.05 s; it last called wf_group_broadcast at "))
+        strstr(line, "rank 1 has not arrived for 0.05 s; it last called wf_group_broadcast at "))
         add_failed(c, 1);
 }
 

@@ -49,7 +49,7 @@ static void a_device_hangs(void **state) {
     TEST_OK(own, wfi_stream_push(s, launch_nothing, NULL, NULL));
     while (!wfi_stream_n_done(s)) sched_yield();
     TEST_REFUSED(own, wfi_event_wait(wfi_stream_record(s)), WF_TIMEOUT,
-                 "hangs: in 300 ms it has not done what compute of rank 0 asked of it");
+                 "hangs: in 300 ms it has not completed the work of compute of rank 0");
     all->cl.ReleaseMemObject = all->cl.ReleaseCommandQueue = is_given_back;
     wfi_stream_destroy(s);
     wfi_device_destroy(d);

@@ -69,6 +69,6 @@ refused() { # WORDS ARGUMENTS...
 refused "RANK and WORLD_SIZE" --rendezvous env://
 RANK=0 WORLD_SIZE=2 refused "mpirun" --rendezvous tcp://10.1.2.3:29500
 RANK=0 WORLD_SIZE=2 refused "joined by env://" --rendezvous http://x
-RANK=0 WORLD_SIZE=2 WEFT_TIMEOUT_MS=200 refused "rank 1 of 2 has not come" --rendezvous "tcp://$own:29500"
+RANK=0 WORLD_SIZE=2 WEFT_TIMEOUT_MS=200 refused "rank 1 of 2 has not arrived" --rendezvous "tcp://$own:29500"
 echo "Chapter 1" >"$folder/thesis"
-RANK=0 WORLD_SIZE=2 refused "is no store of weft" --rendezvous "file://$folder/thesis"
+RANK=0 WORLD_SIZE=2 refused "is not a weft store" --rendezvous "file://$folder/thesis"

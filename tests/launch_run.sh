@@ -154,7 +154,7 @@ says "not a whole number"
 run 2 -n 2
 says "no program is named"
 run 2 -n
-says "wants a value"
+says "needs a value"
 run 2 -n 2 --timeout 0 true
 says "more than 0"
 run 2 -n 2 --grace 0 true

@@ -182,9 +182,9 @@ static void refusals(void **state) {
     wf_model_config c = WF_MODEL_CONFIG_INIT;
     TEST_REFUSED(ctx, try_model(ctx, "resnet19", &c), WF_INVALID_ARG, "resnet18, resnet34");
     c.n_tokens = 8;
-    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "no use for n_tokens");
+    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "does not use n_tokens");
     c.n_tokens = 0, c.dropout = 0.1;
-    TEST_REFUSED(ctx, try_model(ctx, "resnet18", &c), WF_INVALID_ARG, "no use for dropout");
+    TEST_REFUSED(ctx, try_model(ctx, "resnet18", &c), WF_INVALID_ARG, "does not use dropout");
     c.dropout = 1;
     TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "dropout is 1");
     c.dropout = 0, c.small_stem = 1;
@@ -192,7 +192,7 @@ static void refusals(void **state) {
     c.small_stem = 0, c.height = 32;
     TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "image size");
     c.height = 224, c.n_layers = 3;
-    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "no use for n_layers");
+    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "does not use n_layers");
     c.n_heads = 5;
     TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "768 does not divide into 5");
     c.n_heads = -12;

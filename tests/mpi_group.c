@@ -69,7 +69,7 @@ static const char *check_faults(ranks_one *one, int timeout_ms) {
         if (k == 0) { /* too late */
             if (one->rank == 1) usleep((unsigned)timeout_ms * 1700);
             RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_TIMEOUT,
-                          "rank 1 has not come; it last called nothing");
+                          "rank 1 has not arrived; it last called nothing");
         } else if (k == 1) {
             RANKS_REFUSED(one,
                           wf_group_all_reduce(WF_HERE(one->group), x, x, one->rank == 1 ? 3 : 4,

@@ -45,7 +45,7 @@ says() {
     env "$@" "$WEFT" $run --steps 1 --plan dp=4 >"$folder/said" 2>&1 || got=$?
     [[ $got == 2 ]] && grep -qF -- "$words" "$folder/said" || fail "$*: exit $got: $(cat "$folder/said")"
 }
-says "torchrun starts no MPI, by which ranks of several machines reach each other: start these 4 ranks by mpirun -np 4" $torchrun
+says "torchrun does not start MPI, which ranks on several machines need: start these 4 ranks with mpirun -np 4" $torchrun
 says "add --mpi=pmix to srun" $srun
 says "/nonexistent.so" $srun PMIX_RANK=2 WEFT_MPI_LIBRARY=/nonexistent.so
 
@@ -148,7 +148,7 @@ done
 # ---- every way to sum, over one of them ----
 mpirun=$(mpi openmpi)
 if [[ $mpirun ]]; then
-    RANK=0 WORLD_SIZE=2 expect 2 "start the ranks by that library's own mpirun" $run --steps 1 --plan dp=2 --wire mpi
+    RANK=0 WORLD_SIZE=2 expect 2 "start the ranks with that library's own mpirun" $run --steps 1 --plan dp=2 --wire mpi
     agree "$mpirun" 2 dp=2,allreduce=tree,bucket=1KiB dp=2,allreduce=ring,order=free
     agree "$mpirun" 4 dp=2,pp=2,allreduce=pairwise
 

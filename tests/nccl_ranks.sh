@@ -73,7 +73,7 @@ two=(--plan dp=2 --ranks 2 --wire nccl)
 says 2 "there are no other processes" --plan dp=2 --devices cuda:2 --wire nccl
 says 2 "the wire nccl is between CUDA GPUs, but rank 0 is on a device of the kind cpu" "${two[@]}"
 says 2 "but rank 0 is on a device of the kind cpu" --plan pp=2 --ranks 2 --wire nccl --devices cpu:0,cuda:0
-says 2 "Duplicate GPU detected); each rank has to have a GPU of its own" "${two[@]}" --devices cuda:0,cuda:0
+says 2 "Duplicate GPU detected); each rank needs its own GPU" "${two[@]}" --devices cuda:0,cuda:0
 says 2 "allreduce=engine is NCCL's sum, between processes on CUDA devices: give --ranks 2 --devices cuda:2 --wire nccl" \
     --plan dp=2,allreduce=engine --ranks 2 --devices cuda:2
 (export STAND_IN_NCCL_VERSION=2708 && says 2 "this is NCCL 2.7, and weft needs 2.14 or newer" "${two[@]}" --devices cuda:2)
@@ -81,7 +81,7 @@ says 2 "allreduce=engine is NCCL's sum, between processes on CUDA devices: give 
 mkdir "$folder/lib"
 ln -s "$WEFT_BUILD"/tests/stand_in/lib{cuda,nvrtc}.so* "$folder/lib"
 echo 'int ncclGetVersion(int *v) { return *v = 0; }' | "${CC:-cc}" -shared -fPIC -x c -o "$folder/lib/libnccl.so.2" -
-(export LD_LIBRARY_PATH=$folder/lib && says 2 "libnccl.so.2 has no ncclGetErrorString: it is no NCCL of 2.14" "${two[@]}" --devices cuda:2)
+(export LD_LIBRARY_PATH=$folder/lib && says 2 "libnccl.so.2 has no ncclGetErrorString: it is not NCCL 2.14" "${two[@]}" --devices cuda:2)
 if [[ $(ldconfig -p) != *libnccl.so.2* ]]; then
     rm "$folder/lib/libnccl.so.2"
     (export LD_LIBRARY_PATH=$folder/lib && says 2 "nccl: there is no libnccl.so.2 on this machine; install NCCL" "${two[@]}" --devices cuda:2)

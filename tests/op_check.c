@@ -134,17 +134,17 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(SHAPE, "dropout: the first dim of [3, 2] is not the microbatch's 2 samples",                 \
       wf_dropout(t(g, S(3, 2)), "d", 0.5f))                                                        \
     X(INVALID_ARG, "dropout: two are called 'd'", two_dropouts(g))                                 \
-    X(SHAPE, "reshape: [2, 3] has not the elements of [4, -1]",                                    \
+    X(SHAPE, "reshape: [2, 3] and [4, -1] have different numbers of elements",                     \
       wf_reshape(t(g, S(2, 3)), S(4, -1)))                                                         \
-    X(SHAPE, "reshape: [2, 3] has not the elements of [-1, -1]",                                   \
+    X(SHAPE, "reshape: [2, 3] and [-1, -1] have different numbers of elements",                    \
       wf_reshape(t(g, S(2, 3)), S(-1, -1)))                                                        \
-    X(SHAPE, "reshape: [0, 3] has not the elements of [0, -1]",                                    \
+    X(SHAPE, "reshape: [0, 3] and [0, -1] have different numbers of elements",                     \
       wf_reshape(t(g, S(0, 3)), S(0, -1)))                                                         \
-    X(SHAPE, "reshape: [2, 3] has not the elements of [-2, -3]",                                   \
+    X(SHAPE, "reshape: [2, 3] and [-2, -3] have different numbers of elements",                    \
       wf_reshape(t(g, S(2, 3)), S(-2, -3)))                                                        \
-    X(SHAPE, "reshape: [2, 3] has not the elements of [4611686018427387904, 8]",                   \
+    X(SHAPE, "reshape: [2, 3] and [4611686018427387904, 8] have different numbers of elements",    \
       wf_reshape(t(g, S(2, 3)), S((int64_t)1 << 62, 8)))                                           \
-    X(SHAPE, "reshape: [2, 3] has not the elements of a shape with too many dims",                 \
+    X(SHAPE, "reshape: [2, 3] and a shape with too many dims have different numbers of elements",  \
       wf_reshape(t(g, S(2, 3)), (wf_shape){.n_dims = 7}))                                          \
     X(INVALID_ARG, "transpose: dims 0 and 2 of [2, 3]", wf_transpose(t(g, S(2, 3)), 0, 2))         \
     X(INVALID_ARG, "transpose: dims -1 and 0", wf_transpose(t(g, S(2, 3)), -1, 0))                 \
@@ -152,9 +152,9 @@ static wf_tensor two_dropouts(wf_graph *g) {
       wf_concat((wf_tensor[]){t(g, S(2, 3)), t(g, S(3, 3))}, 2, 1))                                \
     X(SHAPE, "concat: [2] and [2] along dim 1",                                                    \
       wf_concat((wf_tensor[]){t(g, S(2)), t(g, S(2))}, 2, 1))                                      \
-    X(SHAPE, "slice: [2] from 2 along dim 0 is no part of [3]", wf_slice(t(g, S(3)), 0, 2, 2))     \
+    X(SHAPE, "slice: [2] from 2 along dim 0 is not a part of [3]", wf_slice(t(g, S(3)), 0, 2, 2))  \
     X(SHAPE, "slice: [9223372036854775807] from 1", wf_slice(t(g, S(3)), 0, 1, INT64_MAX))         \
-    X(SHAPE, "slice: [3] from 0 along dim 1 is no part", wf_slice(t(g, S(3)), 1, 0, 2))            \
+    X(SHAPE, "slice: [3] from 0 along dim 1 is not a part", wf_slice(t(g, S(3)), 1, 0, 2))         \
     X(SHAPE, "slice: [1] from -1", wf_slice(t(g, S(3)), 0, -1, 1))                                 \
     X(SHAPE, "split: dim 1 of [2, 5] into 2 equal parts", split(g, S(2, 5), 1, 2))                 \
     X(SHAPE, "split: dim 2 of [2, 5]", split(g, S(2, 5), 2, 5))                                    \

@@ -27,9 +27,9 @@ for plan in dp=9,zero=1 dp=9,allreduce=direct; do
 done
 "$WEFT" plan --batch 9 --micro 9 --model mlp --data synthetic --plan auto --devices opencl:9 >"$folder/said" 2>&1 &&
     grep -q "allreduce=tree" "$folder/said" || fail "nine ranks: no plan that sums as a tree: $(tail -1 "$folder/said")"
-POCL_CACHE_DIR=/proc/none expect 2 "gives no device: it has none (-1)" \
+POCL_CACHE_DIR=/proc/none expect 2 "offers no device: it has none (-1)" \
     "${train[@]}" --steps 1 "${mlp[@]}" --devices opencl:1
-OCL_ICD_VENDORS=/proc expect 2 "knows no driver" "${train[@]}" --steps 1 "${mlp[@]}" --devices opencl:1
+OCL_ICD_VENDORS=/proc expect 2 "finds no driver" "${train[@]}" --steps 1 "${mlp[@]}" --devices opencl:1
 gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3 --clip-norm 0.5)
 on opencl:1 "${gpt[@]}" --slices 2
 one=$(field weights_sha256 <"$folder/report")

@@ -41,7 +41,7 @@ chosen() {
     field weights_sha256 <"$folder/report"
 }
 one=$(chosen)
-grep "clblast declined linear" "$folder/said" | grep -v "it has to add" && fail "CLBlast does not multiply"
+grep "clblast declined linear" "$folder/said" | grep -v "it accumulates into its output" && fail "CLBlast does not multiply"
 own=$(chosen --kernels reference)
 [[ $own != "$one" ]] || fail "--kernels reference does not leave CLBlast out"
 chosen --dtype bf16 >/dev/null
@@ -51,7 +51,7 @@ grep -q "clblast declined linear .*: it is BF16" "$folder/said" || fail "BF16 is
 near 1e-4 --model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6
 same 2 pp=2,schedule=zb2 --model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6
 grep "clblast declined conv" <(WEFT_LOG=debug:dispatch "$WEFT" "${train[@]}" --model resnet18 --image 32 --batch 4 --micro 1 --lanes 1 \
-    --steps 1 --devices opencl:1 2>&1) | grep -v "it has to add" && fail "CLBlast does not convolve"
+    --steps 1 --devices opencl:1 2>&1) | grep -v "it accumulates into its output" && fail "CLBlast does not convolve"
 
 # ---- an old library, and one that refuses ----
 "${CC:-cc}" -shared -o "$folder/libclblast.so.1" -x c /dev/null || fail "an empty library"
@@ -61,7 +61,7 @@ says "CLBlast: libclblast.so.1 has no CLBlastSGemmTempBufferSize: it is older th
 [[ $(chosen) == "$own" ]] || fail "without CLBlast, other bits than weft's own kernels'"
 grep -q "clblast declined linear in unit .*: CLBlast: libclblast.so.1 has no" "$folder/said" || fail "nothing says who multiplies"
 echo "not a library" >"$folder/libclblast.so.1"
-says "libclblast.so.1: file too short; weft's own kernels multiply; install it"
+says "libclblast.so.1: file too short; weft's own kernels compute products; install it"
 cat >"$folder/refuses.c" <<'C'
 #include <stddef.h>
 int CLBlastSGemmTempBufferSize(int l, int a, int b, size_t m, size_t n, size_t k, size_t o, size_t p, size_t q, size_t r, size_t s,

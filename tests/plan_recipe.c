@@ -102,7 +102,7 @@ static void resolves(void **state) {
                  "lanes do not divide");
     recipe.n_lanes = 2;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 is another recipe");
+                 "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 makes another recipe");
     recipe.n_lanes = 4;
     recipe.lr = -1;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
@@ -194,7 +194,7 @@ static const struct {
     int64_t n_lanes, n_slices;   /* of wf_recipe_resolve_for; 0: that refuses, too */
 } needs[] = {
     {{.model = "mlp", .recipe = "batch=64"}, "dp=8", NULL, 8, 1},
-    {{.model = "mlp", .recipe = "batch=64"}, "dp=64", "--lanes 64 is another recipe", 64, 1},
+    {{.model = "mlp", .recipe = "batch=64"}, "dp=64", "--lanes 64 makes another recipe", 64, 1},
     {{.model = "mlp", .recipe = "batch=64,lanes=8"}, "dp=64", "--lanes 64 is another", 0, 0},
     {{.model = "mlp", .recipe = "batch=64"}, "dp=65", "more replicas than the batch", 0, 0},
     {{.model = "mlp", .recipe = "batch=64"}, "dataparallel=16", "dataparallel=16 needs 16", 16, 1},
@@ -208,7 +208,7 @@ static const struct {
     {{.model = "gpt", .recipe = "batch=8", .n_heads = 6}, "tp=4", "tp=2, 3 or 6 would", 8, 4},
     {{.model = "gpt", .recipe = "batch=8,slices=1", .n_heads = 6}, "tp=2", "--slices 2 is", 0, 0},
     {{.model = "gpt", .recipe = "batch=8", .n_heads = 25}, "tp=4", "25 heads", 8, 4},
-    {{.model = "resnet18", .recipe = "batch=32"}, "tp=2", "nothing of this model can be cut", 2, 2},
+    {{.model = "resnet18", .recipe = "batch=32"}, "tp=2", "nothing in this model can be cut", 2, 2},
     {{.model = "lstm", .recipe = "batch=8"}, "tp=2", "tp=2 needs 2 slices", 8, 2},
 };
 
@@ -569,7 +569,7 @@ static void ranges(void **state) {
         if (field->kind == WFI_RECIPE_SEED) continue;
         if (field->kind == WFI_RECIPE_NAMES) {
             memset(value, 'x', (size_t)field->most + 1);
-            snprintf(words, sizeof words, "recipe: %s has no end", field->name);
+            snprintf(words, sizeof words, "recipe: %s is not terminated", field->name);
             TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG,
                          words);
             continue;

@@ -156,15 +156,15 @@ static const struct {
     int first_stages;         /* on fewer stages it is no break */
 } breaks[] = {
     {"an action is missing", miss, "is missing", "", 1},
-    {"an action stands there twice", repeat, "stands there twice", "", 1},
-    {"W before its B", weight_before_backward, "stands before its B", "", 1},
-    {"B before its F", backward_before_forward, "stands before its F", "", 1},
+    {"an action stands there twice", repeat, "is listed twice", "", 1},
+    {"W before its B", weight_before_backward, "comes before its B", "", 1},
+    {"B before its F", backward_before_forward, "comes before its F", "", 1},
     {"a later gradient first", later_gradient_first, "ascending order", "", 1},
     {"two F swapped on one stage", forwards_swapped, NULL, "deadlocks", 2},
     {"two B swapped on one stage", backwards_swapped, NULL, "deadlocks", 2},
     {"a strange microbatch", strange_micro, "that the step does not have", NULL, 1},
     {"another stage's action", strange_stage, "belongs to a stage of another rank", NULL, 1},
-    {"an action of another kind", strange_kind, "is no action of this schedule", NULL, 1},
+    {"an action of another kind", strange_kind, "is not an action of this schedule", NULL, 1},
 };
 #define N_BREAKS (sizeof breaks / sizeof *breaks)
 

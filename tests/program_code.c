@@ -187,7 +187,7 @@ static const struct {
     {"another unit's parameter is packed", packs_another_unit, "packed copy of another", true},
     {"a parameter is packed elsewhere", packs_elsewhere, "packed copy of another", true},
     {"an output over an input", over_an_input, "two of its operands share bytes", false},
-    {"a saved value over another", over_a_saved_value, "not there at the end", false},
+    {"a saved value over another", over_a_saved_value, "not exist at the end", false},
 };
 #define N_ATTEMPTS (sizeof attempts / sizeof *attempts)
 

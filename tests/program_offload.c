@@ -92,10 +92,10 @@ static const struct {
     sabotage apply;
     const char *words, *or_words;
 } sabotages[] = {
-    {"a fetch comes too late", fetched_too_late, "a dependency is missing", "nobody has written"},
+    {"a fetch comes too late", fetched_too_late, "a dependency is missing", "were never written"},
     {"an evict comes too early", evicted_too_early, "a dependency is missing",
-     "nobody has written"},
-    {"nothing is fetched", never_fetched, "nobody has written", "a dependency is missing"},
+     "were never written"},
+    {"nothing is fetched", never_fetched, "were never written", "a dependency is missing"},
     {"nothing is evicted", never_evicted, "check: ", "a dependency is missing"},
     {"from there to here, and back, are exchanged", backwards, "and is needed on", "it needs"},
     {"what is kept is read where it lies", from_elsewhere, "and is needed on the device",
@@ -293,7 +293,7 @@ static void updated_slices(void **state) {
         wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
         if (now->references[0].bytes == own.bytes) updated += own.bytes;
         if (!slice_only(&b, i)) continue;
-        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "nobody has written");
+        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "were never written");
         n_refused++;
     }
     assert_true(n_refused > 8);

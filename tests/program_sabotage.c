@@ -149,7 +149,7 @@ static const struct {
     {"a wrong value", wrong_value, "deadlocks", "deadlocks"},
     {"a receive into another's block", wrong_block, "check: ", "check: "},
     {"a reader does not wait for its receive", drop_dependency, "a dependency is missing",
-     "nobody has written"},
+     "were never written"},
     {"a circle of dependencies", circle, "deadlocks", "deadlocks"},
     {"a gradient is assigned instead of added, or added to nothing", sum_or_assign,
      "check: ", "check: "},
@@ -257,7 +257,7 @@ static const struct {
     sabotage apply;
     const char *words;
 } output_sabotages[] = {
-    {"another value is received", store_what_is_received, "gives the host something else"},
+    {"another value is received", store_what_is_received, "gives the host another value"},
     {"an output under another's name", swap_outputs, "the instruction does not use this block"},
     {"an output is not stored", drop_output, "check: "},
 };
@@ -325,7 +325,7 @@ static void values_that_are_summed(void **state) {
         bool sums = now->kind == WFI_FOLD || now->kind == WFI_CHANGE;
         if (!sums || b->kind != WFI_BLOCK_VALUE) continue;
         p->graph->values[b->id].dtype = WF_BF16;
-        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "takes the elements for F32");
+        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "reads the elements as F32");
         p->graph->values[b->id].dtype = WF_F32;
         n++;
     }

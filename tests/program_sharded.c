@@ -274,14 +274,14 @@ static void what_is_wrong_with_a_slice(void **state) {
         {a_slice_is_not_gathered, "dp=2", "ends with another param of unit first", false},
         {a_slice_is_not_gathered, "dp=2,pp=2", "reads slices of different values", false},
         {a_slice_is_not_summed, "dp=2,bucket=1", "reads slices of different values", false},
-        {a_slice_is_not_measured, "dp=2", "nobody has written", false},
+        {a_slice_is_not_measured, "dp=2", "were never written", false},
         {group_of_norms, "dp=2", "of a grad", false},
-        {copy_is_missing, "dp=2", "all_gather first param: reads bytes that nobody", true},
-        {a_slice_is_not_gathered, "dp=2", "forward first m=0: reads bytes that nobody", true},
+        {copy_is_missing, "dp=2", "all_gather first param: reads bytes that were never", true},
+        {a_slice_is_not_gathered, "dp=2", "forward first m=0: reads bytes that were never", true},
         {update_is_missing, "dp=2", "than one rank would", true},
         {used_beside_its_gather, "dp=2", "forward middle m=2: touches bytes", true},
         {freed_too_early, "dp=2", "a dependency is missing", true},
-        {used_after_it_was_freed, "dp=2", "nobody has written, or that were overwritten", true},
+        {used_after_it_was_freed, "dp=2", "were never written, or that were overwritten", true},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();

@@ -256,14 +256,14 @@ static void collectives_are_needed(void **state) {
         int32_t unit;
         const char *says;
     } cases[] = {
-        {"dataparallel=2", "broadcast", WFI_BLOCK_PARAM, 1, "nobody has written"},
-        {"dataparallel=4,bucket=1", "broadcast", WFI_BLOCK_PARAM, 0, "nobody has written"},
+        {"dataparallel=2", "broadcast", WFI_BLOCK_PARAM, 1, "were never written"},
+        {"dataparallel=4,bucket=1", "broadcast", WFI_BLOCK_PARAM, 0, "were never written"},
         {"dataparallel=2,bucket=1", "reduce", WFI_BLOCK_GRADIENT, 1, "than one rank would"},
         {"dataparallel=4,bucket=1", "reduce", WFI_BLOCK_GRADIENT, 2, "than one rank would"},
-        {"middle:dataparallel=2", "broadcast", WFI_BLOCK_PARAM, 1, "nobody has written"},
+        {"middle:dataparallel=2", "broadcast", WFI_BLOCK_PARAM, 1, "were never written"},
         {"middle:dp=2", "all_reduce", WFI_BLOCK_GRADIENT, 1, "check: "},
-        {"middle:dp=2", "all_gather", WFI_BLOCK_NORM, -1, "nobody has written"},
-        {"middle:dp=2", "all_gather", WFI_BLOCK_STATS, 1, "nobody has written"},
+        {"middle:dp=2", "all_gather", WFI_BLOCK_NORM, -1, "were never written"},
+        {"middle:dp=2", "all_gather", WFI_BLOCK_STATS, 1, "were never written"},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();

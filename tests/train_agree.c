@@ -298,10 +298,10 @@ static void meetings_have_one_purpose(void **state) {
     parts[0].way = BARRIER;
     parts[1].way = COMPARE;
     expect(parts, WF_REMOTE,
-           "rank 1 has come to compare how they were started, rank 0 to a barrier");
+           "rank 1 is at: compare how they were started; rank 0 is at: a barrier");
     parts[0].way = SAVE;
     parts[1].way = HASH;
-    expect(parts, WF_REMOTE, "rank 1 has come to read weights, rank 0 to save weights");
+    expect(parts, WF_REMOTE, "rank 1 is at: read weights; rank 0 is at: save weights");
 }
 
 /* Pieces of a broadcast have WFI_CONTROL_TOLD bytes. */
@@ -317,9 +317,9 @@ static void broadcasts_have_one_size(void **state) {
     parts[0].n_bytes = 200;
     parts[1].n_bytes = 100;
     expect(parts, WF_REMOTE,
-           "rank 1 has come to a broadcast of 100 bytes, rank 0 to a broadcast of 200 bytes");
+           "rank 1 is at: a broadcast of 100 bytes; rank 0 is at: a broadcast of 200 bytes");
     parts[1].n_bytes = MOST_BYTES;
-    expect(parts, WF_REMOTE, "rank 1 has come to a broadcast of 2000 bytes");
+    expect(parts, WF_REMOTE, "rank 1 is at: a broadcast of 2000 bytes");
 }
 
 /* ---- sentences ---- */

@@ -452,7 +452,7 @@ static void who_does_not_come_is_named(void **state) {
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
     rank self = {.box = {&net, 0}, .what = "train", .plan = "dp=2", .timeout_ms = 200};
     run_rank(&self);
-    if (!strstr(self.said, "rank 1 has not come")) fail_msg("'%s'", self.said);
+    if (!strstr(self.said, "rank 1 has not arrived")) fail_msg("'%s'", self.said);
     assert_null(net.first);
 }
 

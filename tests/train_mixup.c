@@ -137,7 +137,7 @@ static void says_which(void **state) {
         wf_model_destroy(model);
         wf_status status = wf_trainer_open(ctx, two_labels, &knows, "batch=2", "", &t);
         if (!knows) {
-            TEST_REFUSED(ctx, status, WF_UNSUPPORTED, "wf_loss_by says so");
+            TEST_REFUSED(ctx, status, WF_UNSUPPORTED, "wf_loss_by names them");
             continue;
         }
         TEST_OK(ctx, status);
@@ -156,9 +156,9 @@ static void refuses(void **state) {
     config.mixup = tokens.mixup = 1;
     config.loss = WF_LOSS_MSE;
     TEST_REFUSED(ctx, wf_model_find(ctx, "mlp", &config, &model), WF_INVALID_ARG,
-                 "no use for mixup");
+                 "does not use mixup");
     TEST_REFUSED(ctx, wf_model_find(ctx, "gpt2-tiny", &tokens, &model), WF_INVALID_ARG,
-                 "no use for mixup");
+                 "does not use mixup");
     test_context_end(ctx);
 }
 

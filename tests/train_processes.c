@@ -322,7 +322,7 @@ static void who_does_not_come_is_named(void **state) {
     char *argv[] = {"train_processes", "train", "0", "2", name, "300", "dp=2", "", NULL};
     rank_start(&p, argv);
     rank_finish(&p);
-    assert_non_null(strstr(p.said, "rank 1 of 2 has not come"));
+    assert_non_null(strstr(p.said, "rank 1 of 2 has not arrived"));
 }
 
 int main(int argc, char **argv) {

@@ -10,7 +10,7 @@ source tests/processes.bash
 WEFT_STALL_MS=200 train --steps 100000000 --plan pp=3
 pid=$(pid_of 1)
 kill -STOP "$pid"
-until_true_of $launcher says "^weft warn wait: rank 1 \(process $pid\) has not (moved|come) for [0-9.]+ s; it (was last doing|last came to) .*; the process is stopped" ||
+until_true_of $launcher says "^weft warn wait: rank 1 \(process $pid\) has not (moved|arrived) for [0-9.]+ s; it( was last doing|s last call:) .*; the process is stopped" ||
     fail "no line says that rank 1 is stopped: $(cat "$folder/said")"
 kill -CONT "$pid"
 n=$(grep -c loss "$folder/run/log.jsonl")

@@ -217,7 +217,7 @@ static const char *run_in_another_order(ranks_one *one) {
     }
     wf_trainer_destroy(a);
     wf_trainer_destroy(b);
-    RANKS_REFUSED(one, status, WF_REMOTE, "all ranks have to do the same in the same order");
+    RANKS_REFUSED(one, status, WF_REMOTE, "all ranks must do the same in the same order");
     return NULL;
 }
 
@@ -233,7 +233,7 @@ static const char *meets_in_another_order(ranks_one *one) {
     if (!status) status = run_batch(t, 1, w->trains, &result);
     if (!status && one->rank != 1) status = wf_trainer_weights_sha256(t, sha);
     wf_trainer_destroy(t);
-    RANKS_REFUSED(one, status, WF_REMOTE, "all ranks have to do the same in the same order");
+    RANKS_REFUSED(one, status, WF_REMOTE, "all ranks must do the same in the same order");
     return NULL;
 }
 

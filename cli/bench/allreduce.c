@@ -62,7 +62,7 @@ static exit_status read_names(const char *option_name, const char *list, const c
     char word[TEXT_BYTES], all[200] = "";
     for (int i = 0; i < n_known; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", known[i]);
-    if (!*list) return complain(EXIT_USAGE, "%s wants a list of %s", option_name, all);
+    if (!*list) return complain(EXIT_USAGE, "%s needs a list of %s", option_name, all);
     while (next_word(&list, word)) {
         int k = 0;
         while (k < n_known && strcmp(known[k], word)) k++;
@@ -71,7 +71,7 @@ static exit_status read_names(const char *option_name, const char *list, const c
                             all);
         for (int i = 0; i < *n_out; i++)
             if (!strcmp(out[i], word))
-                return complain(EXIT_USAGE, "%s: %s stands there twice", option_name, word);
+                return complain(EXIT_USAGE, "%s: %s is listed twice", option_name, word);
         out[(*n_out)++] = known[k];
     }
     return EXIT_DONE;
@@ -80,7 +80,7 @@ static exit_status read_names(const char *option_name, const char *list, const c
 static exit_status read_bytes(bench_allreduce *b, const char *list) {
     char word[TEXT_BYTES];
     size_t bytes;
-    if (!*list) return complain(EXIT_USAGE, "--bytes wants a list such as 4KiB,1MiB,100MB");
+    if (!*list) return complain(EXIT_USAGE, "--bytes needs a list such as 4KiB,1MiB,100MB");
     while (next_word(&list, word)) {
         if (!text_to_bytes(word, &bytes))
             return complain(EXIT_USAGE, "--bytes: '%s' is not a size such as 4KiB, 100MB or 4096",
@@ -94,7 +94,7 @@ static exit_status read_bytes(bench_allreduce *b, const char *list) {
             return complain(EXIT_USAGE, "--bytes: more than %d sizes", REDUCE_MAX_LIST);
         for (int i = 0; i < b->n_bytes; i++)
             if (b->bytes[i] == (int64_t)bytes)
-                return complain(EXIT_USAGE, "--bytes: %s stands there twice", word);
+                return complain(EXIT_USAGE, "--bytes: %s is listed twice", word);
         int at = b->n_bytes++; /* smaller ones first */
         for (; at > 0 && b->bytes[at - 1] > (int64_t)bytes; at--) b->bytes[at] = b->bytes[at - 1];
         b->bytes[at] = (int64_t)bytes;
@@ -107,10 +107,10 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
     if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
-        return complain(EXIT_USAGE, "--ranks %lld: 2 to %d can sum something", (long long)o->ranks,
-                        WF_LAUNCH_MAX_RANKS);
+        return complain(EXIT_USAGE, "--ranks %lld: an all-reduce takes 2 to %d",
+                        (long long)o->ranks, WF_LAUNCH_MAX_RANKS);
     if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat wants 1 to %d", APART_MAX_REPEATS);
+        return complain(EXIT_USAGE, "--repeat must be 1 to %d", APART_MAX_REPEATS);
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
     b->n_ranks = (int)o->ranks;

@@ -143,7 +143,7 @@ static exit_status plot_traffic(const bench_allreduce *b) {
         "'' skip 1 using 5:(0):(sprintf('%s',$2)) with labels offset 0,-0.7 textcolor rgb "
         "'#777777' font ',14' notitle;",
         tics, 0.9 * width, x - 1.2 + 0.4 * width, is_full ? "" : "%.3g", is_full ? "" : "%d");
-    snprintf(title, sizeof title, "what each of %d ranks moves in an all-reduce", b->n_ranks);
+    snprintf(title, sizeof title, "buffers moved by each of %d ranks in an all-reduce", b->n_ranks);
     return chart_end(&p, title, script);
 }
 

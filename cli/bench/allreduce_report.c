@@ -87,8 +87,10 @@ void reduce_say(const bench_allreduce *b) {
         "wire", "us", "us", "GB/s", "GB/s", "x bytes", "x bytes");
     for (int s = 0; s < b->n_bytes; s++) say_size(b, b->bytes[s]);
     say(b->c,
-        "\ntime: of a call, the longest of the ranks', median of %d rounds; by stream: through a "
-        "work handle\nsent, received: by the rank that moves most\n",
+        "\n"
+        "time: of a call, the longest of the ranks', median of %d rounds; by stream: through a "
+        "work handle\n"
+        "sent, received: by the rank that moves the most\n",
         b->n_repeats);
     say(b->c,
         "memory: copies in all ranks read and write %.1f GB/s; as many bytes move in an all-reduce "

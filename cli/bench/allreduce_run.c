@@ -223,7 +223,7 @@ static bool compile_mpi(bench_allreduce *b, char program[300]) {
     apart_path(&b->run, "peer", program);
     if (access(program, X_OK) == 0) return true;
     if (!peer_file("mpi_allreduce.c", source)) {
-        snprintf(b->no_mpi, sizeof b->no_mpi, "mpi_allreduce.c is not installed beside weft");
+        snprintf(b->no_mpi, sizeof b->no_mpi, "mpi_allreduce.c is not installed with weft");
         return false;
     }
     const char *const compile[] = {"mpicc", "-O2", "-o", program, source};
@@ -246,7 +246,7 @@ static bool mpi_words(bench_allreduce *b, words *w) {
 static bool gloo_words(bench_allreduce *b, words *w) {
     char file[4096], python[4096], path[300];
     if (!peer_file("gloo_allreduce.py", file)) {
-        snprintf(b->no_gloo, sizeof b->no_gloo, "gloo_allreduce.py is not installed beside weft");
+        snprintf(b->no_gloo, sizeof b->no_gloo, "gloo_allreduce.py is not installed with weft");
         return false;
     }
     apart_path(&b->run, "store", path);

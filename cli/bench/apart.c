@@ -188,10 +188,10 @@ static exit_status check_peers(const options *o) {
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
     if (o->peers && strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
-        return complain(EXIT_USAGE,
-                        "--peers: PyTorch's side has resnet18, resnet34, resnet50 and gpt2, but no "
-                        "%.40s",
-                        o->model);
+        return complain(
+            EXIT_USAGE,
+            "--peers: PyTorch's side has resnet18, resnet34, resnet50 and gpt2, but not %.40s",
+            o->model);
     if (o->peers && o->recipe.optimizer == WF_ADAM)
         return complain(EXIT_USAGE, "--peers: PyTorch's side has --optimizer sgd and adamw");
     return EXIT_DONE;
@@ -209,8 +209,8 @@ exit_status apart_resolve(cli *c, int usual) {
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)o->ranks,
                         WF_LAUNCH_MAX_RANKS);
     if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat wants 1 to %d", APART_MAX_REPEATS);
-    if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps wants 1 to 10000");
+        return complain(EXIT_USAGE, "--repeat must be 1 to %d", APART_MAX_REPEATS);
+    if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps must be 1 to 10000");
     return check_peers(o);
 }
 

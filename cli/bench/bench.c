@@ -82,7 +82,7 @@ exit_status run_bench(cli *c) {
     job j;
     if (!option_is_given(&c->o, OPT_repeat)) c->o.repeat = 5;
     if (c->o.repeat < 1 || c->o.repeat == INT64_MAX)
-        return complain(EXIT_USAGE, "--repeat wants at least 1, and a number that can be reached");
+        return complain(EXIT_USAGE, "--repeat must be at least 1, and not too large");
     interrupt_watch();
     bool done;
     exit_status bad = processes_begin(c, &done);

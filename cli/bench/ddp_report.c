@@ -43,10 +43,10 @@ void ddp_say(const bench_ddp *b) {
         "cpu ms", "reduce ms", "beside ms");
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
         if (r->rates.n) say_row(b, r);
-    say(b->c,
-        "\nefficiency is speed over ranks times the speed of one; reduce: how long sums are under "
-        "way in a traced\nstep, waits included; beside: the part of it in which backward "
-        "computes\n");
+    say(b->c, "\n"
+              "efficiency is speed over ranks times the speed of one; reduce: duration of sums in "
+              "a traced\n"
+              "step, waits included; beside: the part of it that overlaps backward\n");
     if (b->c->o.ranks > 1) say(b->c, "overlap on and off: the same weights, bit for bit\n");
     if (*b->no_peer) say(b->c, "no figure of PyTorch's: %s\n", b->no_peer);
     for (const ddp_row *r = next_ranks(b, NULL); r; r = next_ranks(b, r))
@@ -141,23 +141,16 @@ static exit_status plot(const bench_ddp *b) {
     }
     snprintf(
         drawing, sizeof drawing,
-        "set ylabel '%s per second'; set xtics (%s) scale 0 font ',20';"
-        "set style fill solid 1 noborder; set boxwidth %g;"
-        "stats 'ddp.csv' skip 1 using 3 nooutput name 'top'; set yrange [0:top_max*1.25];"
-        "set xrange [-0.6:%g];"
-        "is(way)=(strcol(1) eq way ? $4 : NaN);"
-        "plot 'ddp.csv' skip 1 using (is('one')):3 with boxes lc rgb '#999999' title 'weft, "
-        "one rank',"
-        "'' skip 1 using (is('off')):3 with boxes lc rgb '#56b4e9' title 'weft, sums after "
-        "backward',"
-        "'' skip 1 using (is('on')):3 with boxes lc rgb '#0072b2' title 'weft, sums beside "
-        "backward',"
-        "'' skip 1 using (is('peer')):3 with boxes lc rgb '#e69f00' %s,"
-        "'' skip 1 using (is('ideal')-0.42):3:(0.84):(0) with vectors nohead dt 2 lw 2.5 lc rgb "
-        "'#333333' title 'ideal: ranks times the speed of one',"
-        "'' skip 1 using (strcol(1) eq 'ideal' ? NaN : "
-        "$4):3:(sprintf($3<100?\"%%.1f\":\"%%.0f\",$3)) "
-        "with labels offset 0,0.7 notitle;",
+        "set ylabel '%s per second'; set xtics (%s) scale 0 font ',20';set style fill solid 1 "
+        "noborder; set boxwidth %g;stats 'ddp.csv' skip 1 using 3 nooutput name 'top'; set yrange "
+        "[0:top_max*1.25];set xrange [-0.6:%g];is(way)=(strcol(1) eq way ? $4 : NaN);plot "
+        "'ddp.csv' skip 1 using (is('one')):3 with boxes lc rgb '#999999' title 'weft, one "
+        "rank','' skip 1 using (is('off')):3 with boxes lc rgb '#56b4e9' title 'weft, sums after "
+        "backward','' skip 1 using (is('on')):3 with boxes lc rgb '#0072b2' title 'weft, sums "
+        "during backward','' skip 1 using (is('peer')):3 with boxes lc rgb '#e69f00' %s,'' skip 1 "
+        "using (is('ideal')-0.42):3:(0.84):(0) with vectors nohead dt 2 lw 2.5 lc rgb '#333333' "
+        "title 'ideal: ranks times the speed of one','' skip 1 using (strcol(1) eq 'ideal' ? NaN : "
+        "$4):3:(sprintf($3<100?\"%%.1f\":\"%%.0f\",$3)) with labels offset 0,0.7 notitle;",
         b->unit, tics, 0.94 * BAR_WIDTH, n_groups - 0.4,
         has_peer ? "title 'PyTorch DDP over gloo'" : "notitle");
     snprintf(title, sizeof title, "%.40s: replicas, each with %lld samples", b->c->o.model,

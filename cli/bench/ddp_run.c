@@ -78,7 +78,7 @@ static exit_status run_peer(bench_ddp *b, ddp_row *r) {
     char why[300];
     if (!peer_train_words(&b->run, "pytorch_ddp.py", strstr(r->peer, "tuned") ? tuned : NULL,
                           recipe->batch, &w)) {
-        snprintf(b->no_peer, sizeof b->no_peer, "pytorch_ddp.py is not installed beside weft");
+        snprintf(b->no_peer, sizeof b->no_peer, "pytorch_ddp.py is not installed with weft");
         return EXIT_DONE;
     }
     words_add(&w, "--channels-last");

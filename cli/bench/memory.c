@@ -31,7 +31,7 @@ static exit_status add_plan(bench_memory *b, const char *text, size_t n) {
     int n_ranks = wf_plan_n_ranks(plan);
     wf_plan_destroy(plan);
     if (option_is_given(&b->c->o, OPT_ranks) && n_ranks > b->c->o.ranks)
-        return complain(EXIT_USAGE, "--plans: '%.*s' wants %d ranks, but --ranks is %lld", (int)n,
+        return complain(EXIT_USAGE, "--plans: '%.*s' needs %d ranks, but --ranks is %lld", (int)n,
                         text, n_ranks, (long long)b->c->o.ranks);
     return add(b, NULL, text, n, n_ranks);
 }

@@ -64,8 +64,10 @@ void memory_say(const bench_memory *b) {
                 bytes_or_none(measured, memory_most(r->measured)), ms_of(r),
                 bytes_or_none(sent, memory_most(r->sent)));
     }
-    say(b->c, "\nbytes are those of the rank that has most; of weft's, what its device holds; of "
-              "PyTorch's,\nhow far the process lies above its size before the model was made\n"
+    say(b->c, "\n"
+              "bytes are those of the rank with the most; weft: bytes on its device; PyTorch: "
+              "growth of the\n"
+              "process since before the model was made\n"
               "all of weft's rows have the same weights, bit for bit\n");
     say_disks(b);
 }
@@ -128,19 +130,16 @@ static exit_status plot_peaks(const bench_memory *b) {
                 most - kept, most);
         n++;
     }
-    snprintf(drawing, sizeof drawing,
-             "set ylabel 'MiB of the rank that has most'; set xtics scale 0 font "
-             "',13'; set bmargin 8;"
-             "set style data histograms; set style histogram rowstacked; set boxwidth 0.6;"
-             "set style fill solid 1 noborder;"
-             "stats 'memory.csv' skip 1 using 5 nooutput name 'top';"
-             "set yrange [0:top_max*1.12]; set xrange [-0.6:%d.6];"
-             "plot 'memory.csv' skip 1 using 2:xtic(1) lc rgb '#0072b2' title 'parameters',"
-             "'' skip 1 using 3 lc rgb '#e69f00' title 'optimizer',"
-             "'' skip 1 using 4 lc rgb '#999999' title 'gradients, activations and what is "
-             "gathered; PyTorch: all',"
-             "'' skip 1 using 0:5:(sprintf('%%.4g',$5)) with labels offset 0,0.7 notitle;",
-             n - 1);
+    snprintf(
+        drawing, sizeof drawing,
+        "set ylabel 'MiB of the rank with the most'; set xtics scale 0 font ',13'; set bmargin "
+        "8;set style data histograms; set style histogram rowstacked; set boxwidth 0.6;set style "
+        "fill solid 1 noborder;stats 'memory.csv' skip 1 using 5 nooutput name 'top';set yrange "
+        "[0:top_max*1.12]; set xrange [-0.6:%d.6];plot 'memory.csv' skip 1 using 2:xtic(1) lc rgb "
+        "'#0072b2' title 'parameters','' skip 1 using 3 lc rgb '#e69f00' title 'optimizer','' skip "
+        "1 using 4 lc rgb '#999999' title 'gradients, activations, gathered parameters; PyTorch: "
+        "all','' skip 1 using 0:5:(sprintf('%%.4g',$5)) with labels offset 0,0.7 notitle;",
+        n - 1);
     snprintf(title, sizeof title, "%.40s, batch %lld: peak bytes by plan", b->c->o.model,
              (long long)b->c->o.recipe.batch);
     return chart_end(&p, title, drawing);
@@ -162,13 +161,12 @@ static exit_status plot_trade(const bench_memory *b) {
              b->c->o.model, (long long)b->c->o.recipe.batch);
     return chart_end(
         &p, title,
-        "set xlabel 'MiB of the rank that has most'; set ylabel 'ms a step';"
-        "stats 'memory_time.csv' skip 1 using 2:3 nooutput name 'top';"
-        "set xrange [0:top_max_x*1.35]; set yrange [0:top_max_y*1.3];"
-        "plot 'memory_time.csv' skip 1 using ($4==0?$2:NaN):3 with points pt 7 ps 2 lc rgb "
-        "'#0072b2' title 'weft',"
-        "'' skip 1 using ($4==1?$2:NaN):3 with points pt 5 ps 2 lc rgb '#e69f00' title 'PyTorch',"
-        "'' skip 1 using 2:3:1 with labels left offset 1,0.4 font ',14' notitle;");
+        "set xlabel 'MiB of the rank with the most'; set ylabel 'ms a step';stats "
+        "'memory_time.csv' skip 1 using 2:3 nooutput name 'top';set xrange [0:top_max_x*1.35]; set "
+        "yrange [0:top_max_y*1.3];plot 'memory_time.csv' skip 1 using ($4==0?$2:NaN):3 with points "
+        "pt 7 ps 2 lc rgb '#0072b2' title 'weft','' skip 1 using ($4==1?$2:NaN):3 with points pt 5 "
+        "ps 2 lc rgb '#e69f00' title 'PyTorch','' skip 1 using 2:3:1 with labels left offset 1,0.4 "
+        "font ',14' notitle;");
 }
 
 exit_status memory_write(const bench_memory *b) {

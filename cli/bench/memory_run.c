@@ -121,7 +121,7 @@ static exit_status run_peer(bench_memory *b, memory_row *r) {
     words w = {0};
     json_t *report;
     if (!peer_train_words(&b->run, "pytorch_memory.py", NULL, recipe->batch / r->n_ranks, &w)) {
-        snprintf(r->why, sizeof r->why, "pytorch_memory.py is not installed beside weft");
+        snprintf(r->why, sizeof r->why, "pytorch_memory.py is not installed with weft");
         return EXIT_DONE;
     }
     words_add(&w, "--way=%s", r->peer);

@@ -69,7 +69,8 @@ static exit_status resolve(cli *c) {
     if (o->recipe.batch < 2 || o->recipe.batch > MAX_BATCH)
         return complain(EXIT_USAGE, "--batch %lld: batches of 2 to %d images can be split",
                         (long long)o->recipe.batch, MAX_BATCH);
-    if (o->repeat < 1 || o->repeat > 1000) return complain(EXIT_USAGE, "--repeat wants 1 to 1000");
+    if (o->repeat < 1 || o->repeat > 1000)
+        return complain(EXIT_USAGE, "--repeat must be 1 to 1000");
     return EXIT_DONE;
 }
 

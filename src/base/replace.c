@@ -17,8 +17,8 @@ static const char *name_of(const wfi_replacement *r) {
 }
 
 static wf_status io_error(const wfi_replacement *r, const char *what, int code) {
-    return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s; what was there before is untouched",
-                    r->path, what, strerror(code));
+    return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s; the previous file is unchanged", r->path,
+                    what, strerror(code));
 }
 
 /* The folder of "x" is ".", and that of "/x" is "/". */
@@ -43,7 +43,7 @@ static void keep_permissions(const wfi_replacement *r) {
 static wf_status open_temporary(wfi_replacement *r) {
     struct stat st;
     if (fstatat(r->folder, name_of(r), &st, 0) == 0 && !S_ISREG(st.st_mode))
-        return wfi_fail(r->ctx, WF_IO, "%s cannot be written: it is there and no regular file",
+        return wfi_fail(r->ctx, WF_IO, "%s cannot be written: it exists and is not a regular file",
                         r->path);
     wfi_leftovers_remove(r->folder);
     for (int i = 0; i < MAX_TEMPORARIES; i++) {
@@ -140,19 +140,18 @@ wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_
  * say EINVAL; there is nothing more to do on them. */
 static wf_status sync_folder(const wfi_replacement *r) {
     if (fsync(r->folder) == 0 || errno == EINVAL) return WF_OK;
-    return wfi_fail(r->ctx, WF_IO,
-                    "%s is in its place, but its folder cannot be brought to the disk: %s", r->path,
-                    strerror(errno));
+    return wfi_fail(r->ctx, WF_IO, "%s is in place, but its folder cannot be flushed to disk: %s",
+                    r->path, strerror(errno));
 }
 
 wf_status wfi_replacement_sync(const wfi_replacement *r) {
-    return fsync(r->fd) == 0 ? WF_OK : io_error(r, "brought to the disk", errno);
+    return fsync(r->fd) == 0 ? WF_OK : io_error(r, "flushed to disk", errno);
 }
 
 wf_status wfi_replacement_commit(wfi_replacement *r) {
     WF_TRY(wfi_replacement_sync(r));
     if (renameat(r->folder, r->temporary, r->folder, name_of(r)) != 0)
-        return io_error(r, "put in its place", errno);
+        return io_error(r, "moved into place", errno);
     wfi_free(r->ctx, r->temporary);
     r->temporary = NULL;
     close_file(r); /* not before: until then it would look like a leftover */

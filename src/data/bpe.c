@@ -209,8 +209,8 @@ wf_status wfi_bpe_encode(const wfi_bpe *bpe, const char *name, const uint8_t *te
     encoder e = {.bpe = bpe};
     size_t n_good = wf_text_valid(text, n_bytes);
     if (n_good < n_bytes)
-        return wfi_fail(bpe->ctx, WF_CORRUPT, "%s is no UTF-8 at byte %zu, which BPE wants", name,
-                        n_good);
+        return wfi_fail(bpe->ctx, WF_CORRUPT, "%s is not UTF-8 at byte %zu, and BPE needs UTF-8",
+                        name, n_good);
     WF_TRY(wfi_split_begin(bpe->splitter, &e.split));
     wf_status status = encode_text(&e, text, n_bytes);
     wfi_split_end(e.split);

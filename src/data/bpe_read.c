@@ -66,7 +66,7 @@ static wf_status take_number(const reader *r, const char *token, const json_t *v
     if (number < 0 || number >= bpe->n_tokens)
         return wfi_fail(bpe->ctx, WF_CORRUPT,
                         "%s: the number of token '%.40s' is not one of 0 to %d, though there are "
-                        "%d tokens: numbers have to be without holes",
+                        "%d tokens: numbers must have no gaps",
                         r->path, token, bpe->n_tokens - 1, bpe->n_tokens);
     if (bpe->token[number].start)
         return wfi_fail(bpe->ctx, WF_CORRUPT,
@@ -96,8 +96,8 @@ static wf_status read_token(reader *r, const char *text, const json_t *value) {
     if (bytes.n && added < 0) return add_token(r, number, bytes);
     if (added < 0)
         return wfi_fail(bpe->ctx, WF_CORRUPT,
-                        "%s: token '%.40s' (%d) is empty or has characters that stand for no byte; "
-                        "this is no byte-level BPE",
+                        "%s: token '%.40s' (%d) is empty or has characters that represent no byte; "
+                        "this is not a byte-level BPE",
                         r->path, text, number);
     as_it_is = bpe->added.at[added];
     if (!bytes.n) {
@@ -107,7 +107,7 @@ static wf_status read_token(reader *r, const char *text, const json_t *value) {
     if (bytes.n == as_it_is.n && !memcmp(bytes.start, as_it_is.start, bytes.n))
         return add_token(r, number, bytes);
     return wfi_fail(bpe->ctx, WF_UNSUPPORTED,
-                    "%s: the added token '%.40s' stands for other bytes in the vocabulary", r->path,
+                    "%s: the added token '%.40s' represents other bytes in the vocabulary", r->path,
                     text);
 }
 
@@ -126,7 +126,7 @@ static wf_status check_added(const reader *r, const json_t *token) {
     for (size_t i = 0; i < WFI_COUNT(flags); i++)
         if (json_is_true(json_object_get(token, flags[i])))
             return wfi_fail(r->bpe->ctx, WF_UNSUPPORTED,
-                            "%s: the added token '%.40s' is %s, which is not understood", r->path,
+                            "%s: the added token '%.40s' is %s, which is not supported", r->path,
                             text, flags[i]);
     return WF_OK;
 }
@@ -173,7 +173,7 @@ static wf_status read_added(reader *r, const json_t *vocab, const json_t *added,
         size_t n_before = bpe->added.n;
         WF_TRY(remember_added(r, text, id));
         if (bpe->added.n == n_before)
-            return wfi_fail(bpe->ctx, WF_CORRUPT, "%s: the added token '%.40s' is there twice",
+            return wfi_fail(bpe->ctx, WF_CORRUPT, "%s: the added token '%.40s' is listed twice",
                             r->path, text);
         *n_more_out += !in_vocab;
     }
@@ -194,7 +194,7 @@ static wf_status find_bytes(reader *r) {
 static wf_status read_vocab(reader *r, json_t *vocab, const json_t *added) {
     wfi_bpe *bpe = r->bpe;
     size_t n = json_object_size(vocab), n_more;
-    if (!n) return wfi_fail(bpe->ctx, WF_CORRUPT, "%s holds no vocabulary", r->path);
+    if (!n) return wfi_fail(bpe->ctx, WF_CORRUPT, "%s contains no vocabulary", r->path);
     WF_TRY(read_added(r, vocab, added, &n_more));
     bpe->n_tokens = (int32_t)(n + n_more);
     bpe->token = wfi_alloc(bpe->ctx, n + n_more, sizeof *bpe->token, "a vocabulary");
@@ -250,8 +250,8 @@ static wf_status add_line(reader *r, const char *where, size_t number, char *lin
     char *space = strchr(line, ' ');
     if (!space || space == line || !space[1] || strchr(space + 1, ' '))
         return wfi_fail(r->bpe->ctx, WF_CORRUPT,
-                        "%s: %s %zu is '%.60s', and not two tokens with a space between them",
-                        r->path, where, number, line);
+                        "%s: %s %zu is '%.60s', not two tokens separated by a space", r->path,
+                        where, number, line);
     *space = 0;
     return add_merge(r, where, number, line, space + 1);
 }
@@ -260,7 +260,7 @@ static wf_status read_lines(reader *r, char *text, size_t n_bytes) {
     size_t number = 0, n_good = wf_text_valid((const uint8_t *)text, n_bytes);
     const char *zero = memchr(text, 0, n_bytes);
     if (zero || n_good < n_bytes)
-        return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s is no UTF-8 text at byte %zu", r->path,
+        return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s is not UTF-8 text at byte %zu", r->path,
                         zero && (size_t)(zero - text) < n_good ? (size_t)(zero - text) : n_good);
     for (char *line = text, *end; *line; line = end) {
         end = line + strcspn(line, "\n");
@@ -278,7 +278,8 @@ static wf_status read_merge(reader *r, size_t i, const json_t *merge) {
     const char *right = json_string_value(json_array_get(merge, 1));
     if (left && right && json_array_size(merge) == 2) return add_merge(r, "merge", i, left, right);
     if (!json_is_string(merge))
-        return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s: merge %zu is no pair of tokens", r->path, i);
+        return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s: merge %zu is not a pair of tokens", r->path,
+                        i);
     char *line = wfi_pool_format(&r->bpe->pool, "%s", json_string_value(merge));
     return line ? add_line(r, "merge", i, line) : WF_NO_MEMORY;
 }
@@ -298,9 +299,10 @@ static wf_status check_member(const reader *r, const json_t *object, const char 
     const json_t *value = json_object_get(object, key);
     bool is_empty = json_is_string(value) && !*json_string_value(value);
     if (!value || json_is_null(value) || is_empty || json_typeof(value) == wanted) return WF_OK;
-    return wfi_fail(r->bpe->ctx, WF_UNSUPPORTED,
-                    "%s has a %s that GPT-2's byte-level BPE has not, and that is not understood",
-                    r->path, key);
+    return wfi_fail(
+        r->bpe->ctx, WF_UNSUPPORTED,
+        "%s has a %s that GPT-2's byte-level BPE does not have and that is not supported", r->path,
+        key);
 }
 
 static bool is_text(const json_t *object, const char *key, const char *wanted) {
@@ -332,14 +334,14 @@ static wf_status check_split(const reader *r, const json_t *before, const char *
 static wf_status check_list(const reader *r, const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     if (!value || json_is_null(value) || json_is_array(value)) return WF_OK;
-    return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s: %s is no list", r->path, key);
+    return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s: %s is not a list", r->path, key);
 }
 
 static wf_status check_kind(const reader *r, const json_t *all, const char **pattern_out) {
     wf_context *ctx = r->bpe->ctx;
     const json_t *model = json_object_get(all, "model");
     if (!is_text(model, "type", "BPE"))
-        return wfi_fail(ctx, WF_UNSUPPORTED, "%s: the model is no BPE", r->path);
+        return wfi_fail(ctx, WF_UNSUPPORTED, "%s: the model is not a BPE", r->path);
     WF_TRY(check_split(r, json_object_get(all, "pre_tokenizer"), pattern_out));
     WF_TRY(check_list(r, model, "merges"));
     WF_TRY(check_list(r, all, "added_tokens"));
@@ -441,10 +443,9 @@ wf_status wfi_bpe_open(wf_context *ctx, const char *path, wfi_bpe **bpe_out) {
         file->path = vocab;
         n_files = 2;
     } else if (!wfi_file_exists(path)) {
-        return wfi_fail(ctx, WF_IO,
-                        "%s holds no tokenizer: neither tokenizer.json nor vocab.json and "
-                        "merges.txt",
-                        path);
+        return wfi_fail(
+            ctx, WF_IO,
+            "%s contains no tokenizer: neither tokenizer.json nor vocab.json and merges.txt", path);
     }
     for (int i = 0; i < n_files && status == WF_OK; i++) status = read_file(ctx, &file[i]);
     if (status == WF_OK) status = wfi_bpe_parse(ctx, file, n_files, bpe_out);

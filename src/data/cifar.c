@@ -14,11 +14,11 @@ wf_status wfi_cifar_parse(wf_context *ctx, const char *path, const uint8_t *byte
                           int64_t *n_records_out) {
     if (n_bytes == 0) return wfi_fail(ctx, WF_CORRUPT, "%s is empty", path);
     if (n_bytes % WFI_CIFAR_RECORD_BYTES != 0)
-        return wfi_fail(ctx, WF_CORRUPT,
-                        "%s is truncated or no CIFAR-10 file: %zu bytes are %zu records of %d and "
-                        "%zu bytes",
-                        path, n_bytes, n_bytes / WFI_CIFAR_RECORD_BYTES, WFI_CIFAR_RECORD_BYTES,
-                        n_bytes % WFI_CIFAR_RECORD_BYTES);
+        return wfi_fail(
+            ctx, WF_CORRUPT,
+            "%s is truncated or not a CIFAR-10 file: %zu bytes are %zu records of %d and %zu bytes",
+            path, n_bytes, n_bytes / WFI_CIFAR_RECORD_BYTES, WFI_CIFAR_RECORD_BYTES,
+            n_bytes % WFI_CIFAR_RECORD_BYTES);
     int64_t n = (int64_t)(n_bytes / WFI_CIFAR_RECORD_BYTES);
     WF_TRY(wfi_labels_check(ctx, path, bytes, WFI_CIFAR_RECORD_BYTES, n, WFI_CIFAR_CLASSES));
     *n_records_out = n;

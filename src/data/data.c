@@ -88,13 +88,13 @@ static wf_status open_path(wf_data *data, const wf_data_config *config, const ch
     const format *found = find_format(config->format, path, is_folder);
     if (!found)
         return wfi_fail(data->ctx, WF_INVALID_ARG,
-                        "%s holds no data set: neither a folder train with a folder of pictures "
+                        "%s contains no data set: neither a folder train with a folder of pictures "
                         "for each class, MNIST's train-images-idx3-ubyte (or .gz) nor CIFAR-10's "
                         "data_batch_1.bin is in it, nor a file ...train.bin of tokens",
                         path);
     if (is_folder ? !found->is_folder : !found->is_file)
         return wfi_fail(data->ctx, WF_INVALID_ARG,
-                        "%s is a %s; in the format asked for, data is a %s", path,
+                        "%s is a %s; in the requested format, data is a %s", path,
                         is_folder ? "folder" : "file", is_folder ? "file" : "folder");
     if (config->kind != found->kind)
         return wfi_fail(data->ctx, WF_INVALID_ARG, "%s holds %s, but the model reads %s",

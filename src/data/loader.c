@@ -290,8 +290,7 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
     if (!(c->mixup >= 0 && c->mixup <= MAX_MIXUP) || (c->mixup > 0 && !has_labels))
         return wfi_fail(
             ctx, WF_INVALID_ARG,
-            "loader: mixup is %g, but must be 0 to %d, and 0 for what is no image with a "
-            "label",
+            "loader: mixup is %g, but must be 0 to %d, and 0 for data other than labelled images",
             c->mixup, MAX_MIXUP);
     if (c->n_prefetch < 1 || c->n_prefetch > MAX_PREFETCH)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_prefetch is %d, but must be 1 to %d",

@@ -38,7 +38,7 @@ static wf_status read_file(wf_context *ctx, const char *path, uint8_t **bytes_ou
                            size_t *n_bytes_out) {
     WF_TRY(wfi_file_size(ctx, path, n_bytes_out));
     if (*n_bytes_out > MAX_FILE_BYTES)
-        return wfi_fail(ctx, WF_CORRUPT, "%s has %zu bytes; no picture has more than %d", path,
+        return wfi_fail(ctx, WF_CORRUPT, "%s has %zu bytes; a picture has at most %d", path,
                         *n_bytes_out, MAX_FILE_BYTES);
     return wfi_file_read(ctx, path, bytes_out, n_bytes_out);
 }
@@ -294,10 +294,9 @@ static wf_status check_classes(const wf_data *data, const char *root) {
     for (size_t k = 0; same && k < train->n_classes; k++)
         same = !strcmp(train->classes[k], test->classes[k]);
     if (same) return WF_OK;
-    return wfi_fail(data->ctx, WF_CORRUPT,
-                    "%s: the classes in val are not those in train, so numbers would not mean the "
-                    "same",
-                    root);
+    return wfi_fail(
+        data->ctx, WF_CORRUPT,
+        "%s: the classes in val are not those in train, so class numbers would not match", root);
 }
 
 static wf_status list_splits(wf_data *data, const wf_data_config *config, const char *path) {
@@ -322,12 +321,11 @@ static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
                         1 << 14, c->height, c->width);
     if (c->channels != 3 && c->channels != 1)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "data: pictures have 3 channels, or 1 if they are to be grey, not %" PRId64,
-                        c->channels);
+                        "data: pictures have 3 channels, or 1 for grey, not %" PRId64, c->channels);
     if (c->resized && (c->resized < c->height || c->resized > 1 << 15))
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "data: of pictures resized to %" PRId64 " no centre of %" PRId64
-                        " can be cut out",
+                        "data: pictures resized to %" PRId64
+                        " are too small for a centre of %" PRId64 " pixels",
                         c->resized, c->height);
     return WF_OK;
 }

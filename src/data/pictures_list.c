@@ -55,7 +55,7 @@ static wf_status add_file(listing *l, const char *folder, const char *name) {
     }
     if (kind == UNREADABLE)
         return wfi_fail(l->ctx, WF_CORRUPT,
-                        "%s is a picture that is neither JPEG nor PNG, which are what weft reads",
+                        "%s is a picture that is neither JPEG nor PNG, the formats that weft reads",
                         path);
     if (list->n >= INT32_MAX)
         return wfi_fail(l->ctx, WF_CORRUPT, "%s holds too many pictures", l->root);
@@ -85,10 +85,10 @@ static bool is_dots(const char *name) {
 
 static wf_status add_folder(listing *l, const char *folder, int depth) {
     if (depth > MAX_DEPTH)
-        return wfi_fail(l->ctx, WF_IO,
-                        "%s holds more than %d folders in each other; is one of them a link that "
-                        "leads back?",
-                        l->root, MAX_DEPTH);
+        return wfi_fail(
+            l->ctx, WF_IO,
+            "%s has more than %d nested folders; is one of them a link that leads back?", l->root,
+            MAX_DEPTH);
     DIR *d = opendir(folder);
     wf_status status = d ? WF_OK : cannot_be_read(l->ctx, folder);
     for (struct dirent *e; status == WF_OK && (e = readdir(d));)
@@ -140,7 +140,7 @@ static wf_status find_classes(listing *l) {
     if (d) closedir(d);
     if (status != WF_OK) return status;
     if (!l->list->n_classes)
-        return wfi_fail(l->ctx, WF_CORRUPT, "%s has no folder of a class in it", l->root);
+        return wfi_fail(l->ctx, WF_CORRUPT, "%s contains no class folder", l->root);
     qsort(l->list->classes, l->list->n_classes, sizeof *l->list->classes, compare_names);
     return WF_OK;
 }
@@ -155,7 +155,7 @@ wf_status wfi_pictures_list(wfi_pool *pool, const char *root, bool skips, wfi_pi
         l.label = (int32_t)k;
         WF_TRY(list_files(&l, folder));
         if (list->n == before)
-            return wfi_fail(l.ctx, WF_CORRUPT, "%s holds no picture: a class wants one", folder);
+            return wfi_fail(l.ctx, WF_CORRUPT, "%s contains no picture: a class needs one", folder);
     }
     return WF_OK;
 }
@@ -166,7 +166,7 @@ wf_status wfi_pictures_list_plain(wfi_pool *pool, const char *root, bool skips,
     if (is_folder(root)) {
         WF_TRY(list_files(&l, root));
         if (list->n) return WF_OK;
-        return wfi_fail(l.ctx, WF_CORRUPT, "%s holds no picture", root);
+        return wfi_fail(l.ctx, WF_CORRUPT, "%s contains no picture", root);
     }
     WF_TRY(WFI_GROW(l.ctx, list->files, list->n, list->capacity, "a list of pictures"));
     list->files[list->n++] = (wfi_picture_file){.path = root};

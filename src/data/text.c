@@ -51,12 +51,12 @@ static wf_status check_text(wf_context *ctx, const char *path, const uint8_t *by
     const uint8_t *zero = memchr(bytes, 0, n_bytes);
     if (magic)
         return wfi_fail(ctx, WF_CORRUPT,
-                        "%s is no text, but %s (--data-format bytes takes any file's bytes)", path,
+                        "%s is not text, but %s (--data-format bytes takes any file's bytes)", path,
                         magic);
     if (!zero) return WF_OK;
     return wfi_fail(ctx, WF_CORRUPT,
-                    "%s is no text: byte %zu is zero (--data-format tokens reads 16-bit numbers of "
-                    "tokens, bytes takes any file's bytes)",
+                    "%s is not text: byte %zu is zero (--data-format tokens reads 16-bit numbers "
+                    "of tokens, bytes takes any file's bytes)",
                     path, (size_t)(zero - bytes));
 }
 

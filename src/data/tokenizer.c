@@ -68,7 +68,7 @@ static wf_status number_lines(wf_tokenizer *t) {
     const uint8_t *line = (const uint8_t *)t->text;
     size_t n_bytes = strlen(t->text), n_good = wf_text_valid(line, n_bytes);
     if (n_good < n_bytes)
-        return wfi_fail(t->ctx, WF_CORRUPT, "a vocabulary of words is no UTF-8 at byte %zu",
+        return wfi_fail(t->ctx, WF_CORRUPT, "a vocabulary of words is not UTF-8 at byte %zu",
                         n_good);
     for (const uint8_t *end = line + n_bytes; line < end;) {
         const uint8_t *stop = memchr(line, '\n', (size_t)(end - line));
@@ -83,7 +83,7 @@ static wf_status number_lines(wf_tokenizer *t) {
         size_t n_before = t->words.n;
         WF_TRY(wfi_strings_add(t->ctx, &t->words, word, &number));
         if (t->words.n == n_before)
-            return wfi_fail(t->ctx, WF_CORRUPT, "a vocabulary of words: '%.*s' is there twice",
+            return wfi_fail(t->ctx, WF_CORRUPT, "a vocabulary of words: '%.*s' is listed twice",
                             (int)(word.n < 40 ? word.n : 40), (const char *)word.start);
         if (t->words.n > WFI_MAX_WORDS)
             return wfi_fail(t->ctx, WF_UNSUPPORTED, "a vocabulary of more than %d words",
@@ -122,11 +122,10 @@ wf_status wfi_tokenizer_learn_words(wf_context *ctx, const char *path, const uin
     wf_tokenizer *t;
     size_t n_good = wf_text_valid(bytes, n_bytes);
     if (n_good < n_bytes)
-        return wfi_fail(
-            ctx, WF_CORRUPT,
-            "%s is no UTF-8 at byte %zu, and words are kept with the model; convert it, "
-            "or read it as bytes",
-            path, n_good);
+        return wfi_fail(ctx, WF_CORRUPT,
+                        "%s is not UTF-8 at byte %zu, and words are kept with the model; convert "
+                        "it, or read it as bytes",
+                        path, n_good);
     WF_TRY(create(ctx, WF_TOKENIZER_WORDS, &t));
     wf_status status = wfi_words_learn(ctx, path, bytes, n_bytes, &words);
     if (status == WF_OK) status = join_words(ctx, &words, &t->text);

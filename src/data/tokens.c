@@ -78,7 +78,7 @@ static wf_status count_samples(const wf_data *data, int s, int64_t n_tokens, con
     *n_out = n_streams * ((n_each - 1 + n_tokens - 1) / n_tokens);
     if (n_each >= 2) return WF_OK;
     return wfi_fail(data->ctx, WF_INVALID_ARG,
-                    "%s is too short: %" PRId64 " %s tokens are no %" PRId64
+                    "%s is too short: %" PRId64 " %s tokens do not fill %" PRId64
                     " streams of at least 2",
                     path, t->n[s], s == WF_DATA_TRAIN ? "training" : "test", n_streams);
 }
@@ -187,7 +187,7 @@ static wf_status check_header(wf_context *ctx, const char *path, const header *a
     if (version != about->version)
         return wfi_fail(ctx, WF_CORRUPT,
                         "%s: llm.c's tokens %" PRIu32 " have version %" PRIu32
-                        ", but at byte 4 it says %" PRIu32,
+                        ", but byte 4 holds %" PRIu32,
                         path, about->magic, about->version, version);
     if (n_bytes - HEADER_BYTES != n * about->width_bytes)
         return wfi_fail(ctx, WF_CORRUPT,
@@ -243,8 +243,8 @@ static wf_status load(wf_context *ctx, const char *path, int s, wfi_tokens *t,
     }
     if ((n_bytes - skipped) % about->width_bytes)
         return wfi_fail(ctx, WF_CORRUPT,
-                        "%s is truncated or holds no tokens: %zu bytes are no whole number of %zu "
-                        "bytes each",
+                        "%s is truncated or holds no tokens: %zu bytes are not a whole number of "
+                        "tokens of %zu bytes",
                         path, n_bytes, about->width_bytes);
     if (!*vocabulary) *vocabulary = about->vocabulary;
     t->at[s] = bytes + skipped;
@@ -269,10 +269,10 @@ static wf_status check_shards(wf_context *ctx, const char *folder, int s, struct
         const char *name = names[i]->d_name;
         if (match_split(name, s) != n_common || strncmp(name, first, n_common) ||
             first[n_common] == '.')
-            return wfi_fail(ctx, WF_INVALID_ARG,
-                            "%s: %s and %s are no shards of one set: name one file, or a folder "
-                            "with one set",
-                            folder, first, name);
+            return wfi_fail(
+                ctx, WF_INVALID_ARG,
+                "%s: %s and %s are not shards of one set: name one file, or a folder with one set",
+                folder, first, name);
     }
     return WF_OK;
 }

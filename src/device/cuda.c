@@ -74,7 +74,7 @@ static wf_status cuda_find(wf_context *ctx, wfi_machine *machine) {
     if (!error && !n) error = WFI_CUDA_NO_DEVICE;
     machine->n_units = n < WFI_MOST_UNITS ? n : WFI_MOST_UNITS;
     for (int i = 0; i < machine->n_units && !error; i++) error = ask(driver, &all->gpus[i]);
-    return error ? wfi_fail(ctx, WF_UNSUPPORTED, "cuda: the driver tells nothing of its GPUs: %s",
+    return error ? wfi_fail(ctx, WF_UNSUPPORTED, "cuda: the driver does not report its GPUs: %s",
                             wfi_cuda_error(driver, error, text))
                  : WF_OK;
 }
@@ -200,7 +200,7 @@ static wf_status cuda_memory_create(wfi_device *device, wfi_space space, size_t 
     CUdeviceptr at = 0;
     char what[128];
     if (space == WFI_SPACE_HOST) {
-        WF_TRY(wfi_cuda_check(device, "pinned memory of the host's",
+        WF_TRY(wfi_cuda_check(device, "pinned host memory",
                               driver->MemHostAlloc(base_out, bytes, WFI_CUDA_PORTABLE)));
         memset(*base_out, 0, bytes);
         return WF_OK;

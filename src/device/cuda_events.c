@@ -92,7 +92,7 @@ wf_status wfi_cuda_tell_words(wfi_stream_queue *stream, wfi_words_listener liste
     if (!error) error = driver->MemcpyDtoHAsync(e->words[place], from, sizeof *e->words, queue);
     if (!error) error = driver->MemsetD8Async(from, 0, sizeof *e->words, queue);
     if (!error) e->n_told++;
-    return wfi_cuda_check(stream->device, "what kernels tell", error);
+    return wfi_cuda_check(stream->device, "status words of kernels", error);
 }
 
 static void destroy(const wfi_cuda *driver, CUevent event) {

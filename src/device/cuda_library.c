@@ -31,23 +31,23 @@ wf_status wfi_cuda_load(wf_context *ctx, wfi_cuda *driver_out, int *version_out)
     static const char *const symbols[] = {WFI_CUDA_FUNCTIONS(SYMBOL) NULL};
     static const wfi_library library = {
         "cuda", driver_files, symbols, "install the driver of its NVIDIA GPU",
-        "it is no driver of CUDA 11.2 or newer; install the GPU's driver anew"};
+        "it is not a driver of CUDA 11.2 or newer; reinstall the GPU's driver"};
     char text[WFI_CUDA_ERROR_TEXT];
     *version_out = 0;
     WF_TRY(wfi_library_load(ctx, &library, driver_out));
     wfi_cuda_enum error = driver_out->DriverGetVersion(version_out);
     if (!error && *version_out < OLDEST_VERSION)
         return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "cuda: the driver is one of CUDA %d.%d, and weft needs 11.2 or newer; "
+                        "cuda: the driver supports CUDA %d.%d, and weft needs 11.2 or newer; "
                         "install a newer driver",
                         *version_out / 1000, *version_out % 1000 / 10);
     if (!error) error = driver_out->Init(0);
     if (!error) return WF_OK;
     return wfi_fail(ctx, WF_UNSUPPORTED,
                     error == WFI_CUDA_NO_DEVICE
-                        ? "cuda: the driver is there, but knows no GPU (%s); see what nvidia-smi "
-                          "lists, and CUDA_VISIBLE_DEVICES"
-                        : "cuda: the driver does not begin (%s); see what nvidia-smi says",
+                        ? "cuda: the driver is installed, but finds no GPU (%s); see nvidia-smi "
+                          "and CUDA_VISIBLE_DEVICES"
+                        : "cuda: the driver does not start (%s); see nvidia-smi",
                     wfi_cuda_error(driver_out, error, text));
 }
 
@@ -64,7 +64,7 @@ wf_status wfi_nvrtc_load(wf_context *ctx, int driver_version, wfi_nvrtc *compile
     wfi_library library = {"cuda", files, symbols,
                            "install CUDA's compiler, NVRTC, of the driver's version or an older "
                            "one (package libnvrtc12, or cuda-nvrtc of NVIDIA's)",
-                           "it is no compiler of CUDA 11.2 or newer"};
+                           "it is not a compiler of CUDA 11.2 or newer"};
     /* What a newer compiler makes, an older driver does not load. */
     if (newest < 13) library.files += newest < 12 ? 4 : 2;
     return wfi_library_load(ctx, &library, compiler_out);

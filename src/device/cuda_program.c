@@ -17,7 +17,7 @@ static wf_status find_target(wf_context *ctx, wfi_cuda_machine *all, wfi_cuda_gp
     free(known);
     if (!best)
         return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "cuda: the compiler of CUDA %d.%d makes no kernels for %s (sm_%d); install "
+                        "cuda: the compiler of CUDA %d.%d cannot compile for %s (sm_%d); install "
                         "an older NVRTC",
                         all->nvrtc_major, all->nvrtc_minor, gpu->unit.name, own);
     gpu->wants_ptx = best != own;
@@ -82,7 +82,7 @@ wf_status wfi_cuda_build(const wfi_device *device, const char *kernel, const cha
     nvrtcProgram program;
     if (all->nvrtc.CreateProgram(&program, text, "weft.cu", 0, NULL, NULL))
         return wfi_fail(device->owner.ctx, WF_DEVICE,
-                        "cuda: the compiler of CUDA %d.%d does not begin", all->nvrtc_major,
+                        "cuda: the compiler of CUDA %d.%d does not start", all->nvrtc_major,
                         all->nvrtc_minor);
     wf_status status = compile(device, kernel, program, image_out, bytes_out);
     all->nvrtc.DestroyProgram(&program);

@@ -160,8 +160,8 @@ wf_status wfi_device_hangs(const wfi_device *device, const wfi_stream_queue *str
         wfi_waiter_explain(&own, &event, why, sizeof why);
     }
     return wfi_fail(owner->ctx, WF_TIMEOUT,
-                    "%s: %s hangs: in %lld ms it has not done what %s of rank %d asked of it%s; "
-                    "where it only takes long, raise WEFT_TIMEOUT_MS",
+                    "%s: %s hangs: in %lld ms it has not completed the work of %s of rank %d%s; if "
+                    "it is only slow, raise WEFT_TIMEOUT_MS",
                     device->kind->name, what, (long long)wait->deadline.timeout_ms,
                     stream ? stream->name : "the host", owner->rank, why);
 }

@@ -22,7 +22,8 @@ static wf_status elsewhere(wf_status status) {
 
 const wfi_failure_entry *wfi_failure_first(const wfi_failure *failure) {
     static const wfi_failure_entry unknown = {
-        .status = WF_REMOTE, .sentence = "several ranks have died while they said why they failed"};
+        .status = WF_REMOTE,
+        .sentence = "several ranks have died while they reported why they failed"};
     uint32_t first = __atomic_load_n(&failure->first, __ATOMIC_ACQUIRE);
     if (!first) return NULL;
     return first <= WFI_FAILURE_ENTRIES ? &failure->entries[first - 1] : &unknown;

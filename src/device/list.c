@@ -33,7 +33,7 @@ static wf_status fill_single(wf_context *ctx, const char *text, int n, const wfi
                              wfi_device_list *list) {
     if (n == 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "devices '%.80s': the number is how many devices; %s:1 is one", text,
+                        "devices '%.80s': the number counts devices; %s:1 is one device", text,
                         kind->name);
     list->n = list->n_places = n < 0 ? 1 : n;
     for (int r = 0; r < list->n; r++) {

@@ -39,13 +39,12 @@ static wf_status fail_without_units(wf_context *ctx, const wfi_opencl *cl, cl_ha
     char name[128] = "", text[64];
     if (!platform)
         return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "opencl: libOpenCL.so.1 is there, but knows no driver; install that of "
+                        "opencl: libOpenCL.so.1 is installed, but finds no driver; install that of "
                         "this machine's GPU, or package pocl-opencl-icd for its CPU");
     (void)cl->GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
     return wfi_fail(ctx, WF_UNSUPPORTED,
-                    "opencl: driver '%s' gives no device: %s; see that its GPU is there, or, for "
-                    "PoCL, that a folder for what it compiles can be written ($POCL_CACHE_DIR, "
-                    "$XDG_CACHE_HOME)",
+                    "opencl: driver '%s' offers no device: %s; check its GPU, or, for PoCL, that "
+                    "its cache folder can be written ($POCL_CACHE_DIR, $XDG_CACHE_HOME)",
                     name, wfi_opencl_error(error, text));
 }
 
@@ -85,8 +84,8 @@ wf_status wfi_opencl_open(wf_context *ctx, wfi_device_unit *unit) {
     (void)cl->GetDeviceInfo(own->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles,
                             NULL);
     if (!doubles)
-        return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "opencl: %s has no numbers of 64 bits, in which sums are made", unit->name);
+        return wfi_fail(ctx, WF_UNSUPPORTED, "opencl: %s has no 64-bit numbers, which sums need",
+                        unit->name);
     if (!own->context) own->context = cl->CreateContext(NULL, 1, &own->device, NULL, NULL, &error);
     WF_TRY(check(ctx, unit, "a context", error));
     unit->host_queue = cl->CreateCommandQueue(own->context, own->device, 0, &error);

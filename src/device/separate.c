@@ -106,8 +106,8 @@ wf_status wfi_separate_given_up(const wfi_device *device) {
     const wfi_device_unit *unit = wfi_device_unit_of(device);
     WF_TRY(wfi_owner_check(&device->owner));
     return wfi_fail(device->owner.ctx, WF_TIMEOUT,
-                    "%s: %s %d, %s, hangs: it has not ended what it was asked for before",
-                    device->kind->name, class_of(device)->noun, unit->number, unit->name);
+                    "%s: %s %d, %s, hangs: it has not completed earlier work", device->kind->name,
+                    class_of(device)->noun, unit->number, unit->name);
 }
 
 static wf_status give_up(const wfi_device *device, const wfi_stream_queue *stream,

@@ -281,7 +281,7 @@ wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sha
 
 wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape) {
     if (g->training)
-        wfi_graph_fail(g, WF_UNSUPPORTED, "cache '%s%s': a model that keeps one is not trained",
+        wfi_graph_fail(g, WF_UNSUPPORTED, "cache '%s%s': a model with a cache cannot be trained",
                        g->scope, name);
     wf_tensor cache = declare(g, WFI_VALUE_BUFFER, name, WF_F32, shape, (wf_init){0});
     if (cache.id < 0) return cache;

@@ -10,7 +10,7 @@ typedef struct adding {
 
 static wf_status adding_describe(wfi_kernel *kernel, const char **reason_out) {
     const wfi_node *node = kernel->node;
-    *reason_out = "it is no weight's gradient, or a library has it in a format of its own";
+    *reason_out = "it is not a weight's gradient, or a library keeps it in its own format";
     if (!kernel->adds || !(node->op->flags & WFI_OP_WEIGHT_GRADIENT)) return WF_UNSUPPORTED;
     adding *a = wfi_alloc(kernel->ctx, 1, sizeof *a, "a kernel");
     if (!a) return WF_NO_MEMORY;

@@ -218,7 +218,7 @@ void wfi_use_whole_values(wfi_kernel *kernel) {
 static wf_status refuse_extent(const wfi_kernel *kernel, const char *what, int operand,
                                size_t extent, size_t bytes) {
     return wfi_fail(kernel->ctx, WF_BUG,
-                    "%s (%s): %s %d: the kernel reaches %zu bytes far, %zu are planned",
+                    "%s (%s): %s %d: the kernel accesses %zu bytes, but %zu are planned",
                     kernel->label, kernel->impl->name, what, operand, extent, bytes);
 }
 

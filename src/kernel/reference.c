@@ -6,7 +6,7 @@ static wf_status reference_describe(wfi_kernel *kernel, const char **reason_out)
     const wf_graph *g = kernel->graph;
     size_t (*scratch_bytes)(const wf_graph *, const wfi_node *) =
         kernel->adds ? node->op->add_scratch_bytes : node->op->scratch_bytes;
-    *reason_out = "it has to add";
+    *reason_out = "it accumulates into its output";
     if (kernel->adds && !node->op->add) return WF_UNSUPPORTED;
     wfi_call *call = wfi_alloc(kernel->ctx, 1, sizeof *call, "a kernel");
     if (!call) return WF_NO_MEMORY;

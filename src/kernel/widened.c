@@ -196,13 +196,13 @@ static void add_operand(wfi_kernel *kernel, widened *w, int i) {
 }
 
 static wf_status widened_describe(wfi_kernel *kernel, const char **reason_out) {
-    *reason_out = "nothing is narrow";
+    *reason_out = "no operand is BF16";
     if (!has_narrow(kernel->graph, kernel->node)) return WF_UNSUPPORTED;
     widened *w = wfi_alloc(kernel->ctx, 1, sizeof *w, "a kernel");
     if (!w) return WF_NO_MEMORY;
     kernel->state = w;
     WF_TRY(create_parts(kernel, w));
-    *reason_out = "it has to add";
+    *reason_out = "it accumulates into its output";
     const wfi_kernel *inner = w->parts[0].kernel;
     if (!inner || inner->impl == &wfi_kernel_adding) return WF_UNSUPPORTED;
     for (int k = 0; k < w->n_parts; k++)

@@ -143,7 +143,7 @@ static wf_status check(wf_context *ctx, const wf_launch_config *config) {
         int flags = fcntl(fd, F_GETFL);
         if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
             return wfi_fail(ctx, WF_IO,
-                            "launch: the ranks' lines have nowhere to go: standard %s (descriptor "
+                            "launch: the ranks' output cannot be written: standard %s (descriptor "
                             "%d) is closed, or cannot be written",
                             i ? "error" : "output", fd);
     }
@@ -165,7 +165,8 @@ static wf_status begin(wfi_process_group *group) {
             wfi_process_group_interrupt(group, number);
     }
     if (group->is_stopping) /* those that have been started may wait for the others */
-        wfi_control_tell(group->segment_fd, "the launch was interrupted before all ranks had come");
+        wfi_control_tell(group->segment_fd,
+                         "the launch was interrupted before all ranks had joined");
     return WF_OK;
 }
 

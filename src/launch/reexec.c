@@ -77,7 +77,7 @@ static wf_status run(wf_context *ctx, wf_job *job, const wf_rank_entry *entry, c
     unsigned char *arg = wfi_alloc(ctx, n ? n : 1, 1, "an argument");
     if (!arg) return WF_NO_MEMORY;
     wf_status status = sodium_hex2bin(arg, n, hex, strlen(hex), NULL, &n_read, NULL) || n_read != n
-                           ? wfi_fail(ctx, WF_CORRUPT, "the argument of %s is torn", entry->name)
+                           ? wfi_fail(ctx, WF_CORRUPT, "the argument of %s is damaged", entry->name)
                            : entry->function(ctx, job, n ? arg : NULL);
     wfi_free(ctx, arg);
     return status;

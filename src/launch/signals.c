@@ -30,7 +30,7 @@ wf_status wfi_signals_catch(wfi_process_group *group) {
     if (!sigaction(SIGCHLD, NULL, &action) &&
         (action.sa_handler == SIG_IGN || action.sa_flags & SA_NOCLDWAIT))
         return wfi_fail(group->ctx, WF_INVALID_ARG,
-                        "launch: this process ignores SIGCHLD, so nothing tells it how ranks end; "
+                        "launch: this process ignores SIGCHLD, so it cannot learn how ranks end; "
                         "set it to SIG_DFL");
     wanted(&set);
     WF_TRY(wfi_descriptor_high(group->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),

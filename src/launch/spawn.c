@@ -98,8 +98,8 @@ static wf_status await_exec(const wfi_process_group *group, pid_t pid, int repor
     if (n > 0) return fail_exec(group, number);
     if (fds[1].fd < 0) return WF_OK;
     return wfi_fail(group->ctx, WF_TIMEOUT,
-                    "launch: %.200s has not been started after %lld ms: the system does not find "
-                    "out whether it is there",
+                    "launch: %.200s has not been started after %lld ms: the system has not found "
+                    "out whether it exists",
                     group->config->program ? group->config->program : group->config->argv[0],
                     (long long)group->stuck_ms);
 }

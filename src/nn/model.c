@@ -68,8 +68,8 @@ static const char *name_of(int i) {
 }
 
 static wf_status no_use(wf_context *ctx, const registered_model *m, const char *field) {
-    return wfi_fail(ctx, WF_INVALID_ARG, "%s has no use for %s; leave it as it is", m->info.name,
-                    field);
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s does not use %s; leave it at its default",
+                    m->info.name, field);
 }
 
 /* What a graph is built of in a moment, and has shapes for. */
@@ -87,10 +87,10 @@ static wf_status resolve_recurrent(wf_context *ctx, const registered_model *m, w
         return wfi_fail(ctx, WF_INVALID_ARG, "%s: an embedding of width %lld", m->info.name,
                         (long long)c->embedding);
     if (c->tied && c->embedding != c->hidden)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "%s: tied weights want an embedding as wide as the hidden state, %lld, not "
-                        "%lld",
-                        m->info.name, (long long)c->hidden, (long long)c->embedding);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "%s: tied weights need an embedding as wide as the hidden state, %lld, not %lld",
+            m->info.name, (long long)c->hidden, (long long)c->embedding);
     return WF_OK;
 }
 
@@ -118,8 +118,8 @@ static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_mo
     if (c->hidden > MOST_HIDDEN ||
         wfi_max_i64(c->n_classes, c->n_positions) > MOST_ELEMENTS / c->hidden)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "%s: a width of %lld is far too large, or is for a vocabulary of %lld and "
-                        "%lld positions",
+                        "%s: a width of %lld is far too large, alone or with a vocabulary of %lld "
+                        "and %lld positions",
                         name, (long long)c->hidden, (long long)c->n_classes,
                         (long long)c->n_positions);
     if (c->n_positions < 1 && !m->info.is_recurrent)
@@ -141,7 +141,7 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
                         "%s: label_smoothing is %g; it is at least 0 and below 1", m->info.name,
                         c->label_smoothing);
     if (c->label_smoothing != 0 && c->loss == WF_LOSS_MSE)
-        return no_use(ctx, m, "label_smoothing beside a loss other than cross entropy");
+        return no_use(ctx, m, "label_smoothing with a loss other than cross entropy");
     if (c->mixup && (m->info.takes_tokens || c->loss == WF_LOSS_MSE))
         return no_use(ctx, m, "mixup, which is for the labels of images");
     if (m->info.takes_tokens) {
@@ -149,7 +149,7 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
             return no_use(ctx, m, "an image size");
         if (c->loss != WF_LOSS_CROSS_ENTROPY)
             return no_use(ctx, m, "a loss other than cross entropy");
-        if (c->cached && c->n_tokens) return no_use(ctx, m, "n_tokens beside cached");
+        if (c->cached && c->n_tokens) return no_use(ctx, m, "n_tokens with cached");
         if (c->n_tokens < 0)
             return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld tokens in a sample", m->info.name,
                             (long long)c->n_tokens);

@@ -72,8 +72,7 @@ static wf_status batch_norm_backward_check(wf_graph *g, wfi_node *node) {
     if (adds) WF_TRY(check_like(g, node, 5, "y", 1));
     wf_shape x = wfi_in_shape(g, node, 1), channels = wfi_in_shape(g, node, 4);
     if ((node->in[5] >= 0) != (node->attr.norm.relu != 0))
-        return wfi_op_fail(g, node, WF_INVALID_ARG,
-                           "a fused ReLU goes with what tells what it let through");
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "a fused ReLU needs its mask");
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));

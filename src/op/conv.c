@@ -33,8 +33,8 @@ static wf_status check_shapes(const wf_graph *g, const wfi_node *node, const wf_
     int64_t groups = attr->conv.groups;
     if (!are_sane(attr))
         return wfi_op_fail(g, node, WF_INVALID_ARG,
-                           "stride %lld, pad %lld, groups %lld, dilation %lld: all start at 1, but "
-                           "the pad at 0",
+                           "stride %lld, pad %lld, groups %lld, dilation %lld: each must be at "
+                           "least 1, the pad at least 0",
                            (long long)attr->conv.stride, (long long)attr->conv.pad,
                            (long long)groups, (long long)attr->conv.dilation);
     if (weight->n_dims != 4 || wf_shape_n_elem(weight) == 0)

@@ -31,10 +31,10 @@ static wf_status reshape_check(wf_graph *g, wfi_node *node) {
     else
         legal = legal && n_free == 0 && n_known == n;
     if (!legal)
-        return wfi_op_fail(g, node, WF_SHAPE, "%s has not the elements of %s", wfi_show(&x).text,
-                           wanted.n_dims >= 0 && wanted.n_dims <= WF_MAX_DIMS
-                               ? wfi_show(&wanted).text
-                               : "a shape with too many dims");
+        return wfi_op_fail(
+            g, node, WF_SHAPE, "%s and %s have different numbers of elements", wfi_show(&x).text,
+            wanted.n_dims >= 0 && wanted.n_dims <= WF_MAX_DIMS ? wfi_show(&wanted).text
+                                                               : "a shape with too many dims");
     return wfi_node_output(g, node, g->values[node->in[0]].dtype, &node->shape);
 }
 
@@ -73,7 +73,7 @@ static wf_status reorder_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_image(g, node, 0));
     wf_shape x = wfi_in_shape(g, node, 0);
     if (node->attr.reorder.to == WFI_C16 && x.dim[1] % 16)
-        return wfi_op_fail(g, node, WF_SHAPE, "the channels of %s are no multiple of 16",
+        return wfi_op_fail(g, node, WF_SHAPE, "the channels of %s are not a multiple of 16",
                            wfi_show(&x).text);
     return wfi_node_output(g, node, WF_F32, &x);
 }
@@ -276,7 +276,7 @@ static wf_status check_part(const wf_graph *g, const wfi_node *node, const wf_sh
     if (fits_along(whole, part, dim) && start >= 0 && part->dim[dim] >= 0 &&
         start <= whole->dim[dim] && part->dim[dim] <= whole->dim[dim] - start)
         return WF_OK;
-    return wfi_op_fail(g, node, WF_SHAPE, "%s from %lld along dim %d is no part of %s",
+    return wfi_op_fail(g, node, WF_SHAPE, "%s from %lld along dim %d is not a part of %s",
                        wfi_show(part).text, (long long)start, dim, wfi_show(whole).text);
 }
 

@@ -58,7 +58,7 @@ static wf_status split_rows_check(wf_graph *g, wfi_node *node) {
     int64_t n_rows = wfi_n_rows(&x), n_left = node->attr.slice.start, n = wfi_last_dim(&x);
     wf_shape left = WF_SHAPE(n_left, n), right = WF_SHAPE(n_rows - n_left, n);
     if (n_left < 1 || n_left >= n_rows)
-        return wfi_op_fail(g, node, WF_BUG, "%s has no %lld rows and others", wfi_show(&x).text,
+        return wfi_op_fail(g, node, WF_BUG, "%s has no more than %lld rows", wfi_show(&x).text,
                            (long long)n_left);
     WF_TRY(wfi_node_output(g, node, dtype, &left));
     WF_TRY(wfi_node_output(g, node, dtype, &right));

@@ -44,7 +44,7 @@ static wf_status scale_word(wf_graph *g, wfi_word word) {
     double scale;
     if (!equals || !wfi_parse_real(equals + 1, word.n - n - 1, &scale) || scale < 0)
         return wfi_fail(g->ctx, WF_INVALID_ARG,
-                        "lr_scale: '%.*s' is no name with a number from 0, such as fc=10",
+                        "lr_scale: '%.*s' is not a name with a number from 0, such as fc=10",
                         (int)word.n, word.start);
     return mark(g, "lr_scale", (wfi_word){word.start, n}, false, scale);
 }

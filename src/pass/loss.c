@@ -60,7 +60,7 @@ static void set_loss(wf_tensor loss, int32_t labels) {
     if (s.labels == -2) {
         wfi_graph_fail(g, WF_UNSUPPORTED,
                        "the loss adds cross entropies with different labels, so it is not clear "
-                       "which rows count; wf_loss_by says so");
+                       "which rows count; wf_loss_by names them");
         return;
     }
     wf_tensor hits = wfi_tensor(g, s.hits);

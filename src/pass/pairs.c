@@ -341,8 +341,8 @@ static wf_status check_number(const search *s) {
     const wfi_node *node = find_refusing(s, s->pairs.n_slices);
     if (!s->pairs.n_pairs)
         return wfi_fail(g->ctx, WF_INVALID_ARG,
-                        "recipe: slices=%d, but nothing of this model can be cut%s%s%s%s; "
-                        "slices=1 (and tp=1) would do",
+                        "recipe: slices=%d, but nothing in this model can be cut%s%s%s%s; use "
+                        "slices=1 (and tp=1)",
                         s->pairs.n_slices, s->stopped ? ": op " : "",
                         s->stopped ? s->stopped->op->name : "", s->stopped ? " of unit " : "",
                         s->stopped ? g->units[s->stopped->unit].name : "");

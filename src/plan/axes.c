@@ -51,12 +51,12 @@ wf_status wfi_plan_parse_order(wf_plan *plan, const wfi_plan_field *f) {
                             "and axes, the innermost first, of tp, pp and dp",
                             (int)n, word, f->position);
         if (is_sums ? n_sums++ > 0 : !name_axis(plan, axis, n_named++))
-            return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            is_sums ? "plan: order at position %d says twice how sums are made, "
-                                      "again by %.*s; leave one out"
-                                    : "plan: order at position %d names an axis twice, %.*s; each "
-                                      "has one place",
-                            f->position, (int)n, word);
+            return wfi_fail(
+                plan->ctx, WF_INVALID_ARG,
+                is_sums ? "plan: order at position %d sets the order of sums twice, again by %.*s; "
+                          "leave one out"
+                        : "plan: order at position %d names axis %.*s twice; name each axis once",
+                f->position, (int)n, word);
         if (!word[n]) return WF_OK;
     }
 }

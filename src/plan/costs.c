@@ -110,7 +110,7 @@ wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph
         same = !strcmp(costs->units[u].name, g->units[u].name);
     return same ? WF_OK
                 : wfi_fail(ctx, WF_INVALID_ARG,
-                           "the costs are of a model with %d units, but not of this one with %d",
+                           "the costs belong to a model with %d units, not to this model with %d",
                            costs->n_units, g->n_units);
 }
 

@@ -197,8 +197,8 @@ static wf_status check_shard(const wf_plan *plan) {
     if (!plan->shard) return WF_OK;
     if (plan->strategy->state != WFI_SHARD)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: shard=%d says over how many ranks state is divided, but it is not; "
-                        "add zero=1, 2 or 3",
+                        "plan: shard=%d sets the number of ranks that divide the state, but the "
+                        "state is not divided; add zero=1, 2 or 3",
                         plan->shard);
     if (may_shard(plan, plan->shard)) return WF_OK;
     wfi_text_init(&numbers, plan->ctx);
@@ -207,11 +207,10 @@ static wf_status check_shard(const wf_plan *plan) {
     wfi_text_add(&numbers, "%s%d", plan->dp > 1 ? " or " : "", plan->dp);
     wf_status status = wfi_text_status(&numbers);
     if (status == WF_OK)
-        status =
-            wfi_fail(plan->ctx, WF_INVALID_ARG,
-                     "plan: shard=%d at position %d: that many replicas are no part of dp=%d that "
-                     "could sum alone, in one rank's order; it takes %s",
-                     plan->shard, plan->position[WFI_PLAN_SHARD], plan->dp, numbers.data);
+        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
+                          "plan: shard=%d at position %d: groups of that many of the dp=%d "
+                          "replicas cannot sum in one rank's order; it takes %s",
+                          plan->shard, plan->position[WFI_PLAN_SHARD], plan->dp, numbers.data);
     wfi_free(plan->ctx, numbers.data);
     return status;
 }
@@ -222,8 +221,7 @@ static wf_status check_chunks(const wf_plan *plan) {
     if (!refuses) return WF_OK;
     return wfi_fail(
         plan->ctx, WF_INVALID_ARG,
-        "plan: chunks=%d does not go with schedule=%s: %s; interleaved and auto have as "
-        "many as are asked for",
+        "plan: chunks=%d does not go with schedule=%s: %s; interleaved and auto take any number",
         plan->chunks, plan->schedule->name, refuses);
 }
 
@@ -231,21 +229,22 @@ static wf_status check(wf_plan *plan) {
     WF_TRY(wfi_plan_check_rules(plan));
     WF_TRY(check_chunks(plan));
     if (plan->divides_rows && plan->tp == 1)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: sp divides rows over the ranks of tp, and there is one; add tp=2");
+        return wfi_fail(
+            plan->ctx, WF_INVALID_ARG,
+            "plan: sp divides rows over the ranks of tp, and tp has one rank; add tp=2");
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
     if (plan->hold && !plan->schedule->search)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: hold=%d has no effect on schedule=%s, which needs what it needs; "
-                        "schedule=auto heeds it",
+                        "plan: hold=%d has no effect on schedule=%s, which needs a fixed amount; "
+                        "schedule=auto obeys it",
                         plan->hold, plan->schedule->name);
     if (plan->prefetch != WFI_DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD &&
         !wfi_plan_offloads(plan))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: prefetch=%d says how many units ahead parameters are gathered, but "
-                        "they are not divided; add zero=3, or offload=params",
+                        "plan: prefetch=%d sets the number of units that parameters are gathered "
+                        "ahead, but parameters are not divided; add zero=3, or offload=params",
                         plan->prefetch);
     WF_TRY(wfi_plan_check_lanes(plan));
     WF_TRY(wfi_plan_check_offload(plan));

@@ -15,9 +15,8 @@ static int find(const char *const *list, int n_list, const char *name, size_t n)
 
 static wf_status refuse(const wf_plan *plan, const wfi_plan_field *f, const char *word, size_t n) {
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: offload=%s at position %d: '%.*s' is none of state, params and "
-                    "activations, each perhaps with :host (where it is meant anyway) or :disk, "
-                    "joined by +",
+                    "plan: offload=%s at position %d: '%.*s' is not one of state, params and "
+                    "activations, each with :host (the default) or :disk, joined by +",
                     f->value, f->position, (int)n, word);
 }
 
@@ -53,11 +52,11 @@ bool wfi_plan_offloads(const wf_plan *plan) {
 
 wf_status wfi_plan_check_offload(const wf_plan *plan) {
     if (!plan->n_rules || plan->offload[WFI_OFFLOAD_PARAMS] == WFI_SPACE_DEVICE) return WF_OK;
-    return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: offload=params at position %d: parameters of units that are placed one "
-                    "by one are lent to the other ranks from the device; state and "
-                    "activations can be kept elsewhere",
-                    plan->position[WFI_PLAN_OFFLOAD]);
+    return wfi_fail(
+        plan->ctx, WF_INVALID_ARG,
+        "plan: offload=params at position %d: parameters of units that are placed one by one stay "
+        "on the device, from which other ranks read them; state and activations can be offloaded",
+        plan->position[WFI_PLAN_OFFLOAD]);
 }
 
 void wfi_plan_offload_text(const wf_plan *plan, wfi_text *text) {

@@ -95,15 +95,15 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
                                                               : plan->allreduce->name);
     if (plan->allreduce == &wfi_allreduce_engine && (plan->tp > 1 || plan->n_rules))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: allreduce=engine is a wire's own sum over replicas of a whole "
-                        "model; with %s choose allreduce=pairwise, which moves as many bytes",
+                        "plan: allreduce=engine is the wire's own all-reduce over replicas of a "
+                        "whole model; with %s choose allreduce=pairwise, which moves as many bytes",
                         plan->tp > 1 ? "tp" : "units that have replicas of their own");
     if (plan->allreduce->rotates && plan->tp > 2)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: allreduce=%s sums in an order that rotates, but tp=%d sums slices "
-                        "over one tree, whatever order=; choose allreduce=pairwise, which moves as "
-                        "many bytes",
-                        plan->allreduce->name, plan->tp);
+        return wfi_fail(
+            plan->ctx, WF_INVALID_ARG,
+            "plan: allreduce=%s sums in an order that rotates, but tp=%d sums slices over one "
+            "tree, with any order=; choose allreduce=pairwise, which moves as many bytes",
+            plan->allreduce->name, plan->tp);
     if (!plan->allreduce->rotates || plan->is_order_free || most <= 2) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "

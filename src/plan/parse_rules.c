@@ -91,9 +91,9 @@ static wf_status check_other_keys(const wf_plan *plan) {
                            "dp=2,tp=2 replicates what ranks divide: leave one out");
     if (given[WFI_PLAN_CUT]) return refuse_with(plan, "cut", given[WFI_PLAN_CUT], stages);
     if (given[WFI_PLAN_SCHEDULE])
-        return refuse_with(plan, "schedule", given[WFI_PLAN_SCHEDULE],
-                           "it has an order of its own, a round of microbatches after the other: "
-                           "leave schedule out");
+        return refuse_with(
+            plan, "schedule", given[WFI_PLAN_SCHEDULE],
+            "it has its own order, one round of microbatches after the other: leave schedule out");
     if (given[WFI_PLAN_CHUNKS]) return refuse_with(plan, "chunks", given[WFI_PLAN_CHUNKS], stages);
     if (given[WFI_PLAN_ZERO])
         return refuse_with(plan, "zero", given[WFI_PLAN_ZERO],
@@ -102,7 +102,7 @@ static wf_status check_other_keys(const wf_plan *plan) {
         return refuse_with(plan, "shard", given[WFI_PLAN_SHARD],
                            "it divides the state of the whole model over dp: leave one out");
     if (given[WFI_PLAN_HOLD])
-        return refuse_with(plan, "hold", given[WFI_PLAN_HOLD], "schedule=auto,pp=2 heeds it");
+        return refuse_with(plan, "hold", given[WFI_PLAN_HOLD], "schedule=auto,pp=2 obeys it");
     if (given[WFI_PLAN_ALLREDUCE] && !sums_to_all &&
         plan->allreduce != wfi_allreduce_find("root") &&
         plan->allreduce != wfi_allreduce_find("auto"))
@@ -133,8 +133,8 @@ wf_status wfi_plan_check_rules(wf_plan *plan) {
         const wfi_plan_rule *r = &plan->rules[k];
         if (!r->unit && plan->n_rules > 1)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: dataparallel=%d at position %d is for all units; leave it out, "
-                            "or those that are named",
+                            "plan: dataparallel=%d at position %d applies to all units; leave out "
+                            "either it or the named units",
                             r->n, r->position);
         if (r->n > plan->dp) plan->dp = r->n;
     }

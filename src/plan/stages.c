@@ -32,8 +32,8 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
                             (int)length, at);
         if (!wfi_unit_may_begin_stage(g, u))
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: cut '%.*s' stands between slices that are summed; the first of "
-                            "them, or what follows them, may begin a stage",
+                            "plan: cut '%.*s' lies between slices that are summed; a stage may "
+                            "begin at the first slice or after the last",
                             (int)length, at);
         first_unit_out[stage] = u;
         at += length + (at[length] == '+');

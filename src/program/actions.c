@@ -45,11 +45,11 @@ static wf_status check_set(stage_check *c) {
         const wfi_action *a = &c->list->actions[k];
         if (is_other_stage(c, a)) continue;
         if (a->micro < c->first_micro || a->micro >= c->first_micro + c->n_micro)
-            return refuse(c, a->kind, a->micro, "is of a microbatch that the step does not have");
+            return refuse(c, a->kind, a->micro,
+                          "belongs to a microbatch that the step does not have");
         if (!is_known(c, a->kind))
-            return refuse(c, a->kind, a->micro, "is no action of this schedule");
-        if (*done_of(c, a) & BIT(a->kind))
-            return refuse(c, a->kind, a->micro, "stands there twice");
+            return refuse(c, a->kind, a->micro, "is not an action of this schedule");
+        if (*done_of(c, a) & BIT(a->kind)) return refuse(c, a->kind, a->micro, "is listed twice");
         *done_of(c, a) |= BIT(a->kind);
     }
     for (int64_t m = 0; m < c->n_micro; m++)
@@ -73,13 +73,13 @@ static wf_status check_order(stage_check *c) {
         if (is_other_stage(c, a)) continue;
         bool sums = a->kind == WFI_ACTION_W || a->kind == WFI_ACTION_BW;
         if (a->kind != WFI_ACTION_F && !(*done_of(c, a) & BIT(WFI_ACTION_F)))
-            return refuse(c, a->kind, a->micro, "stands before its F");
+            return refuse(c, a->kind, a->micro, "comes before its F");
         if (a->kind == WFI_ACTION_W && !(*done_of(c, a) & BIT(WFI_ACTION_B)))
-            return refuse(c, a->kind, a->micro, "stands before its B");
+            return refuse(c, a->kind, a->micro, "comes before its B");
         if (sums && !is_next_in_lane(c, a))
             return refuse(c, a->kind, a->micro,
-                          "stands before that of an earlier one; the gradients of a lane are "
-                          "summed in ascending order");
+                          "comes before that of an earlier one; the gradients of a lane are summed "
+                          "in ascending order");
         *done_of(c, a) |= BIT(a->kind);
     }
     return WF_OK;

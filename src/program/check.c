@@ -250,7 +250,7 @@ static wf_status check_reads(checker *c, int32_t i) {
         range read = range_of(c, r);
         if (!(r->access & WFI_READ) || temporary) continue;
         if (!is_whole(c, r->block, read))
-            return refuse(c, i, "reads bytes that nobody has written, or that were overwritten");
+            return refuse(c, i, "reads bytes that were never written, or that were overwritten");
         if (!is_one(c, read))
             return refuse(c, i,
                           "reads slices of different values (one was changed more often than "
@@ -291,7 +291,7 @@ static wf_status run_segment(checker *c, int32_t i) {
         if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id, -1)
                                 : wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro)))
             return refuse(c, i,
-                          "computes something else than one rank would (it read other values)");
+                          "computes another value than one rank would (it read other values)");
     }
     return WF_OK;
 }
@@ -414,7 +414,7 @@ static wf_status run_host(checker *c, int32_t i) {
         if (now->references[k].access & WFI_WRITE)
             write_term(c, now, k, wfi_term_start((int)now->kind, now->id, now->micro));
         else if (!ideal || read_term(c, &now->references[k]) != ideal)
-            return refuse(c, i, "gives the host something else than one rank would");
+            return refuse(c, i, "gives the host another value than one rank would");
         if (now->kind == WFI_REPORT) mark_reported(c, now->rank, b->micro);
     }
     if (now->kind == WFI_STORE) c->stored[now->id] = true;

@@ -191,7 +191,7 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
             segment->slots[a->slot].kind != WFI_BLOCK_WORKSPACE &&
             (all[n].value < 0 || !wfi_segment_makes(segment, code->g, all[n].value));
         if (!writes[n] && !is_there(c, &all[n], from_outside))
-            return refuse(code, segment, kernel, "reads a value that is not there any more");
+            return refuse(code, segment, kernel, "reads a value that no longer exists");
         for (int k = 0; k < n; k++)
             if (all[k].slot == all[n].slot && overlap(all[k].range, all[n].range) &&
                 (writes[k] || writes[n]) &&
@@ -227,7 +227,7 @@ static wf_status check_segment(const wfi_code *code, const wfi_segment *segment)
     for (int32_t s = 0; s < segment->n_steps && status == WF_OK; s++)
         if (!is_left(code, &segment->steps[s], &c))
             status = refuse(code, segment, segment->steps[s].kernel,
-                            "makes a value that is not there at the end");
+                            "makes a value that does not exist at the end");
     wfi_free(code->ctx, c.live);
     return status;
 }

@@ -40,11 +40,11 @@ wf_status wfi_check_lists(const wf_program *p) {
                 int32_t r = p->lowered[at], i = p->ranks[r].stream[s][k];
                 const wfi_instruction *now = &p->instructions[i];
                 if (now->rank != r || (int)now->stream != s || now->position != k)
-                    return wfi_check_refuse(p, i, "stands in another place than it says");
+                    return wfi_check_refuse(p, i, "is at another position than it states");
                 WF_TRY(check_instruction(p, i));
             }
     if (n != p->n_instructions)
-        return wfi_fail(p->ctx, WF_BUG, "check: %d instructions stand in streams, %d exist", n,
+        return wfi_fail(p->ctx, WF_BUG, "check: %d instructions are in streams, %d exist", n,
                         p->n_instructions);
     return WF_OK;
 }

@@ -32,7 +32,7 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     char what[64];
     wfi_need need;
     if (!wfi_reference_needs(p, now, k, &need))
-        return wfi_check_refuse(p, i, "names a unit, value or microbatch that is not there");
+        return wfi_check_refuse(p, i, "names a unit, value or microbatch that does not exist");
     if (need.kind == WFI_N_BLOCK_KINDS)
         return refuse_reference(p, i, k, "the instruction does not use this block");
     if (b->kind != need.kind) {
@@ -55,7 +55,7 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     if (r->access != need.access)
         return refuse_reference(p, i, k, "it reads where it should write, or the reverse");
     if (!is_f32(p, now, b))
-        return refuse_reference(p, i, k, "it takes the elements for F32, which they are not");
+        return refuse_reference(p, i, k, "it reads the elements as F32, which they are not");
     if (!r->bytes) return WF_OK;
     if (r->bytes > b->bytes || r->offset > b->bytes - r->bytes)
         return refuse_reference(p, i, k, "it reaches outside its block");

@@ -12,11 +12,11 @@ static wf_status check_rows(const wf_program *p, const wf_graph *g) {
     if (g->has_uneven_rows)
         return wfi_fail(p->ctx, WF_INVALID_ARG,
                         "plan: sp, but slices=%d do not divide the tokens of a sample into parts "
-                        "that begin at a cache line; take other --tokens, or leave sp out",
+                        "that begin at a cache line; choose other --tokens, or leave sp out",
                         (int)g->n_slices);
     if (!has_rows && wfi_updates(p) && p->n_variants == 1)
         wfi_log(p->ctx, WF_LOG_WARN, "plan",
-                "sp divides nothing of this model: no norm or sum stands beside its pairs");
+                "sp divides nothing in this model: it has no norm or sum next to its pairs");
     return WF_OK;
 }
 

@@ -29,8 +29,8 @@ void wf_program_warn(const wf_program *p) {
                 is_fast ? backend->library(p->ctx) : "the reference");
     if (r->dtype == WF_BF16 && is_fast && wfi_backend_bf16_speed(backend) == WFI_BF16_ABSENT)
         wfi_log(p->ctx, WF_LOG_WARN, "kernels",
-                "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
-                "first, and a step takes up to 1.3 times as long as with --dtype f32",
+                "%s does not multiply bf16 on this processor: operands are widened to f32 first, "
+                "and a step takes up to 1.3 times as long as with --dtype f32",
                 backend->library(p->ctx));
 }
 

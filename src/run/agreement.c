@@ -15,12 +15,12 @@ wf_status wfi_trainer_check_job(const wf_trainer *t) {
                  wf_job_n_ranks(t->job));
     if (wf_job_n_ranks(t->job) != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "the plan %s has %d rank%s, but %d processes have come; each takes one%s",
+                        "the plan %s has %d rank%s, but %d processes have joined; each takes one%s",
                         wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
                         wf_job_n_ranks(t->job), replicas);
     if (t->traces && wf_job_n_local_ranks(t->job) < n_ranks)
         return wfi_fail(t->ctx, WF_UNSUPPORTED,
-                        "ranks of several machines are not traced: their clocks are not one");
+                        "ranks on several machines cannot be traced: their clocks differ");
     if (t->recipe.n_micro > WFI_CONTROL_RECORDS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%lld microbatches; processes take at most %d",
                         (long long)t->recipe.n_micro, WFI_CONTROL_RECORDS);

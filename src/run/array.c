@@ -16,7 +16,8 @@ wf_status wfi_device_name(wf_context *ctx, const char *device,
 
 static wf_status check_shape(wf_context *ctx, wf_dtype dtype, const wf_shape *shape) {
     if ((unsigned)dtype >= WF_N_DTYPES)
-        return wfi_fail(ctx, WF_INVALID_ARG, "an array of dtype %d; there is none", (int)dtype);
+        return wfi_fail(ctx, WF_INVALID_ARG, "an array of dtype %d, which does not exist",
+                        (int)dtype);
     if (shape->n_dims < 0 || shape->n_dims > WF_MAX_DIMS)
         return wfi_fail(ctx, WF_INVALID_ARG, "an array of %d dims; it takes 0 to %d", shape->n_dims,
                         WF_MAX_DIMS);

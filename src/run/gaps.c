@@ -172,11 +172,10 @@ static wf_status refuse(const wfi_gaps *g, int32_t i, const wfi_block *b, size_t
     wfi_instruction_text(g->p, i, &text);
     wf_status status = wfi_text_status(&text);
     if (status == WF_OK)
-        status = wfi_fail(g->p->ctx, WF_BUG,
-                          "memory: %s wrote outside of what it was given: byte %td of a %s of %zu "
-                          "bytes",
-                          text.data, (ptrdiff_t)at - (ptrdiff_t)b->offset,
-                          wfi_block_kind_name(b->kind), b->bytes);
+        status =
+            wfi_fail(g->p->ctx, WF_BUG,
+                     "memory: %s wrote outside its block: byte %td of a %s of %zu bytes", text.data,
+                     (ptrdiff_t)at - (ptrdiff_t)b->offset, wfi_block_kind_name(b->kind), b->bytes);
     wfi_free(g->p->ctx, text.data);
     return status;
 }

@@ -25,7 +25,7 @@ static wf_status check_values(const wfi_state_call *x, const wfi_state_part *now
         if (values[i] < 0) bad = i;
     if (bad == n) return WF_OK;
     return wfi_fail(x->t->ctx, WF_CORRUPT,
-                    "%s: element %zu of %s is %g: a run cannot go on from it", x->path,
+                    "%s: element %zu of %s is %g: a run cannot resume from it", x->path,
                     now->offset / sizeof *values + bad, name, (double)values[bad]);
 }
 
@@ -49,7 +49,7 @@ static wf_status read_steps(const wfi_state_call *x, int64_t *n_out) {
     char *end = NULL, shown[WFI_NAME_TEXT];
     if (!text)
         return wfi_fail(x->t->ctx, WF_CORRUPT,
-                        "%s is no training state: it does not say how many steps were taken (load "
+                        "%s is not a training state: it does not record the number of steps (load "
                         "weights alone with --init)",
                         x->path);
     errno = 0;
@@ -57,7 +57,7 @@ static wf_status read_steps(const wfi_state_call *x, int64_t *n_out) {
     if (n < 0 || *end || errno || n > MAX_STEPS)
         return wfi_fail(x->t->ctx, WF_CORRUPT,
                         "%s: its " WFI_STEPS_KEY
-                        " is '%s', which is no number of steps from 0 to %lld",
+                        " is '%s', which is not a number of steps from 0 to %lld",
                         x->path, wfi_name_text(text, shown), (long long)MAX_STEPS);
     *n_out = n;
     return WF_OK;
@@ -81,8 +81,8 @@ static wf_status read_plateau(const wfi_state_call *x, wfi_plateau *plateau_out)
     if (good) return WF_OK;
     return wfi_fail(x->t->ctx, WF_CORRUPT,
                     "%s: its " WFI_PLATEAU_KEY
-                    " is '%s', which says nothing of evaluations, cuts of "
-                    "the learning rate, evaluations that were no better, and the best loss",
+                    " is '%s', which does not hold the evaluations, cuts of the learning rate, "
+                    "evaluations without improvement, and the best loss",
                     x->path, wfi_name_text(text, shown));
 }
 
@@ -93,8 +93,8 @@ static wf_status compare_sums(const wfi_state_call *x) {
     const char *then = wf_safetensors_metadata(x->file, WFI_SUMS_KEY);
     if (!then || !strcmp(then, wfi_state_sums(x->t, now))) return WF_OK;
     return wfi_fail(x->t->ctx, WF_INVALID_ARG,
-                    "%s is of a run with %s in its recipe; this trainer's %s sums gradients in "
-                    "another order, which changes bits: give its recipe the former",
+                    "%s was saved by a run with %s in its recipe; this trainer's %s sums gradients "
+                    "in another order, which changes bits: use the saved values",
                     x->path, wfi_name_text(then, shown), now);
 }
 

@@ -187,11 +187,10 @@ void wfi_trainer_abandon_saves(wf_trainer *t) {
 /* Known to all ranks of a job alike. */
 static wf_status check_spoiled(const wf_trainer *t, const char *path) {
     if (!t->is_spoiled) return WF_OK;
-    return wfi_fail(
-        t->ctx, WF_NOT_FINITE,
-        "%s is not written: a step has left numbers that are not finite, or a file broke "
-        "off while it was loaded; a state that is loaded replaces them",
-        path);
+    return wfi_fail(t->ctx, WF_NOT_FINITE,
+                    "%s is not written: a step has left numbers that are not finite, or loading a "
+                    "file was interrupted; load a state to replace them",
+                    path);
 }
 
 /* Files of one step are written beside each other; those of another wait for them. */

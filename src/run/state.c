@@ -27,7 +27,7 @@ wf_status wfi_state_finish(const wf_trainer *t, const char *what, wf_status stat
     if (t->job && status != WF_OK)
         wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
     if (!t->job || status != WF_OK) return status;
-    snprintf(after, sizeof after, "go on after '%s'", what);
+    snprintf(after, sizeof after, "continue after '%s'", what);
     return wfi_control_barrier(t->job, after);
 }
 
@@ -220,7 +220,7 @@ wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
     wfi_state_call x = {.t = t, .dst = (char *)digest};
     WF_TRY(wfi_state_perform(&x, "read weights", WFI_STATE_WEIGHTS, hash));
     if (t->job)
-        WF_TRY(wfi_control_broadcast(t->job, "hear the weights' hash", digest, sizeof digest));
+        WF_TRY(wfi_control_broadcast(t->job, "receive the weights' hash", digest, sizeof digest));
     sodium_bin2hex(hex_out, 65, digest, sizeof digest);
     return WF_OK;
 }
@@ -331,8 +331,8 @@ static wf_status check_words(const wf_trainer *to, const char *names) {
             is_used |= wfi_value_is_state(&g->values[v]) && wfi_word_names(word, g->values[v].name);
         if (!is_used)
             return wfi_fail(to->ctx, WF_INVALID_ARG,
-                            "copy weights: nothing of the model '%s' that they go to is called "
-                            "'%.*s', or begins with it and a dot",
+                            "copy weights: nothing in the target model '%s' is called '%.*s', or "
+                            "begins with it and a dot",
                             wf_model_name(to->model), (int)word.n, word.start);
     }
     return WF_OK;
@@ -353,7 +353,7 @@ static wf_status check_copy(const wf_trainer *to, const wf_trainer *from, const 
         have = find_state(wfi_trainer_graph(from), want->name);
         if (!have)
             return wfi_fail(to->ctx, WF_INVALID_ARG,
-                            "copy weights: the model '%s' that they come from has no '%s'",
+                            "copy weights: the source model '%s' has no '%s'",
                             wf_model_name(from->model), want->name);
         if (have->dtype != want->dtype || !wfi_shape_equal(&have->shape, &want->shape))
             return wfi_fail(to->ctx, WF_SHAPE,

@@ -68,7 +68,7 @@ static wf_status gather(wf_context *ctx, wf_job *job, pairs *p) {
         WF_TRY(wfi_control_barrier(job, "read a trace"));
         memcpy(p->rows[at], board, (size_t)n * sizeof *p->rows);
     }
-    return wfi_control_barrier(job, "go on after a trace");
+    return wfi_control_barrier(job, "continue after a trace");
 }
 
 /* ---- when instructions ran ---- */

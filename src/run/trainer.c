@@ -358,7 +358,7 @@ static wfi_trace *find_trace(const wf_trainer *t, int64_t n_steps) {
                        "the trainer does not trace; set wf_trainer_config.trace");
     else if (trace->n_steps < n_steps)
         (void)wfi_fail(t->ctx, WF_INVALID_ARG,
-                       "too little to see yet: %lld of %lld steps of the full batch have run",
+                       "there is no timeline yet: %lld of %lld steps of the full batch have run",
                        (long long)trace->n_steps, (long long)n_steps);
     return trace && trace->n_steps >= n_steps ? trace : NULL;
 }

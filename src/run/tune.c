@@ -55,7 +55,7 @@ static wf_status add_node(wf_tuning *t, const wf_graph *g, const wfi_node *node)
 
 wf_status wfi_tuning_check_stop(const wf_tuning *t) {
     return t->stop && t->stop(t->stop_argument)
-               ? wfi_fail(t->ctx, WF_INTERRUPTED, "tuning: stopped as it was asked to")
+               ? wfi_fail(t->ctx, WF_INTERRUPTED, "tuning: stopped on request")
                : WF_OK;
 }
 
@@ -104,7 +104,7 @@ wf_status wf_tuning_create(wf_context *ctx, const wf_model *model, const wf_reci
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     if (wfi_plan_mixes_kinds(plan))
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "tuning: kernels are measured on devices of one kind; a table is of one");
+                        "tuning: a table is for one kind of device; give devices of one kind");
     wf_recipe untuned = *recipe;
     *untuned.tuned.text = 0;
     wf_tuning *t = wfi_alloc(ctx, 1, sizeof *t, "a tuning");

@@ -157,7 +157,7 @@ static wf_status make_run(const measuring *m, const wfi_tuned_way *w, run *r) {
     WF_TRY(wfi_kernel_create_way(m->t->ctx, m->s->graph, m->s->node, &m->t->options, w->impl,
                                  w->way, &r->kernel));
     if (!r->kernel)
-        return wfi_fail(m->t->ctx, WF_BUG, "%s is not to be had a second time", w->name);
+        return wfi_fail(m->t->ctx, WF_BUG, "%s cannot be created a second time", w->name);
     for (int i = 0; i < n_operands(m->s); i++)
         WF_TRY(make_operand(m, r, i, recipe->n_micro > recipe->n_lanes));
     WF_TRY(block_create(m->t, scratch_of(r), &r->scratch));

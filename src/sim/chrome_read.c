@@ -147,8 +147,9 @@ static wf_status read_moment(const reader *r, size_t i, const json_t *event) {
     wfi_moments *m = &t->moments[pid - r->first_pid[part]];
     if (!m->items) m->items = wfi_pool_alloc(&t->pool, WFI_MAX_MOMENTS, sizeof *m->items);
     if (!m->items) return WF_NO_MEMORY;
-    if (m->n == WFI_MAX_MOMENTS) return bad(&at, "is one moment of memory too many");
-    if (m->n && moment.us < m->items[m->n - 1].us) return bad(&at, "is before the last moment");
+    if (m->n == WFI_MAX_MOMENTS) return bad(&at, "is one memory sample too many");
+    if (m->n && moment.us < m->items[m->n - 1].us)
+        return bad(&at, "is before the last memory sample");
     m->items[m->n++] = moment;
     return WF_OK;
 }
@@ -171,7 +172,7 @@ static wf_status read_events(reader *r) {
     size_t i;
     json_t *event;
     json_array_foreach(r->events, i, event) {
-        if (!json_is_object(event)) return bad(&(place){r, "event", i}, "is no object");
+        if (!json_is_object(event)) return bad(&(place){r, "event", i}, "is not an object");
         if (is_span(event)) WF_TRY(read_span(r, i, event));
         if (is_phase(event, "C")) WF_TRY(read_moment(r, i, event));
     }
@@ -246,7 +247,7 @@ static wf_status read_trace(reader *r, const json_t *root) {
     if (!format || strcmp(format, WFI_CHROME_FORMAT))
         return wfi_fail(r->ctx, WF_CORRUPT,
                         "%s: otherData.format is not \"" WFI_CHROME_FORMAT
-                        "\": it is no trace that weft has written",
+                        "\": weft did not write this trace",
                         r->path);
     WF_TRY(get_string(&(place){r, "otherData", SIZE_MAX}, other, "title", &title));
     size_t n_parts = json_array_size(timelines);
@@ -254,7 +255,7 @@ static wf_status read_trace(reader *r, const json_t *root) {
         return wfi_fail(r->ctx, WF_CORRUPT, "%s: otherData.timelines has %zu entries, not 1 to %d",
                         r->path, n_parts, WF_TRACE_MAX_PARTS);
     if (!json_is_array(r->events))
-        return wfi_fail(r->ctx, WF_CORRUPT, "%s: traceEvents is no array", r->path);
+        return wfi_fail(r->ctx, WF_CORRUPT, "%s: traceEvents is not an array", r->path);
     r->trace->n_parts = (int)n_parts;
     r->trace->title = wfi_strdup(r->ctx, title);
     if (!r->trace->title) return WF_NO_MEMORY;

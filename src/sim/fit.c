@@ -413,8 +413,8 @@ static wf_status refuse(const search *s) {
     rank = largest_rank(p, WFI_SPACE_HOST);
     peak = peak_of(p, WFI_SPACE_HOST, rank);
     return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
-                    "rank %d needs %s of the host's memory, %s more than the %s given; what "
-                    "offload= keeps there can be kept in a file, with :disk",
+                    "rank %d needs %s of the host's memory, %s more than the %s given; tensors "
+                    "that offload= keeps there can be kept in a file with :disk",
                     rank, size_text(needs, peak), size_text(missing, peak - s->host_bytes),
                     size_text(given, s->host_bytes));
 }

@@ -29,7 +29,8 @@ static wf_status find_type(conversion *c, const char *dtype) {
     for (size_t k = 0; k < WFI_COUNT(types) && dtype; k++)
         if (!strcasecmp(types[k], dtype)) c->to = types[k];
     if (c->to || !dtype) return WF_OK;
-    return wfi_fail(c->ctx, WF_INVALID_ARG, "convert: '%.40s' is none of f16, bf16 and f32", dtype);
+    return wfi_fail(c->ctx, WF_INVALID_ARG, "convert: '%.40s' is not one of f16, bf16 and f32",
+                    dtype);
 }
 
 static wf_status declare(conversion *c) {
@@ -105,8 +106,8 @@ static wf_status convert(conversion *c, const char *from, const char *to,
     WF_TRY(wf_safetensors_open(c->ctx, from, &c->file));
     if (c->to && wf_safetensors_metadata(c->file, WFI_STEPS_KEY))
         return wfi_fail(c->ctx, WF_INVALID_ARG,
-                        "%s is a training state, from which a run would not go on as it was: "
-                        "convert the weights, or leave the type as it is",
+                        "%s is a training state, from which a run could not resume unchanged: "
+                        "convert the weights, or keep the type",
                         from);
     WF_TRY(wf_safetensors_writer_create(c->ctx, to, &c->writer));
     WF_TRY(wf_safetensors_writer_divide(c->writer, config->shard_bytes));

@@ -204,7 +204,7 @@ static wf_status sort_and_check(parser *p) {
 static wf_status parse(parser *p, const char *header, size_t n_header) {
     if (!n_header || header[0] != '{')
         return wfi_fail(p->ctx, WF_CORRUPT,
-                        "%s: its header does not begin with {, so it is no safetensors file",
+                        "%s: its header does not begin with {, so it is not a safetensors file",
                         p->path);
     wfi_members place = {p->ctx, p->path, "its header", header, n_header, 0};
     WF_TRY(wfi_members_each(&place, header_member, p));
@@ -238,7 +238,7 @@ wf_status wfi_safetensors_prefix(wf_context *ctx, const char *path, const uint8_
                                  uint64_t file_bytes, size_t *n_header_out) {
     if (file_bytes < WFI_SAFETENSORS_PREFIX_BYTES)
         return wfi_fail(ctx, WF_CORRUPT,
-                        "%s is truncated or no safetensors file: it has only %" PRIu64 " bytes",
+                        "%s is truncated or not a safetensors file: it has only %" PRIu64 " bytes",
                         path, file_bytes);
     uint64_t n = 0;
     for (int i = 0; i < WFI_SAFETENSORS_PREFIX_BYTES; i++) n |= (uint64_t)prefix[i] << 8 * i;

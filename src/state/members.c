@@ -99,7 +99,7 @@ static wf_status metadata_member(void *self, wfi_members *place, const char *key
         r->other(r->self, key, value);
     else
         status =
-            wfi_fail(place->ctx, WF_CORRUPT, "%s: __metadata__ has a value that is no text: %s",
+            wfi_fail(place->ctx, WF_CORRUPT, "%s: __metadata__ has a value that is not text: %s",
                      place->path, wfi_name_text(key, shown));
     json_decref(value);
     return status;

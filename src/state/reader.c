@@ -130,7 +130,8 @@ static wf_status check_total(const wf_safetensors *file, const wfi_shard_index *
             total += file->parts[k].index.entries[i].n_bytes;
     if (index->total_bytes < 0 || (uint64_t)index->total_bytes == total) return WF_OK;
     return wfi_fail(file->ctx, WF_CORRUPT,
-                    "%s says that its tensors have %" PRId64 " bytes (total_size), but its shards "
+                    "%s states that its tensors have %" PRId64
+                    " bytes (total_size), but its shards "
                     "have %" PRIu64 ": one of them belongs to another file",
                     file->parts->path, index->total_bytes, total);
 }
@@ -335,8 +336,8 @@ wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32
     snprintf(text, sizeof text, "%08" PRIx32, digest);
     if (!pair || !strcmp(pair->value, text)) return WF_OK;
     return wfi_fail(file->ctx, WF_CORRUPT,
-                    "%s: tensor %s is damaged: the CRC-32 of its bytes is %s, and %s was written "
-                    "beside them; take another copy of the file",
+                    "%s: tensor %s is damaged: the CRC-32 of its bytes is %s, but the file records "
+                    "%s; take another copy of the file",
                     part_of(file, i)->path, wfi_name_text(name, shown), text,
                     wfi_name_text(pair->value, said));
 }

@@ -27,15 +27,15 @@ static wf_status bad_place(const parser *p, const char *name, const char *why) {
 static wf_status check_file(const parser *p, const char *name, const json_t *value) {
     const char *file = json_string_value(value);
     char shown[WFI_NAME_TEXT], tensor[WFI_NAME_TEXT];
-    if (!file) return bad_place(p, name, "has a place that is no file's name");
+    if (!file) return bad_place(p, name, "has a location that is not a file name");
     bool is_plain = *file && strlen(file) <= MAX_FILE_NAME && !strchr(file, '/') &&
                     strcmp(file, ".") && strcmp(file, "..");
     for (const char *c = file; *c; c++) is_plain &= (unsigned char)*c >= ' ' && *c != 0x7f;
     if (is_plain) return WF_OK;
-    return wfi_fail(p->ctx, WF_CORRUPT,
-                    "%s: tensor %s is said to be in '%s', which is no name of a file in the same "
-                    "folder",
-                    p->path, wfi_name_text(name, tensor), wfi_name_text(file, shown));
+    return wfi_fail(
+        p->ctx, WF_CORRUPT,
+        "%s: tensor %s is listed in '%s', which is not the name of a file in the same folder",
+        p->path, wfi_name_text(name, tensor), wfi_name_text(file, shown));
 }
 
 static wf_status place_member(void *self, wfi_members *place, const char *key) {
@@ -95,7 +95,8 @@ static wf_status parse(parser *p, const char *text, size_t n_bytes) {
     WF_TRY(wfi_members_end(&place));
     if (!p->has_map)
         return wfi_fail(p->ctx, WF_CORRUPT,
-                        "%s has no weight_map, so it is no index of a safetensors file", p->path);
+                        "%s has no weight_map, so it is not an index of safetensors files",
+                        p->path);
     if (!index->n_places) return WF_OK;
     qsort(index->places, index->n_places, sizeof *index->places, compare_names);
     for (size_t i = 1; i < index->n_places; i++)

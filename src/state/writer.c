@@ -137,7 +137,7 @@ wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *w, const cha
     wf_metadata pair;
     if (w->has_layout) return refuse(w, key, "comes too late: tensors are being written");
     if (w->has_digests && !strncmp(key, WFI_SAFETENSORS_DIGEST, sizeof WFI_SAFETENSORS_DIGEST - 1))
-        return refuse(w, key, "is a digest, which whoever writes the tensors adds");
+        return refuse(w, key, "is a digest, which the writer adds itself");
     WF_TRY(quote(w, key, &pair.key));
     WF_TRY(quote(w, value, &pair.value));
     for (size_t i = 0; i < w->n_metadata; i++)
@@ -162,7 +162,7 @@ static wf_status measure(const wf_safetensors_writer *w, declared *t) {
 
 static wf_status declare(wf_safetensors_writer *w, const char *name, declared t) {
     if (w->has_layout) return refuse(w, name, "comes too late: tensors are being written");
-    if (strcmp(name, "__metadata__") == 0) return refuse(w, name, "is no name for a tensor");
+    if (strcmp(name, "__metadata__") == 0) return refuse(w, name, "is not a valid tensor name");
     for (size_t i = 0; i < w->n_tensors; i++)
         if (strcmp(w->tensors[i].name, name) == 0) return refuse(w, name, "is declared already");
     t.name = wfi_pool_format(&w->pool, "%s", name);

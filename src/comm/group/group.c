@@ -28,8 +28,8 @@ static wf_status check_engine(const wf_group *g) {
     const char *why = g->wire->no_engine ? g->wire->no_engine(g) : none;
     if (!why) return WF_OK;
     return wfi_fail(g->ctx, WF_UNSUPPORTED,
-                    "the algorithm 'engine' is a wire's own sum, and %s; choose direct, pairwise, "
-                    "tree or root",
+                    "the algorithm 'engine' is a wire's own all-reduce, and %s; choose direct, "
+                    "pairwise, tree or root",
                     why);
 }
 

@@ -24,8 +24,8 @@ void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long
     char doing[WFI_CONTROL_DOING];
     wfi_control_doing(c, rank, doing);
     if (!pid)
-        snprintf(text, bytes, "rank %d has not come%s", rank, how_long);
+        snprintf(text, bytes, "rank %d has not arrived%s", rank, how_long);
     else
-        snprintf(text, bytes, "rank %d (process %lld) has not come%s; it last came to %s%s", rank,
+        snprintf(text, bytes, "rank %d (process %lld) has not arrived%s; its last call: %s%s", rank,
                  (long long)pid, how_long, doing, wfi_control_process_state(c, rank));
 }

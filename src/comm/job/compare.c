@@ -127,7 +127,7 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
     for (size_t at = 0; at < n_first && status == WF_OK; at += sizeof part) {
         size_t n = n_first - at < sizeof part ? n_first - at : sizeof part;
         if (wf_job_rank(c) == 0) memcpy(part, own + at, n);
-        status = wfi_control_broadcast(c, "hear how rank 0 was started", part, n);
+        status = wfi_control_broadcast(c, "receive rank 0's settings", part, n);
         if (status == WF_OK) memcpy(first + at, part, n);
     }
     if (status == WF_OK && wf_job_rank(c) == rank) {
@@ -137,7 +137,7 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
     }
     wfi_free(ctx, first);
     /* The others hear the sentence here: that rank does not come. */
-    return status == WF_OK ? wfi_control_barrier(c, "hear what differs") : status;
+    return status == WF_OK ? wfi_control_barrier(c, "receive the first difference") : status;
 }
 
 wf_status wfi_control_compare(wfi_control *c, const wfi_text *statement) {

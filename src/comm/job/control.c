@@ -88,9 +88,9 @@ static wf_status say_gone(wfi_control *c, int rank) {
     int64_t pid = wfi_control_pid_of(c, rank);
     wfi_control_doing(c, rank, doing);
     if (pid < 0)
-        return wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; it last came to %s", rank,
+        return wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; its last call: %s", rank,
                         doing);
-    return wfi_fail(c->ctx, WF_REMOTE, "rank %d (process %lld) has died; it last came to %s", rank,
+    return wfi_fail(c->ctx, WF_REMOTE, "rank %d (process %lld) has died; its last call: %s", rank,
                     (long long)pid, doing);
 }
 
@@ -131,11 +131,10 @@ static wf_status compare_purposes(wfi_control *c, uint64_t n_barriers) {
     for (int r = 1; r < c->n_ranks; r++) {
         read_text(c->shared->ranks[r].state.purpose[n_barriers & 1], other);
         if (strcmp(first, other) != 0)
-            return wfi_control_fail_all(
-                c, wfi_fail(c->ctx, WF_REMOTE,
-                            "rank %d has come to %s, rank 0 to %s: all ranks have to do the same "
-                            "in the same order",
-                            r, other, first));
+            return wfi_control_fail_all(c, wfi_fail(c->ctx, WF_REMOTE,
+                                                    "rank %d is at: %s; rank 0 is at: %s; all "
+                                                    "ranks must do the same in the same order",
+                                                    r, other, first));
     }
     return WF_OK;
 }

@@ -21,8 +21,8 @@ wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *
     while (trainer < WFI_CONTROL_TRAINERS && taken >> trainer & 1) trainer++;
     if (trainer == WFI_CONTROL_TRAINERS)
         return wfi_fail(c->ctx, WF_INVALID_ARG,
-                        "%d trainers of this job are alive, as many as there can be; destroy one "
-                        "before the next is made",
+                        "%d trainers of this job are alive, the highest number; destroy one before "
+                        "making the next",
                         WFI_CONTROL_TRAINERS);
     wfi_control_part *part = wfi_control_part_of(c, c->rank, trainer);
     *part = (wfi_control_part){0};
@@ -85,10 +85,11 @@ bool wfi_control_goes_astray(const wfi_control *c, int rank) {
     char doing[WFI_CONTROL_DOING], own_doing[WFI_CONTROL_DOING];
     wfi_control_doing(c, rank, doing);
     wfi_control_doing(c, c->rank, own_doing);
-    (void)wfi_control_fail_all(c, wfi_fail(c->ctx, WF_REMOTE,
-                                           "rank %d has come to %s, rank %d to %s: all ranks have "
-                                           "to do the same in the same order",
-                                           rank, doing, c->rank, own_doing));
+    (void)wfi_control_fail_all(
+        c, wfi_fail(
+               c->ctx, WF_REMOTE,
+               "rank %d is at: %s; rank %d is at: %s; all ranks must do the same in the same order",
+               rank, doing, c->rank, own_doing));
     return true;
 }
 

@@ -134,7 +134,7 @@ static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, s
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
     *base_out = wfi_shared_open(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd, bytes);
     if (*base_out != MAP_FAILED) return WF_OK;
-    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s", c->rank, rank,
+    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot access rank %d's memory: %s", c->rank, rank,
                     strerror(errno));
 }
 
@@ -142,7 +142,7 @@ wf_status wfi_control_file_publish(wfi_control *c, int trainer, int number, int 
     if (c->transport) return WF_OK;
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
-        return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot show its file: %s", c->rank,
+        return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot share its file: %s", c->rank,
                         strerror(errno));
     arena_publish(c, trainer, number, own);
     wfi_control_part_of(c, c->rank, trainer)->arenas[number].bytes = bytes;
@@ -157,7 +157,7 @@ wf_status wfi_control_file_open(wfi_control *c, int rank, int trainer, int numbe
     if (!*bytes_out) return WF_OK;
     *fd_out = open_foreign(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd);
     if (*fd_out >= 0) return WF_OK;
-    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's file: %s", c->rank, rank,
+    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot access rank %d's file: %s", c->rank, rank,
                     strerror(errno));
 }
 
@@ -211,10 +211,11 @@ static wf_status inherited(wf_context *ctx, int *fd_out) {
     char *end;
     long fd = strtol(text, &end, 10);
     if (*end || fd < 0 || fd > 1 << 20 || !wfi_control_room((int)fd))
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: " WFI_CONTROL_ENV "='%.40s' is no segment of this version's "
-                        "launcher; start ranks by weft run",
-                        text);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "environment: " WFI_CONTROL_ENV
+            "='%.40s' is not a segment of this version's launcher; start ranks by weft run",
+            text);
     fcntl((int)fd, F_SETFD, FD_CLOEXEC);
     *fd_out = (int)fd;
     return WF_OK;
@@ -242,8 +243,8 @@ static wf_status enter(wfi_control *c) {
         if (c->has_place) return WF_OK;
         if (pid > 0)
             return wfi_fail(c->ctx, WF_INVALID_ARG,
-                            "two processes (%lld and %lld) say that they are rank %d",
-                            (long long)pid, (long long)getpid(), c->rank);
+                            "two processes (%lld and %lld) claim to be rank %d", (long long)pid,
+                            (long long)getpid(), c->rank);
         wf_status failed = wfi_failure_check(c->ctx, &c->shared->failure);
         if (failed != WF_OK)
             return wfi_fail_at(c->ctx, failed, "an earlier job of these ranks has failed");

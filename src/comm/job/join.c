@@ -43,11 +43,10 @@ static wf_status read_master(wf_context *ctx, const wf_job_config *config, membe
     } else if (*address && *port) {
         snprintf(m->name, sizeof m->name, "master:%s:%s", port, address);
     } else {
-        return wfi_fail(
-            ctx, WF_INVALID_ARG,
-            "env://: rank %d of %d is given, but neither are RANK and WORLD_SIZE set nor "
-            "MASTER_ADDR and MASTER_PORT, so nothing says which job it belongs to",
-            config->rank, config->n_ranks);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "env://: rank %d of %d is given, but neither are RANK and WORLD_SIZE set "
+                        "nor MASTER_ADDR and MASTER_PORT, so its job is unknown",
+                        config->rank, config->n_ranks);
     }
     m->rank = config->rank;
     m->n_ranks = config->n_ranks;
@@ -60,7 +59,7 @@ static wf_status read_environment(wf_context *ctx, const wf_job_config *config, 
     if (!*place.source && config->n_ranks > 1) return read_master(ctx, config, m);
     if (config->n_ranks > 1 && (config->n_ranks != place.n_ranks || config->rank != place.rank))
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "env://: rank %d of %d is given, but %s says that this is rank %d of %d",
+                        "env://: rank %d of %d is given, but by %s this is rank %d of %d",
                         config->rank, config->n_ranks, place.source, place.rank, place.n_ranks);
     m->n_local_ranks = place.n_local_ranks;
     m->rank = place.rank;
@@ -128,7 +127,7 @@ static wf_status check_init(wf_context *ctx, const wf_job_config *config) {
                         init);
     if (config->token && !is_tcp)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "a token is given, but only tcp:// asks for one: other ways are open to "
+                        "a token is given, but only tcp:// takes one: the others are open to "
                         "processes of this user alone");
     return WF_OK;
 }

@@ -127,8 +127,8 @@ static wf_status receive_guest(wf_context *ctx, const char *name, int socket, in
         refusal = OTHER_NUMBER;
         (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "rank %d says that the job '%s' has %d ranks, rank 0 that it has %d",
-                        who.rank, name, who.n_ranks, list->n_ranks);
+                        "rank %d gives the job '%s' %d ranks, rank 0 gives it %d", who.rank, name,
+                        who.n_ranks, list->n_ranks);
     }
     if (who.rank >= who.n_ranks || list->has_come[who.rank]) {
         (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
@@ -148,7 +148,7 @@ static wf_status give_up(wf_context *ctx, const char *name, const guest_list *li
     for (int r = 1; r < list->n_ranks; r++)
         if (!list->has_come[r]) wfi_text_add(&missing, "%s%d", n++ ? ", " : "", r);
     wf_status status = wfi_fail(
-        ctx, WF_TIMEOUT, "rank 0 waited %lld ms for the job '%s': rank%s %s of %d %s not come",
+        ctx, WF_TIMEOUT, "rank 0 waited %lld ms for the job '%s': rank%s %s of %d %s not arrived",
         (long long)timeout_ms, name, n == 1 ? "" : "s", missing.data ? missing.data : "",
         list->n_ranks, n == 1 ? "has" : "have");
     wfi_free(ctx, missing.data);
@@ -276,7 +276,7 @@ static wf_status guest(wf_context *ctx, const char *name, const introduction *wh
                 name);
         if (said == OTHER_NUMBER)
             return wfi_fail(ctx, WF_INVALID_ARG,
-                            "rank %d is one of %d, but rank 0 of the job '%s' says another number",
+                            "rank %d is one of %d, but rank 0 of the job '%s' has another number",
                             who->rank, who->n_ranks, name);
         WF_TRY(refuse_mpi(ctx, name, who->rank, 0));
         if (wfi_now_ms() > deadline_ms)

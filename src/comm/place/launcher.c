@@ -50,8 +50,8 @@ wf_status wfi_launcher_number(wf_context *ctx, const char *variable, int *value_
     int value;
     if (!text || !read_digits(&at, &value) || *at)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: %s='%.64s' is no place in a job; it takes a whole number "
-                        "from 0 to 999999999",
+                        "environment: %s='%.64s' is not a position in a job; it takes a whole "
+                        "number from 0 to 999999999",
                         variable, text ? text : "");
     *value_out = value;
     return WF_OK;
@@ -62,10 +62,10 @@ static wf_status read_tasks_per_node(wf_context *ctx, const char *variable, int 
     const char *text = wfi_launcher_text(variable), *at = text;
     int node, n_nodes = 0;
     if (!wfi_launcher_text("SLURM_NODEID"))
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: %s=%.64s, but SLURM_NODEID, the node that this is, is not "
-                        "set",
-                        variable, text);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "environment: %s=%.64s, but SLURM_NODEID, the number of this node, is not set",
+            variable, text);
     WF_TRY(wfi_launcher_number(ctx, "SLURM_NODEID", &node));
     for (;;) {
         int n_tasks, n_times = 1;
@@ -77,8 +77,8 @@ static wf_status read_tasks_per_node(wf_context *ctx, const char *variable, int 
         }
         if (!is_good || n_times > 1000000 || n_nodes > 1000000 || (*at && *at != ','))
             return wfi_fail(ctx, WF_INVALID_ARG,
-                            "environment: %s='%.64s' is no list of tasks such as 4(x2),3", variable,
-                            text);
+                            "environment: %s='%.64s' is not a list of tasks such as 4(x2),3",
+                            variable, text);
         n_nodes += n_times;
         if (node < n_nodes) {
             *value_out = n_tasks;
@@ -127,13 +127,12 @@ static wf_status check(wf_context *ctx, const source *from, const wfi_launcher *
     WF_TRY(check_range(ctx, launcher, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS));
     if (launcher->by[WFI_LOCAL_RANK] &&
         launcher->said[WFI_N_LOCAL_RANKS] > launcher->said[WFI_N_RANKS])
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: %s=%.64s says that this machine has %d ranks, %s=%.64s that "
-                        "the job has %d",
-                        launcher->by[WFI_N_LOCAL_RANKS],
-                        wfi_launcher_text(launcher->by[WFI_N_LOCAL_RANKS]),
-                        launcher->said[WFI_N_LOCAL_RANKS], launcher->by[WFI_N_RANKS],
-                        wfi_launcher_text(launcher->by[WFI_N_RANKS]), launcher->said[WFI_N_RANKS]);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "environment: %s=%.64s gives this machine %d ranks, but %s=%.64s gives the job %d",
+            launcher->by[WFI_N_LOCAL_RANKS], wfi_launcher_text(launcher->by[WFI_N_LOCAL_RANKS]),
+            launcher->said[WFI_N_LOCAL_RANKS], launcher->by[WFI_N_RANKS],
+            wfi_launcher_text(launcher->by[WFI_N_RANKS]), launcher->said[WFI_N_RANKS]);
     return WF_OK;
 }
 
@@ -166,16 +165,16 @@ wf_status wfi_launcher_check_mpi(wf_context *ctx, int n_ranks) {
     for (size_t i = 0; i < WFI_COUNT(signs); i++)
         if (wfi_launcher_text(signs[i])) return WF_OK;
     if (wfi_launcher_text("TORCHELASTIC_RUN_ID"))
-        return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "torchrun starts no MPI, by which ranks of several machines reach each "
-                        "other: start these %d ranks by mpirun -np %d --host ONE,TWO weft ... "
-                        "(Debian: openmpi-bin)",
-                        n_ranks, n_ranks);
+        return wfi_fail(
+            ctx, WF_UNSUPPORTED,
+            "torchrun does not start MPI, which ranks on several machines need: start these %d "
+            "ranks with mpirun -np %d --host ONE,TWO weft ... (Debian: openmpi-bin)",
+            n_ranks, n_ranks);
     if (is_slurm_step())
         return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "srun has started these %d ranks without MPI, by which ranks of several "
-                        "machines reach each other: add --mpi=pmix to srun (Open MPI) or "
-                        "--mpi=pmi2 (MPICH); srun --mpi=list says which there are",
+                        "srun has started these %d ranks without MPI, which ranks on several "
+                        "machines need: add --mpi=pmix to srun (Open MPI) or --mpi=pmi2 (MPICH); "
+                        "srun --mpi=list lists the choices",
                         n_ranks);
     return WF_OK;
 }

@@ -35,8 +35,8 @@ static wf_status check_group(wf_context *ctx, const wfi_launcher *launcher) {
     if (group > 0 && launcher->by[WFI_LOCAL_RANK] &&
         launcher->said[WFI_N_LOCAL_RANKS] == launcher->said[WFI_N_RANKS])
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: GROUP_RANK=%d says that there are several machines, "
-                        "LOCAL_WORLD_SIZE=%d and WORLD_SIZE=%d that there is one",
+                        "environment: GROUP_RANK=%d means several machines, but "
+                        "LOCAL_WORLD_SIZE=%d and WORLD_SIZE=%d mean one",
                         group, launcher->said[WFI_N_LOCAL_RANKS], launcher->said[WFI_N_RANKS]);
     return WF_OK;
 }
@@ -67,8 +67,8 @@ wf_status wf_launch_place(wf_context *ctx, wf_place *place_out) {
     const wfi_launcher *pmix = &launchers[WFI_PMIX];
     if (!first && pmix->is_there)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: PMIX_RANK=%d, but nothing says how many ranks there are; "
-                        "set RANK and WORLD_SIZE as well",
+                        "environment: PMIX_RANK=%d, but the number of ranks is not set; set RANK "
+                        "and WORLD_SIZE as well",
                         pmix->said[WFI_RANK]);
     if (first) {
         WF_TRY(check_group(ctx, &launchers[WFI_TORCHRUN]));

@@ -185,7 +185,7 @@ static wf_status check_head(wf_store *store, int fd) {
     if (n < WFI_STORE_FILE_HEAD || strncmp(head, MAGIC, strlen(MAGIC)) ||
         sscanf(head + strlen(MAGIC), "%5d ranks, process %10d", &n_ranks, &pid) != 2)
         return wfi_fail(store->ctx, WF_CORRUPT,
-                        "store %.200s: the file is no store of weft, and was left as it is",
+                        "store %.200s: the file is not a weft store, and was not changed",
                         store->url);
     if (!is_locked(fd, RANK_BYTES, MAX_RANKS))
         return wfi_fail(store->ctx, WF_INVALID_ARG,
@@ -205,7 +205,7 @@ static wf_status check_head(wf_store *store, int fd) {
 static wf_status check_owner(const wf_store *store, const struct stat *about) {
     const char *why = NULL;
     if (!S_ISREG(about->st_mode))
-        why = "it is no regular file";
+        why = "it is not a regular file";
     else if (about->st_uid != geteuid())
         why = "it belongs to another user";
     else if (about->st_mode & (S_IWGRP | S_IWOTH))
@@ -214,8 +214,8 @@ static wf_status check_owner(const wf_store *store, const struct stat *about) {
         why = "it has another name as well (a hard link)";
     if (!why) return WF_OK;
     return wfi_fail(store->ctx, WF_INVALID_ARG,
-                    "store %.200s is refused, and the file left as it is: %s; name a file that is "
-                    "not there yet, in a folder of your own",
+                    "store %.200s is refused, and the file was not changed: %s; name a file that "
+                    "is not there yet, in a folder of your own",
                     store->url, why);
 }
 
@@ -272,7 +272,7 @@ static wf_status file_open(wf_store *store, const wf_store_config *config) {
     (void)config;
     if (*path != '/' || !path[1])
         return wfi_fail(store->ctx, WF_INVALID_ARG,
-                        "store '%.200s' names no file of this machine; write file:///path",
+                        "store '%.200s' does not name a file on this machine; write file:///path",
                         store->url);
     file_store *f = wfi_alloc(store->ctx, 1, sizeof *f, "a store");
     if (!f) return WF_NO_MEMORY;

@@ -146,7 +146,7 @@ static void accept_guest(wfi_store_server *s) {
     bool has_no_room =
         fd >= 0 ? s->n_guests - s->n_known >= MAX_STRANGERS : errno == EMFILE || errno == ENFILE;
     guest *oldest = has_no_room ? oldest_stranger(s) : NULL;
-    if (oldest) dismiss(s, oldest, "others want its place, and it has not said who it is");
+    if (oldest) dismiss(s, oldest, "others need its slot, and it has not identified itself");
     if (fd >= 0) welcome(s, fd, &who);
 }
 

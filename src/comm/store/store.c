@@ -114,8 +114,8 @@ static wf_status act(wf_store *store, const wfi_store_request *r, int64_t deadli
                         store->url, (int)r->n_key, r->key);
     case WFI_STORE_NO_COUNT:
         return wfi_fail(store->ctx, WF_INVALID_ARG,
-                        "store %.200s: %lld cannot be added to the key %.*s: its value is no whole "
-                        "number, or would be too large",
+                        "store %.200s: %lld cannot be added to the key %.*s: its value is not a "
+                        "whole number, or would be too large",
                         store->url, (long long)r->amount, (int)r->n_key, r->key);
     default:
         return WF_OK;
@@ -222,7 +222,7 @@ wf_status wf_store_get(wf_store *store, const char *key, void *dst, size_t dst_b
         if (wfi_now_ms() >= deadline_ms)
             return wfi_fail(
                 store->ctx, WF_TIMEOUT,
-                "rank %d waited %lld ms for the key %s, but nobody has set it in %.200s",
+                "rank %d waited %lld ms for the key %s, but no rank has set it in %.200s",
                 store->rank, (long long)store->timeout_ms, key, store->url);
         wfi_store_nap(&nap_us);
     }
@@ -244,7 +244,7 @@ static wf_status give_up(wf_store *store, const char *const *keys, int n_keys, i
     }
     wf_status status = wfi_fail(
         store->ctx, WF_TIMEOUT,
-        "rank %d waited %lld ms for %d keys, but nobody has set %s%s in %.200s", store->rank,
+        "rank %d waited %lld ms for %d keys, but no rank has set %s%s in %.200s", store->rank,
         (long long)store->timeout_ms, n_keys, missing.data ? missing.data : keys[first],
         n_missing == 8 ? " and others" : "", store->url);
     wfi_free(store->ctx, missing.data);

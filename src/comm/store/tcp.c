@@ -70,8 +70,8 @@ static wf_status read_address(const wf_store *store, address *out) {
         return WF_OK;
     }
     return wfi_fail(store->ctx, WF_UNSUPPORTED,
-                    "store %.200s: '%s' is no address of this machine alone; it takes 127.0.0.1, "
-                    "localhost or [::1]; across machines start the ranks by mpirun",
+                    "store %.200s: '%s' is not a loopback address; it takes 127.0.0.1, localhost "
+                    "or [::1]; across machines start the ranks by mpirun",
                     store->url, host);
 }
 
@@ -154,10 +154,10 @@ static bool transfer(int fd, uint8_t *bytes, size_t n, bool sends, int64_t deadl
 
 static wf_status fail_transfer(const wf_store *store, tcp_store *t) {
     if (errno == ETIMEDOUT)
-        return lose(store, t, WF_TIMEOUT, "none came; is it another program that has this port?");
+        return lose(store, t, WF_TIMEOUT, "none came; does another program use this port?");
     t->was_closed = true;
     return lose(store, t, WF_REMOTE,
-                errno ? strerror(errno) : "rank 0 has closed it, has ended, or has no use for us");
+                errno ? strerror(errno) : "rank 0 has closed it, has ended, or refuses this rank");
 }
 
 static wf_status ask(wf_store *store, tcp_store *t, const wfi_store_request *r, int64_t deadline_ms,

@@ -198,10 +198,10 @@ wf_status wfi_mpi_load(wf_context *ctx, wfi_mpi *m) {
     WF_TRY(open_library(ctx, m));
     m->family = m->abi->family;
     if (find_all(m)) return WF_OK;
-    return wfi_fail(ctx, WF_UNSUPPORTED,
-                    "the library that was found is none of %s: %s; set WEFT_MPI_LIBRARY to the "
-                    "path of libmpi",
-                    m->family, dlerror());
+    return wfi_fail(
+        ctx, WF_UNSUPPORTED,
+        "the library that was found is not %s: %s; set WEFT_MPI_LIBRARY to the path of libmpi",
+        m->family, dlerror());
 }
 
 wf_status wfi_mpi_fail(const wfi_mpi *m, const char *call, int error) {

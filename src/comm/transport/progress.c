@@ -171,8 +171,8 @@ static void *run(void *argument) {
     wf_status status = network->start(network->self, t->own, &rank, &n_ranks);
     if (status == WF_OK && (rank != t->config.rank || n_ranks != t->config.n_ranks))
         status = wfi_fail(t->own, WF_INVALID_ARG,
-                          "%s says that this is rank %d of %d, but it was started as %d of %d; "
-                          "start the ranks by that library's own mpirun",
+                          "%s gives this process rank %d of %d, but it was started as %d of %d; "
+                          "start the ranks with that library's own mpirun",
                           network->name, rank, n_ranks, t->config.rank, t->config.n_ranks);
     pthread_mutex_lock(&t->lock);
     snprintf(t->start_sentence, sizeof t->start_sentence, "%s",
@@ -270,7 +270,7 @@ static wf_status wait_for_start(wfi_transport *t) {
                         "ranks need the same",
                         t->config.rank, refused_by);
     return wfi_fail(t->ctx, WF_TIMEOUT,
-                    "rank %d waited %lld ms for %s to start: not all of the %d ranks have come",
+                    "rank %d waited %lld ms for %s to start: not all of the %d ranks have joined",
                     t->config.rank, (long long)t->config.timeout_ms, t->config.network.name,
                     t->config.n_ranks);
 }

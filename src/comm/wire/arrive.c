@@ -124,7 +124,7 @@ static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, 
                        size_t bytes) {
     const wf_group *g = m->group;
     char last[WFI_CALL_TEXT];
-    snprintf(text, bytes, "rank %d has not come%s; it last called %s%s", rank, how_long,
+    snprintf(text, bytes, "rank %d has not arrived%s; it last called %s%s", rank, how_long,
              wfi_call_name(&m->segment->members[rank].call, last),
              wfi_process_state(wfi_control_rank_at(g->job, g->job_rank[rank])->pid));
 }
@@ -153,8 +153,8 @@ static wf_status moved_too_late(const wfi_memory *m, const wfi_shared_epoch *e, 
     long long ms = (long long)g->timeout_ms;
     if (rank < 0)
         return wfi_fail(g->ctx, WF_TIMEOUT,
-                        "rank %d waited %lld ms in %s, but MPI's own sum has not ended, and it "
-                        "does not say whom it waits for; another algorithm would",
+                        "rank %d waited %lld ms in %s, but MPI's own sum has not ended, and MPI "
+                        "does not report the awaited rank; another algorithm does",
                         g->rank, ms, own);
     return wfi_fail(g->ctx, WF_TIMEOUT,
                     "rank %d waited %lld ms in %s, but rank %d has not %s; it last called %s%s",

@@ -38,7 +38,7 @@ static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
     static const char *const symbols[] = {WFI_NCCL_LIST(SYMBOL) NULL};
     static const wfi_library library = {
         "nccl", files, symbols, "install NCCL (package libnccl2 of NVIDIA's), or leave --wire out",
-        "it is no NCCL of 2.14 or newer"};
+        "it is not NCCL 2.14 or newer"};
     int version = 0;
     WF_TRY(wfi_library_load(ctx, &library, nccl_out));
     if (nccl_out->GetVersion(&version) == ncclSuccess && version >= WFI_NCCL_OLDEST) return WF_OK;
@@ -67,8 +67,7 @@ static wf_status refuse(wfi_device_wire *w, ncclResult_t error) {
         w->device->owner.ctx, w->does == MEETS ? WF_UNSUPPORTED : WF_DEVICE,
         "nccl: rank %d on GPU %d, %s: %s (%s)%s", w->device->owner.rank, unit->number, unit->name,
         w->nccl.GetErrorString(error), w->nccl.GetLastError(w->now),
-        w->does == MEETS ? "; each rank has to have a GPU of its own, and NCCL_DEBUG=WARN says more"
-                         : "");
+        w->does == MEETS ? "; each rank needs its own GPU, and NCCL_DEBUG=WARN prints more" : "");
     end_comms(w);
     return status;
 }
@@ -95,7 +94,7 @@ static wf_status too_late(const wfi_device_wire *w, int64_t ms) {
     }
     return wfi_fail(owner->ctx, WF_TIMEOUT, "nccl: in %lld ms it has not %s rank %d%s%s",
                     (long long)ms, verbs[w->does], owner->rank,
-                    *who ? "" : "; NCCL_DEBUG=WARN says more", who);
+                    *who ? "" : "; NCCL_DEBUG=WARN prints more", who);
 }
 
 /* Until NCCL has done what it was asked for, and the stream what NCCL has queued on it. */
@@ -112,7 +111,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
         if (error == ncclSuccess) {
             wfi_cuda_enum queued = driver->StreamQuery(wfi_cuda_stream(w->stream));
             if (queued != WFI_CUDA_NOT_READY)
-                return wfi_cuda_check(w->device, "what NCCL has queued", queued);
+                return wfi_cuda_check(w->device, "work queued by NCCL", queued);
             error = ncclInProgress; /* what goes wrong meanwhile is asked for, too */
         }
         status = find_gone(w);
@@ -174,7 +173,7 @@ static wf_status join_all(void *self, void *argument) {
 static wf_status name_meeting(wfi_device_wire *w, ncclUniqueId *id) {
     if (!wf_job_rank(w->job) && w->nccl.GetUniqueId(id))
         return wfi_fail(w->device->owner.ctx, WF_DEVICE,
-                        "nccl: it gives no name for its ranks to meet: %s",
+                        "nccl: it returns no id for the rendezvous of its ranks: %s",
                         w->nccl.GetLastError(NULL));
     return wfi_control_broadcast(w->job, "meet by NCCL", id, sizeof *id);
 }

@@ -68,7 +68,7 @@ static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *
         return wfi_memory_lost(m, rank);
     }
     if (base == MAP_FAILED)
-        return wfi_fail(m->group->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s",
+        return wfi_fail(m->group->ctx, WF_DEVICE, "rank %d cannot access rank %d's memory: %s",
                         m->group->rank, rank, strerror(errno));
     *out = (mapping){base, block->bytes, block->serial};
     return WF_OK;
@@ -76,7 +76,7 @@ static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *
 
 static wf_status refuse_handle(const wfi_memory *m, int32_t rank) {
     return wfi_fail(m->group->ctx, WF_REMOTE,
-                    "what rank %d says of its memory is damaged: there is no such block", rank);
+                    "rank %d's description of its memory is damaged: there is no such block", rank);
 }
 
 /* What another rank says may be torn or worse: it is followed within its block only. */

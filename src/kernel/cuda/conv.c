@@ -127,7 +127,8 @@ static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found
 static const char *why_not(const wfi_kernel *kernel, int direction) {
     bool has_one_output = kernel->n_operands == kernel->node->n_in + 1;
     bool is_narrow = wfi_cuda_is_narrow(kernel);
-    if (kernel->adds && (direction != BACKWARD_WEIGHT || !has_one_output)) return "it has to add";
+    if (kernel->adds && (direction != BACKWARD_WEIGHT || !has_one_output))
+        return "it accumulates into its output";
     for (int i = 0; i < kernel->n_operands; i++) {
         const wfi_value *value = wfi_operand_value(kernel, i);
         if (!value) continue;
@@ -136,7 +137,7 @@ static const char *why_not(const wfi_kernel *kernel, int direction) {
         bool fits = !is_narrow || is_gradient ? value->dtype == WF_F32
                     : is_input                ? wfi_cuda_can_round(kernel, i)
                                               : value->dtype == WF_BF16;
-        if (!fits) return "BF16 is beside F32";
+        if (!fits) return "BF16 is mixed with F32";
         if (is_narrow && value->shape.n_dims == 1) return "it has a bias, and is BF16";
         if (!wf_shape_n_elem(&value->shape)) return "it is empty";
         if (wf_shape_n_elem(&value->shape) > INT32_MAX) return "it is too large";
@@ -158,8 +159,7 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     int error = make_parts(kernel, c);
     if (!error) error = choose(kernel, c, handles->dnn, &is_found);
     if (error || !is_found)
-        return wfi_decline(reason_out,
-                           "cuDNN has no algorithm for it with the same bits each time");
+        return wfi_decline(reason_out, "cuDNN has no deterministic algorithm for it");
     snprintf(c->detail, sizeof c->detail, "algo%d", c->algo);
     kernel->detail = c->detail;
     kernel->way.form = 0;
@@ -177,7 +177,7 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     int d = direction_of(kernel->node->op);
-    if (d == N_DIRECTIONS) return wfi_decline(reason_out, "it is no convolution");
+    if (d == N_DIRECTIONS) return wfi_decline(reason_out, "it is not a convolution");
     *reason_out = why_not(kernel, d);
     if (*reason_out) return WF_UNSUPPORTED;
     return wfi_cuda_describe(kernel, sizeof(conv), describe_with, reason_out);

@@ -25,7 +25,7 @@ static const char *const cudnn_symbols[] = {WFI_CUDNN_LIST(CUDNN_SYMBOL, CUDNN_S
                                                 WFI_CUDNN_WAYS(CUDNN_SYMBOL) NULL};
 static const wfi_library cudnn = {
     "cuDNN", cudnn_files, cudnn_symbols,
-    "weft's own kernels convolve; install cuDNN 9 (package cudnn9-cuda of NVIDIA's)",
+    "weft's own kernels compute convolutions; install cuDNN 9 (package cudnn9-cuda of NVIDIA's)",
     "it is not cuDNN 8 or 9"};
 
 static const char *const cublaslt_files[] = {
@@ -36,7 +36,7 @@ static const char *const cublaslt_symbols[] = {WFI_CUBLASLT_LIST(CUBLASLT_SYMBOL
                                                    NULL};
 static const wfi_library cublaslt = {
     "cuBLASLt", cublaslt_files, cublaslt_symbols,
-    "weft's own kernels multiply; install cuBLAS (package libcublas of NVIDIA's)",
+    "weft's own kernels compute products; install cuBLAS (package libcublas of NVIDIA's)",
     "it is not cuBLAS 11.4 or newer"};
 
 /* The version of each library, or why it is not used. */
@@ -98,10 +98,10 @@ static wf_status make_handles(const wfi_device *device, wfi_cuda_handles *h) {
     int dnn = h->dnn || *l->no_dnn ? CUDNN_STATUS_SUCCESS : l->dnn.Create(&h->dnn);
     int lt = h->lt || *l->no_lt ? CUBLAS_STATUS_SUCCESS : l->lt.Create(&h->lt);
     if (dnn)
-        return wfi_fail(ctx, WF_DEVICE, "cuda: cuDNN does not begin on GPU %d, %s: %s",
+        return wfi_fail(ctx, WF_DEVICE, "cuda: cuDNN does not start on GPU %d, %s: %s",
                         gpu->unit.number, gpu->unit.name, l->dnn.GetErrorString(dnn));
     if (lt)
-        return wfi_fail(ctx, WF_DEVICE, "cuda: cuBLASLt does not begin on GPU %d, %s: status %d",
+        return wfi_fail(ctx, WF_DEVICE, "cuda: cuBLASLt does not start on GPU %d, %s: status %d",
                         gpu->unit.number, gpu->unit.name, lt);
     return WF_OK;
 }
@@ -118,7 +118,7 @@ static wf_status take(const wfi_device *device, const wfi_stream_queue *stream,
     wf_status status = make_handles(device, h);
     if (status == WF_OK && h->dnn && stream &&
         h->libraries->dnn.SetStream(h->dnn, wfi_cuda_stream(stream)))
-        status = wfi_fail(ctx, WF_DEVICE, "cuda: cuDNN does not take a stream");
+        status = wfi_fail(ctx, WF_DEVICE, "cuda: cuDNN refuses a stream");
     if (status != WF_OK) pthread_mutex_unlock(&h->lock);
     *handles_out = h;
     return status;

@@ -45,9 +45,9 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     bool is_norm = kernel->node->op == &wfi_op_batch_norm || is_backward(kernel);
-    if (!is_norm) return wfi_decline(reason_out, "it is no batch norm");
-    if (kernel->way.number) return wfi_decline(reason_out, "there is one way only");
-    if (kernel->adds) return wfi_decline(reason_out, "it has to add");
+    if (!is_norm) return wfi_decline(reason_out, "it is not a batch norm");
+    if (kernel->way.number) return wfi_decline(reason_out, "there is only one algorithm");
+    if (kernel->adds) return wfi_decline(reason_out, "it accumulates into its output");
     /* Not all versions take it, and what is chosen has to run. */
     if (wfi_cuda_is_narrow(kernel)) return wfi_decline(reason_out, "it is BF16");
     if (wf_shape_n_elem(shape_of(kernel)) > INT32_MAX)

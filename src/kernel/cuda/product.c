@@ -211,11 +211,12 @@ static const char *why_not(const wfi_kernel *kernel, const wfi_kernel_launch *la
     const wfi_node *node = kernel->node;
     const int64_t *n = launch->arguments.n;
     bool is_narrow = type_of(launch, 0) == CUDA_R_16BF;
-    if (kernel->adds && node->op != &wfi_op_linear_backward_weight) return "it has to add";
+    if (kernel->adds && node->op != &wfi_op_linear_backward_weight)
+        return "it accumulates into its output";
     if (kernel->adds && node->n_out > 1 && node->out[1] >= 0)
         return "the bias's gradient would have to be added to";
     if ((type_of(launch, 1) == CUDA_R_16BF) != is_narrow)
-        return "it would have to round what is not kept";
+        return "it would have to round a value that is not kept";
     if (!is_narrow && type_of(launch, WFI_GPU_OUT) == CUDA_R_16BF) return "its result is BF16";
     if (n[0] < 1 || n[1] < 1 || n[2] < 1 || n[9] < 1) return "it is empty";
     if (n[0] > INT32_MAX || n[1] > INT32_MAX || n[2] > INT32_MAX || n[9] > INT32_MAX)
@@ -235,7 +236,7 @@ static const char *round_weights(wfi_kernel *kernel) {
             int from = planned->from[i];
             if (!is_bias && (i == 2 || !(planned->launch.narrow >> (16 + i) & 1))) continue;
             if (!s->products[k].call || !wfi_cuda_can_round(kernel, from))
-                return "it would have to round what is not kept";
+                return "it would have to round a value that is not kept";
             wfi_cuda_round(kernel, from, &s->rounded[from]);
         }
     return NULL;
@@ -271,7 +272,7 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     WF_TRY(wfi_gpu_plan(kernel, &row, sizeof(library_node), launch_one, reason_out));
     library_node *s = kernel->state;
     s->merged = -1;
-    *reason_out = "it has no product of matrices";
+    *reason_out = "it does not contain a matrix product";
     for (int k = 0; k < s->l.n; k++) {
         if (s->l.all[k].launch.entry != WFI_GPU_product) continue;
         *reason_out = why_not(kernel, &s->l.all[k].launch);

@@ -176,7 +176,7 @@ wf_status wfi_gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const 
 }
 
 static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
-    if (kernel->adds) return wfi_decline(reason_out, "it has to add");
+    if (kernel->adds) return wfi_decline(reason_out, "it accumulates into its output");
     const wfi_gpu_row row = wfi_gpu_find_row(kernel->node->op);
     return wfi_gpu_plan(kernel, &row, sizeof(wfi_gpu_node), NULL, reason_out);
 }

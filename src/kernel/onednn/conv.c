@@ -215,7 +215,7 @@ static wf_status describe_in(wfi_kernel *kernel, const convolution *conv, const 
     if (form == NCHW || form == NHWC)
         return describe_through_scratch(kernel, conv, form, reason_out);
     if (form == WINOGRAD && !winograd_possible(conv))
-        return wfi_decline(reason_out, "Winograd's algorithm is for other shapes");
+        return wfi_decline(reason_out, "Winograd's algorithm does not support this shape");
     if (form == TRIMMED && !trim(&trimmed))
         return wfi_decline(reason_out, "all weights meet the image");
     return describe_as_it_lies(

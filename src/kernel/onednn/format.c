@@ -32,7 +32,7 @@ static wf_status describe_move(wfi_kernel *kernel, const wfi_onednn_format *form
     if (status == WF_OK) status = wfi_add_primitive(kernel, desc, NULL, &reason, &primitive);
     if (status == WF_UNSUPPORTED)
         return wfi_fail(kernel->ctx, WF_DEVICE,
-                        "oneDNN asks for a parameter in a format that it cannot convert to");
+                        "oneDNN requires a parameter in a format that it cannot convert to");
     WF_TRY(status);
     size_t first = (size_t)format->part.first * sizeof(float);
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_FROM, 0, is_pack ? first : 0));

@@ -174,7 +174,7 @@ wf_status wfi_describe_bn(wfi_kernel *kernel, const char **reason_out) {
     if (is_blocked(kernel)) return describe_blocks(kernel);
     const wfi_op *op = kernel->node->op;
     bool adds = op == &wfi_op_batch_norm ? kernel->node->n_in > 3 : kernel->node->n_out > 3;
-    if (adds) return wfi_decline(reason_out, "oneDNN adds nothing to a batch norm that is trained");
+    if (adds) return wfi_decline(reason_out, "oneDNN does not add to a batch norm in training");
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (kernel->node->attr.norm.relu) flags |= dnnl_fuse_norm_relu;
     if (op == &wfi_op_batch_norm) return describe_training(kernel, flags, reason_out);

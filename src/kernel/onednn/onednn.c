@@ -211,7 +211,7 @@ static wf_status onednn_describe(wfi_kernel *kernel, const char **reason_out) {
     size_t i = place_of(kernel->node->op);
     if (i == WFI_COUNT(described)) return wfi_decline(reason_out, "not an op of oneDNN's");
     if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight)
-        return wfi_decline(reason_out, "it has to add");
+        return wfi_decline(reason_out, "it accumulates into its output");
     if (has_empty_operand(kernel)) return wfi_decline(reason_out, "an operand is empty");
     if (is_for_f32(kernel)) return wfi_decline(reason_out, "F32 is multiplied faster here");
     *reason_out = "oneDNN does not implement this";

@@ -39,8 +39,8 @@ static parallel_function parallel(void) {
 wf_status wfi_library_set_threads(wf_context *ctx, int n_threads) {
     if (n_threads > 1 && ask("omp_in_parallel", 0))
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "%d threads cannot be had inside an OpenMP parallel region, which has one "
-                        "for each of its own; call weft from outside it, or give --threads 1",
+                        "%d threads are not available inside an OpenMP parallel region, which "
+                        "grants one per thread; call weft from outside it, or give --threads 1",
                         n_threads);
     if (openmp("omp_set_num_threads")) {
         tell("omp_set_num_threads", n_threads);
@@ -48,7 +48,7 @@ wf_status wfi_library_set_threads(wf_context *ctx, int n_threads) {
     }
     if (n_threads == 1) return WF_OK;
     return wfi_fail(ctx, WF_UNSUPPORTED,
-                    "this oneDNN is not built on OpenMP, so %d threads cannot be asked for; use 1",
+                    "this oneDNN is not built on OpenMP, so %d threads cannot be requested; use 1",
                     n_threads);
 }
 
@@ -138,7 +138,7 @@ static void name_cause(char *text, size_t bytes) {
         snprintf(text, bytes, "%s is '%.40s': unset it", variables[i], value);
         return;
     }
-    snprintf(text, bytes, "no variable of OpenMP's is set that would say why: free some");
+    snprintf(text, bytes, "no OpenMP variable explains it: free some threads");
 }
 
 wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, int *n_out) {
@@ -154,7 +154,7 @@ wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, in
     }
     if (!region)
         return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "oneDNN's OpenMP does not let its threads be counted, and %d are planned; "
+                        "the threads of oneDNN's OpenMP cannot be counted, and %d are planned; "
                         "give --threads 1",
                         n_threads);
     tell("omp_set_dynamic", 0);
@@ -173,8 +173,8 @@ wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, in
     char cause[160];
     name_cause(cause, sizeof cause);
     return wfi_fail(ctx, WF_UNSUPPORTED,
-                    "rank %d: %d threads are planned, but OpenMP starts %d, and oneDNN would leave "
-                    "out the part of the others; %s, or give --threads %d",
+                    "rank %d: %d threads are planned, but OpenMP starts %d, and oneDNN would skip "
+                    "the part of the missing ones; %s, or give --threads %d",
                     rank, n_threads, n_come, cause, n_come);
 }
 

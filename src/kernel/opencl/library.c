@@ -20,7 +20,7 @@ static wf_status create_shared(wf_context *ctx, void **shared_out) {
     static const char *const symbols[] = {WFI_CLBLAST_LIST(SYMBOL) NULL};
     static const wfi_library library = {
         "CLBlast", files, symbols,
-        "weft's own kernels multiply; install it (Debian's package libclblast1)",
+        "weft's own kernels compute products; install it (Debian's package libclblast1)",
         "it is older than 1.5"};
     shared *s = calloc(1, sizeof *s);
     if (!s) return wfi_no_memory(ctx, sizeof *s, "CLBlast");

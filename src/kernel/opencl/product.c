@@ -135,7 +135,8 @@ static const char *why_not(const wfi_kernel *kernel, const product *p) {
     bool is_sum =
         node->op == &wfi_op_linear_backward_weight || node->op == &wfi_op_conv2d_backward_weight;
     const int64_t most = INT32_MAX / 2;
-    if (kernel->adds && (!is_sum || (node->n_out > 1 && node->out[1] >= 0))) return "it has to add";
+    if (kernel->adds && (!is_sum || (node->n_out > 1 && node->out[1] >= 0)))
+        return "it accumulates into its output";
     if (!p->n_matrices || !p->m || !p->n || !p->k) return "it is empty";
     if (p->a.extent > most || p->b.extent > most || p->y.extent > most) return "it is too large";
     return NULL;
@@ -146,14 +147,14 @@ static const char *ask(const wfi_clblast *library, cl_command_queue queue, produ
     return library->SGemmTempBufferSize(CLBlastLayoutRowMajor, turn_of(&p->a), turn_of(&p->b), p->m,
                                         p->n, p->k, 1, (size_t)p->a.row, 1, (size_t)p->b.row, 1,
                                         (size_t)p->y.row, &queue, &p->copies_bytes)
-               ? "CLBlast cannot say how much memory it takes"
+               ? "CLBlast does not report the memory it needs"
                : NULL;
 }
 
 static wf_status plan_products(wfi_kernel *kernel, library_node *s, const char **reason_out) {
     cl_command_queue queue;
     size_t copies_bytes = 0;
-    *reason_out = "it has no product of matrices";
+    *reason_out = "it does not contain a matrix product";
     for (int k = 0; k < s->l.n; k++) {
         const wfi_kernel_launch *launch = &s->l.all[k].launch;
         product *p = &s->products[k];

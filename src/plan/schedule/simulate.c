@@ -41,11 +41,11 @@ static wf_status check_counts(wf_context *ctx, const wf_schedule_request *q) {
     if (q->n_chunks < 0 || q->n_chunks > most / q->n_micro)
         return wfi_fail(
             ctx, WF_INVALID_ARG,
-            "%d chunks a stage; of %d stages and %d microbatches a schedule has 1 to %d",
+            "%d chunks per stage; with %d stages and %d microbatches a schedule has 1 to %d",
             q->n_chunks, q->n_stages, q->n_micro, most / q->n_micro);
     if (!(q->weight_held >= 0 && q->weight_held <= 1))
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "the weight gradient keeps %g of a microbatch; it is a part from 0 to 1",
+                        "the weight gradient keeps %g of a microbatch; it must be from 0 to 1",
                         q->weight_held);
     if (q->max_in_flight < 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
@@ -81,8 +81,7 @@ static wf_status find_schedule(wf_context *ctx, const wf_schedule_request *q,
     if (!refuses) return WF_OK;
     return wfi_fail(
         ctx, WF_INVALID_ARG,
-        "%d chunks do not go with schedule %s: %s; interleaved and auto have as many as "
-        "are asked for",
+        "%d chunks do not go with schedule %s: %s; interleaved and auto take any number",
         q->n_chunks, q->schedule, refuses);
 }
 
