@@ -42,7 +42,7 @@ static exit_status run_program(const options *o, char *const *program) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_context *ctx;
     if (!option_is_given(o, OPT_ranks))
-        return complain(EXIT_USAGE, "-n, the number of ranks, is missing: weft run -n 4 PROGRAM");
+        return complain(EXIT_USAGE, "-n is missing, the number of ranks: weft run -n 4 PROGRAM");
     if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "-n %lld: there can be 1 to %d ranks", (long long)o->ranks,
                         WF_LAUNCH_MAX_RANKS);

@@ -45,7 +45,7 @@ static void returns_what_was_written(void **state) {
         assert_int_equal(wf_safetensors_read(file, at, bytes, (size_t)e->n_bytes), WF_OK);
         assert_memory_equal(bytes, three[i].data, (size_t)e->n_bytes);
         expect_failure(f->ctx, wf_safetensors_read(file, at, bytes, (size_t)e->n_bytes + 1),
-                       WF_SHAPE, "were asked for");
+                       WF_SHAPE, "were requested");
     }
     wf_safetensors_close(file);
 }

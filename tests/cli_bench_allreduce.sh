@@ -130,7 +130,7 @@ expect 2 "2 to " "${bench[@]}" --ranks 1
 expect 2 "2 to " "${bench[@]}" --ranks 1025
 expect 2 "--repeat must be" "${bench[@]}" --repeat 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
-expect 2 "none of shared|plain" "${bench[@]}" --memory some
+expect 2 "not one of shared|plain" "${bench[@]}" --memory some
 expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"
 
 # ---- none was forgotten; nothing is left behind ----

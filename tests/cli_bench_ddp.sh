@@ -115,7 +115,7 @@ expect 2 "there can be 1 to" "${bench[@]}" --ranks 0
 expect 2 "--repeat must be" "${bench[@]}" --repeat 0
 expect 2 "--steps must be" "${bench[@]}" --steps 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
-expect 2 "but no mlp" bench ddp --model mlp --peers
+expect 2 "but not mlp" bench ddp --model mlp --peers
 expect 2 "has no option --micro" "${bench[@]}" --micro 2
 expect 2 "sets dp itself" "${bench[@]}" --plan bucket=1KiB,dp=2
 expect 2 "sets overlap itself" "${bench[@]}" --plan overlap=on

@@ -116,13 +116,13 @@ refuses --warmup 2 "is not a whole number from 0, below 2^63" "$mlp --warmup 922
 differs --kernels "$mlp" "" "--kernels reference"
 refuses --tuned 2 "recipe: tuned at 'x'" "$mlp --tuned x" # (tests/cli_tune.sh has what it does)
 differs --dtype "$mlp" "" "--dtype bf16"
-refuses --dtype 2 "none of f32|bf16" "$mlp --dtype f64"
+refuses --dtype 2 "not one of f32|bf16" "$mlp --dtype f64"
 # (tests/cuda_kernels.sh has what it does)
 gives --matmul-precision matmul_precision tf32 "$mlp --matmul-precision tf32"
 [[ $(sha $mlp --matmul-precision tf32) == $(sha $mlp) ]] || fail "--matmul-precision changes the weights on a CPU"
 "$WEFT" $mlp --matmul-precision tf32 2>&1 | grep -c "matmul-precision tf32 has no effect here" >/dev/null || fail "--matmul-precision: nothing is said"
 "$WEFT" $mlp --matmul-precision f32 2>&1 | grep "has no effect" && fail "--matmul-precision f32 has no effect"
-refuses --matmul-precision 2 "none of f32|tf32" "$mlp --matmul-precision high"
+refuses --matmul-precision 2 "not one of f32|tf32" "$mlp --matmul-precision high"
 differs --conv "bench train --model resnet18 --image 32 --batch 8 --threads 1 --repeat 1" "--conv direct" "--conv winograd"
 
 # ---- optimizer ----

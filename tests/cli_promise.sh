@@ -58,7 +58,7 @@ says "step 4" train --resume --out "$folder/run" --steps 4 --plan auto --device-
 # ---- what training refuses, weft plan plans, and says what it takes ----
 mlp="--model mlp --image 6 --batch 64"
 # shellcheck disable=SC2086
-expect 2 "dp=64 needs 64 lanes, and this recipe has 8; --lanes 64 makes another recipe" train $mlp --data synthetic --plan dp=64
+expect 2 "dp=64 needs 64 lanes, and this recipe has 8; --lanes 64 is another recipe" train $mlp --data synthetic --plan dp=64
 # shellcheck disable=SC2086
 says "needs --lanes 64: another recipe" plan $mlp --plan dp=64
 # shellcheck disable=SC2086

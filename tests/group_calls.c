@@ -105,7 +105,7 @@ static const char *check_refusals(ranks_one *one) {
     config = (wf_group_config)WF_GROUP_CONFIG_INIT;
     config.algorithm = one->rank == 1 ? "tree" : "root";
     RANKS_REFUSED(one, wf_group_create(one->job, &config, &group), WF_REMOTE,
-                  "rank 1 of the group asks for another algorithm");
+                  "rank 1 of the group has another algorithm");
     config.algorithm = "ring";
     config.order_free = 1;
     RANKS_TRY(one, wf_group_create(one->job, &config, &group));

@@ -102,7 +102,7 @@ static void resolves(void **state) {
                  "lanes do not divide");
     recipe.n_lanes = 2;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 makes another recipe");
+                 "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 is another recipe");
     recipe.n_lanes = 4;
     recipe.lr = -1;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
@@ -194,7 +194,7 @@ static const struct {
     int64_t n_lanes, n_slices;   /* of wf_recipe_resolve_for; 0: that refuses, too */
 } needs[] = {
     {{.model = "mlp", .recipe = "batch=64"}, "dp=8", NULL, 8, 1},
-    {{.model = "mlp", .recipe = "batch=64"}, "dp=64", "--lanes 64 makes another recipe", 64, 1},
+    {{.model = "mlp", .recipe = "batch=64"}, "dp=64", "--lanes 64 is another recipe", 64, 1},
     {{.model = "mlp", .recipe = "batch=64,lanes=8"}, "dp=64", "--lanes 64 is another", 0, 0},
     {{.model = "mlp", .recipe = "batch=64"}, "dp=65", "more replicas than the batch", 0, 0},
     {{.model = "mlp", .recipe = "batch=64"}, "dataparallel=16", "dataparallel=16 needs 16", 16, 1},

@@ -277,7 +277,7 @@ static const char *refused_alone(ranks_one *one) {
     if (one->rank == 1)
         RANKS_REFUSED(one, status, WF_INVALID_ARG, "y[3] is 10");
     else
-        RANKS_REFUSED(one, status, WF_REMOTE, "to a run that its feeds do not allow");
+        RANKS_REFUSED(one, status, WF_REMOTE, ": a run that its feeds do not allow");
     return NULL;
 }
 

@@ -40,13 +40,13 @@ void ddp_say(const bench_ddp *b) {
     char rate[40];
     snprintf(rate, sizeof rate, "%s/s", b->unit);
     say(b->c, "\n%5s  %-32s%12s%13s%12s%10s%10s %10s\n", "ranks", "", rate, "efficiency", "min ms",
-        "cpu ms", "reduce ms", "beside ms");
+        "cpu ms", "reduce ms", "overlap ms");
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
         if (r->rates.n) say_row(b, r);
     say(b->c, "\n"
               "efficiency is speed over ranks times the speed of one; reduce: duration of sums in "
               "a traced\n"
-              "step, waits included; beside: the part of it that overlaps backward\n");
+              "step, waits included; overlap: the part of it during backward\n");
     if (b->c->o.ranks > 1) say(b->c, "overlap on and off: the same weights, bit for bit\n");
     if (*b->no_peer) say(b->c, "no figure of PyTorch's: %s\n", b->no_peer);
     for (const ddp_row *r = next_ranks(b, NULL); r; r = next_ranks(b, r))

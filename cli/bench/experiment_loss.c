@@ -57,7 +57,7 @@ void loss_say(const experiment *e, const loss_account *a) {
     say_part(e, a, "shared memory: busy neighbours, at the same split", a->shared_memory);
     say_part(e, a, "transfer", a->transfer);
     say_part(e, a, "waiting: waking up, queues, the host", a->waiting);
-    say_part(e, a, "less what the single device itself does not compute", a->single_idle);
+    say_part(e, a, "less idle time of the single device", a->single_idle);
     say_part(e, a, "measured", a->seconds);
 }
 

@@ -319,7 +319,7 @@ static wf_status allocate_mixup(wf_loader *loader, size_t n_batch, size_t n_rows
         if (!s->y_partner || !s->partner || !s->share || !s->partner_share) return WF_NO_MEMORY;
     }
     for (int k = 0; k < loader->config.n_workers; k++) {
-        loader->strip[k] = wfi_alloc(ctx, n_rows, STRIP * sizeof(float), "what is mixed");
+        loader->strip[k] = wfi_alloc(ctx, n_rows, STRIP * sizeof(float), "mixed samples");
         if (!loader->strip[k]) return WF_NO_MEMORY;
     }
     loader->mixed =

@@ -205,7 +205,7 @@ wf_status wfi_graph_check_recompute(const wf_graph *g) {
                             g->units[g->stats[s].unit].name);
     for (int32_t k = 0; k < g->n_hidden; k++)
         if (g->nodes[g->values[g->hidden[k].after].node].phase != WFI_F)
-            return wfi_fail(g->ctx, WF_BUG, "check: '%s' is left by what is computed again",
+            return wfi_fail(g->ctx, WF_BUG, "check: hidden state '%s' comes from a recomputed op",
                             g->values[g->hidden[k].before].name);
     return WF_OK;
 }

@@ -55,7 +55,7 @@ static wf_status check_kind(const wf_graph *g, const bool *is_read, wfi_value_ki
 }
 
 wf_status wfi_graph_check_used(const wf_graph *g) {
-    bool *is_read = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_read, "what is read");
+    bool *is_read = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_read, "reads of values");
     if (!is_read) return WF_NO_MEMORY;
     find_read(g, is_read);
     wf_status status = check_kind(g, is_read, WFI_VALUE_PARAM);

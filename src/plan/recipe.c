@@ -171,8 +171,8 @@ static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *given, const wf_
     list_shares(plan, r->n_lanes, shares, sizeof shares);
     return wfi_fail(
         ctx, WF_INVALID_ARG,
-        "plan: %s needs %lld lanes, and this recipe has %lld; %s--lanes %lld%s makes another "
-        "recipe, with other numbers on one rank too",
+        "plan: %s needs %lld lanes, and this recipe has %lld; %s--lanes %lld%s is another "
+        "recipe, with other numbers on one rank, too",
         what, (long long)n, (long long)r->n_lanes, shares, (long long)n, micro);
 }
 

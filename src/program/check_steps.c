@@ -83,7 +83,7 @@ static const char *follow(course *f, const wfi_reduce_step *step, wfi_term *done
         bool is_staged = a.window == WFI_WINDOW_STAGING;
         if (is_staged && (a.writes || !find_staged(f, &a)))
             return "adds bytes of its staging that were not copied there";
-        if (!is_staged && !reaches(f, step, &a)) return "adds what its kernels do not reach";
+        if (!is_staged && !reaches(f, step, &a)) return "adds bytes that its kernels do not reach";
         *done = wfi_term_mix(wfi_term_mix(*done, (uint64_t)a.rank), (uint64_t)a.window);
         *done = wfi_term_mix(wfi_term_mix(*done, (uint64_t)a.begin), (uint64_t)a.n);
         *done = wfi_term_mix(*done, a.writes);

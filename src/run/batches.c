@@ -1,6 +1,6 @@
 #include "run/batches.h"
 
-#define LIST "what ranks read of each other"
+#define LIST "reads between ranks"
 /* Reads of a phase, by all ranks, that are moved at once. */
 #define MOST_READS 512
 

@@ -15,8 +15,9 @@ static wf_status find_output(const wf_graph *g, const char *name, int32_t *value
     if (n_found == 1) return WF_OK;
     if (name) return wfi_fail(g->ctx, WF_INVALID_ARG, "module: the model has no output '%s'", name);
     return wfi_fail(g->ctx, WF_INVALID_ARG,
-                    n_found ? "module: the model has %d outputs; wf_module_config.output says which"
-                            : "module: the model has %d outputs; wf_output names one",
+                    n_found
+                        ? "module: the model has %d outputs; wf_module_config.output selects one"
+                        : "module: the model has %d outputs; wf_output names one",
                     n_found);
 }
 

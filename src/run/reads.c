@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define LIST "what ranks read of each other"
+#define LIST "reads between ranks"
 
 /* What has happened on this process's rank: tasks of its streams, and the latest of its puts for
  * each stream of other ranks (its place in the list and one; 0: none). */

@@ -88,7 +88,7 @@ static wf_status make_input(const measuring *m, const wfi_value *value, int i, b
     int64_t n = wf_shape_n_elem(&value->shape);
     size_t bytes = (size_t)n * wf_dtype_bytes(value->dtype);
     WF_TRY(block_create(t, bytes, out));
-    void *numbers = wfi_alloc(t->ctx, 1, out->bytes, "what is measured");
+    void *numbers = wfi_alloc(t->ctx, 1, out->bytes, "a measurement");
     if (!numbers) return WF_NO_MEMORY;
     fill(numbers, value->dtype, n, (uint64_t)i);
     wf_status status = wfi_memory_copy(t->device, t->stream, out->at, WFI_SPACE_DEVICE, numbers,
@@ -228,7 +228,7 @@ static wf_status fetch(const measuring *m, const run *r, int i, wf_dtype dtype, 
     const wf_tuning *t = m->t;
     const void *from = r->sum[i].at ? r->sum[i].at : r->operands[i];
     size_t bytes = (size_t)n * wf_dtype_bytes(dtype);
-    *numbers_out = wfi_alloc(t->ctx, 1, bytes ? bytes : 1, "what is measured");
+    *numbers_out = wfi_alloc(t->ctx, 1, bytes ? bytes : 1, "a measurement");
     if (!*numbers_out) return WF_NO_MEMORY;
     wf_status status = wfi_memory_copy(t->device, t->stream, *numbers_out, WFI_SPACE_HOST, from,
                                        WFI_SPACE_DEVICE, bytes);

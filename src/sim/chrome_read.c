@@ -39,7 +39,7 @@ static wf_status get_us(const place *at, const json_t *object, const char *key, 
     const json_t *value = json_object_get(object, key);
     double us = json_is_number(value) ? json_number_value(value) : -1;
     if (!(us >= 0 && us <= WFI_CHROME_MAX_US))
-        return bad(at, "has no %s that is a time in microseconds", key);
+        return bad(at, "needs a %s that is a time in microseconds", key);
     *out = us;
     return WF_OK;
 }
@@ -47,7 +47,7 @@ static wf_status get_us(const place *at, const json_t *object, const char *key, 
 static wf_status get_int(const place *at, const json_t *object, const char *key, int64_t low,
                          int64_t high, int64_t *out) {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value)) return bad(at, "has no %s that is a whole number", key);
+    if (!json_is_integer(value)) return bad(at, "needs a %s that is a whole number", key);
     *out = json_integer_value(value);
     if (*out < low || *out > high)
         return bad(at, "has %s %lld, which is not from %lld to %lld", key, (long long)*out,
@@ -59,7 +59,7 @@ static wf_status get_int(const place *at, const json_t *object, const char *key,
 static wf_status get_string(const place *at, const json_t *object, const char *key,
                             const char **out) {
     const char *text = json_string_value(json_object_get(object, key));
-    if (!text) return bad(at, "has no %s that is a text", key);
+    if (!text) return bad(at, "needs a %s that is a text", key);
     if (strlen(text) > MAX_NAME) return bad(at, "has a %s of more than %d bytes", key, MAX_NAME);
     for (size_t i = 0; text[i]; i++)
         if (wfi_chrome_is_control(text, i)) return bad(at, "has control characters in its %s", key);

@@ -355,7 +355,7 @@ wf_status wf_safetensors_read(const wf_safetensors *file, int i, void *dst, size
                         path, wfi_name_text(e->name, shown), wfi_name_text(e->dtype_name, dtype));
     if (e->n_bytes != dst_bytes)
         return wfi_fail(file->ctx, WF_SHAPE,
-                        "%s: tensor %s has %" PRIu64 " bytes, but %zu were asked for", path,
+                        "%s: tensor %s has %" PRIu64 " bytes, but %zu were requested", path,
                         wfi_name_text(e->name, shown), e->n_bytes, dst_bytes);
     uint32_t digest = 0;
     WF_TRY(read_as_it_is(file, i, 0, dst, dst_bytes, &digest));

@@ -366,7 +366,7 @@ static wf_status assign(wf_safetensors_writer *w, declared **sorted, int *n_shar
         t->file = shard;
         t->offset = end;
         if (__builtin_add_overflow(end, t->n_bytes, &end) || end > INT64_MAX)
-            return refuse(w, t->name, "makes the file longer than 63 bits can say");
+            return refuse(w, t->name, "makes the file longer than 63 bits can count");
     }
     for (size_t i = 0; i < w->n_tensors && shard == 1; i++) sorted[i]->file = 0;
     *n_shards_out = shard == 1 ? 0 : shard;

@@ -129,8 +129,8 @@ static wf_status compare_cards(const wf_group *g, const wfi_bootstrap *bootstrap
     for (int32_t r = 1; r < g->n; r++)
         if (card_of(bootstrap, bootstrap->place[r]).fingerprint != first)
             return wfi_fail(g->ctx, WF_REMOTE,
-                            "ranks disagree: rank %d of the group asks for another algorithm, "
-                            "order, number of roots or wire than rank 0",
+                            "ranks disagree: rank %d of the group has another algorithm, order, "
+                            "number of roots or wire than rank 0",
                             r);
     return WF_OK;
 }

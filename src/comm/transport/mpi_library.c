@@ -164,8 +164,8 @@ static wf_status open_library(wf_context *ctx, wfi_mpi *m) {
         m->library = load(*file);
     if (m->library) return WF_OK;
     return wfi_fail(ctx, WF_UNSUPPORTED,
-                    "the wire mpi wants %s, but %s cannot be loaded (%s): install it "
-                    "(Debian: %s), or set WEFT_MPI_LIBRARY to the library's path",
+                    "the wire mpi needs %s, but %s cannot be loaded (%s): install it (Debian: %s), "
+                    "or set WEFT_MPI_LIBRARY to the library's path",
                     m->abi->family, m->abi->files[0], dlerror(),
                     m->abi == &abis[0] ? "openmpi-bin" : "mpich");
 }

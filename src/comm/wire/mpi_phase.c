@@ -85,7 +85,7 @@ static wf_status list_own(wfi_run *r, const wfi_reduce_step *steps, int32_t n_st
         for (int32_t k = 0; wfi_reduce_access(&r->part, &steps[i], k, &a); k++) {
             if (a.writes || a.rank == r->part.own) continue;
             WF_TRY(WFI_GROW(r->m->group->ctx, g->brought, g->n_brought, g->brought_capacity,
-                            "what ranks read of each other"));
+                            "reads between ranks"));
             g->brought[g->n_brought] = read_of(r, &a);
             g->brought[g->n_brought++].data = destination(r, &steps[i]);
         }
@@ -98,7 +98,7 @@ wf_status wfi_mpi_grow_bounce(wfi_memory *m, size_t bytes) {
     free(bounce->data);
     bounce->data = aligned_alloc(64, wfi_round_up(bytes, 64));
     bounce->bytes = bounce->data ? bytes : 0;
-    return bounce->data ? WF_OK : wfi_no_memory(m->group->ctx, bytes, "what ranks sum");
+    return bounce->data ? WF_OK : wfi_no_memory(m->group->ctx, bytes, "sums between ranks");
 }
 
 /* Places for what has none yet. */
