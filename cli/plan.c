@@ -166,9 +166,9 @@ static char *row_text(const rank_row *row, int width, const bool *is_shown) {
 }
 
 static void say_ranks(const cli *c, rank_row *rows, int n_ranks) {
-    static const char *const titles[MOST_COLUMNS] = {"peak",     "alive",   "held",     "optimizer",
-                                                     "gathered", "sent",    "received", "host",
-                                                     "disk",     "fetched", "evicted",  "save"};
+    static const char *const titles[MOST_COLUMNS] = {"peak",   "alive",   "held",     "optimizer",
+                                                     "copied", "sent",    "received", "host",
+                                                     "disk",   "fetched", "evicted",  "save"};
     bool is_shown[MOST_COLUMNS] = {true};
     int width = 0;
     char heading[LINE_BYTES], **texts = calloc((size_t)n_ranks, sizeof *texts);
