@@ -149,7 +149,7 @@ expect 2 "--repeat must be" "${bench[@]}" --repeat 0
 expect 2 "--steps must be" "${bench[@]}" --steps 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
 expect 2 "but not mlp" "${bench[@]}" --peers
-expect 2 "wants 4 ranks, but --ranks is 2" bench memory --model mlp --plans "dp=1;dp=4" --ranks 2
+expect 2 "needs 4 ranks, but --ranks is 2" bench memory --model mlp --plans "dp=1;dp=4" --ranks 2
 expect 2 "zero='4'" bench memory --model mlp --plans "dp=2,zero=4"
 expect 2 "give their number" "${bench[@]}" --micro auto
 expect 2 "equal parts" bench memory --model resnet18 --batch 3 --ranks 2 --peers
