@@ -239,7 +239,7 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *report)
                       "step_ms", found[k].step_us / 1e3));
     }
     if (bad == EXIT_DOES_NOT_FIT) say(j->c, "%-8sno%s", "fits", n ? "; " : "\n");
-    if (bad == EXIT_DOES_NOT_FIT) would_fit_say(j->c, found, n, false);
+    if (bad == EXIT_DOES_NOT_FIT) would_fit_say(j->c, found, n, j->c->o.quiet);
     if (!bad && j->c->o.device_memory) say(j->c, "%-8syes\n", "fits");
     wf_proposals_destroy(j->c->ctx, found, n);
     json_object_set_new(report, "fits", json_boolean(bad == EXIT_DONE));

@@ -25,6 +25,10 @@ line 2 '; limit 1\.00 GiB$'
 "$WEFT" plan $gpt --device-memory 100KB --json - >"$folder/out" 2>/dev/null
 line 1 '^\{$'
 grep -q 'these would fit' "$folder/out" && fail "--json -: more than the report on standard output"
+# With --quiet the table is a part of the error.
+"$WEFT" plan $gpt --device-memory 1500KiB --quiet >"$folder/out" 2>"$folder/said"
+[[ $? == 3 && ! -s $folder/out ]] || fail "--quiet: $(cat "$folder/out")"
+grep -qx 'these would fit:' "$folder/said" || fail "--quiet: no table: $(cat "$folder/said")"
 
 # ---- equal units: one row for each unit of the model, one for equal neighbours; --verbose has the parts, by rank ----
 "$WEFT" plan $gpt --plan dp=2,tp=2 >"$folder/out"
