@@ -51,7 +51,8 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
         double value = wfi_recipe_number(r, field);
         const char *text = (const char *)r + field->offset;
         if (field->kind == WFI_RECIPE_NAMES && !memchr(text, 0, (size_t)field->most + 1))
-            return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s has no end", field->name);
+            return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is not terminated by a zero byte",
+                            field->name);
         if (value >= field->least && value <= field->most) continue; /* false for NaN */
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "recipe: %s is %.15g; it must lie between %.15g and %.15g", field->name,
