@@ -46,7 +46,7 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
         if (!option_is_given(o, sizes[k].id)) {
             if (!*sizes[k].value) *sizes[k].value = sizes[k].usual; /* else saved weights say it */
         } else if (!*sizes[k].value)
-            return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, sizes[k].id));
+            return complain(EXIT_USAGE, "%s must be at least 1", option_name(name, sizes[k].id));
     }
     if (model->is_recurrent && !o->embedding) o->embedding = o->hidden;
     return EXIT_DONE;
@@ -297,9 +297,9 @@ static exit_status resolve(job *j) {
     if (option_is_given(o, OPT_steps) && option_is_given(o, OPT_epochs))
         return complain(EXIT_USAGE, "--steps and --epochs both say when to stop; give one");
     if (option_is_given(o, OPT_epochs) && !o->epochs)
-        return complain(EXIT_USAGE, "--epochs wants at least 1");
+        return complain(EXIT_USAGE, "--epochs must be at least 1");
     if (o->recipe.lr_schedule == WF_LR_STEP && !o->recipe.schedule_steps)
-        return complain(EXIT_USAGE, "--lr-schedule step wants --lr-step N: how often it falls");
+        return complain(EXIT_USAGE, "--lr-schedule step needs --lr-step N: how often it falls");
     bool is_synthetic = !strcmp(o->data, "synthetic");
     const wf_model_info *model = wf_model_registry_find(o->model);
     j->is_tokens = model->takes_tokens;

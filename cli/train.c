@@ -40,9 +40,9 @@ typedef struct run {
 static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
-        return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
+        return complain(EXIT_USAGE, "--save-every needs --out and at least 1 step");
     if ((o->shard_bytes || o->save_async) && !o->out)
-        return complain(EXIT_USAGE, "%s wants --out, where checkpoints go",
+        return complain(EXIT_USAGE, "%s needs --out, where checkpoints go",
                         o->shard_bytes ? "--shard-size" : "--save-async");
     const struct {
         option_id id;
@@ -52,10 +52,10 @@ static exit_status check(const cli *c) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char name[TEXT_BYTES];
         if (option_is_given(o, counts[i].id) && !counts[i].value)
-            return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, counts[i].id));
+            return complain(EXIT_USAGE, "%s must be at least 1", option_name(name, counts[i].id));
     }
     if ((o->keep || o->keep_best) && !o->out)
-        return complain(EXIT_USAGE, "%s wants --out, where checkpoints go",
+        return complain(EXIT_USAGE, "%s needs --out, where checkpoints go",
                         o->keep ? "--keep" : "--keep-best");
     if (o->init && o->resume)
         return complain(EXIT_USAGE,

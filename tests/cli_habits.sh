@@ -110,9 +110,9 @@ for stop in $((step - 8)) $((step - 2)) "$step"; do
 done
 
 # ---- what makes no sense ----
-expect 2 "--test-every wants at least 1" $train --steps 1 --test-every 0
-expect 2 "--keep wants --out" $train --steps 1 --keep 2
-expect 2 "--keep-best wants --out" $train --steps 1 --keep-best
+expect 2 "--test-every must be at least 1" $train --steps 1 --test-every 0
+expect 2 "--keep needs --out" $train --steps 1 --keep 2
+expect 2 "--keep-best needs --out" $train --steps 1 --keep-best
 expect 2 "--patience has no effect here: the data has no test split" train --model mlp --data synthetic --image 6 --steps 1 --patience 3
 expect 2 "here it is weft eval, a command of its own" train --model mlp --eval-only
 mkdir -p "$folder/shards/.weft-step-7/mine"

@@ -203,15 +203,15 @@ DNNL_MAX_CPU_ISA=SSE41 refuses --strict 1 "made by weft" "train --resume --out $
 refuses --strict 2 "there is no --resume" "$mlp --strict"
 "$WEFT" $mlp --steps 3 --save-every 2 --out "$folder/every" >"$folder/said" 2>&1
 [[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"
-expect 2 "--save-every wants --out" $mlp --save-every 2
+expect 2 "--save-every needs --out" $mlp --save-every 2
 tested+=(--save-every)
 # What these do is in tests/cli_habits.sh.
-for option in --test-every --patience --keep; do refuses $option 2 "$option wants at least 1" "$mlp $option 0"; done
-refuses --keep-best 2 "--keep-best wants --out" "$mlp --keep-best"
+for option in --test-every --patience --keep; do refuses $option 2 "$option must be at least 1" "$mlp $option 0"; done
+refuses --keep-best 2 "--keep-best needs --out" "$mlp --keep-best"
 "$WEFT" $mlp --steps 1 --shard-size 8KiB --out "$folder/shards" >"$folder/said" 2>&1
 grep -qx "saved   $folder/shards/model.safetensors.index.json" "$folder/said" || fail "--shard-size: says $(tail -1 "$folder/said")"
 ls "$folder/shards/model-00001-of-"* >/dev/null || fail "--shard-size: no shards: $(ls "$folder/shards")"
-expect 2 "--shard-size wants --out" $mlp --shard-size 8KiB
+expect 2 "--shard-size needs --out" $mlp --shard-size 8KiB
 tested+=(--shard-size)
 "$WEFT" $mlp --steps 3 --save-every 1 --save-async --out "$folder/async" --quiet --json "$folder/report" || fail "--save-async: exit $?"
 cmp "$folder/every/model.safetensors" "$folder/async/model.safetensors" || fail "--save-async: another file"
@@ -221,7 +221,7 @@ planned=$("$WEFT" plan ${mlp#train } --save-async --quiet --json - | field save_
 "$WEFT" $mlp --save-async --ema 0.5 --out "$folder/ema" --quiet --json "$folder/report" || fail "--save-async --ema: exit $?"
 planned=$("$WEFT" plan ${mlp#train } --save-async --ema 0.5 --quiet --json - | field save_bytes)
 [[ $planned == "$(field save_bytes <"$folder/report")" ]] || fail "--save-async --ema: a copy of $planned bytes is planned"
-expect 2 "--save-async wants --out" $mlp --save-async
+expect 2 "--save-async needs --out" $mlp --save-async
 tested+=(--save-async)
 report $mlp --profile | grep '"gflop_per_second"' >/dev/null || fail "--profile: no table"
 tested+=(--profile)

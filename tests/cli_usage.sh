@@ -30,7 +30,7 @@ expect 2 "unknown key 'qq'" $mlp --plan qq=1
 expect 2 "at most" $mlp --micro 3000
 expect 2 "do not divide" $mlp --micro 3 --lanes 2
 expect 2 "give one" $mlp --epochs 1
-expect 2 "--epochs wants at least 1" train --model mlp --data synthetic --epochs 0
+expect 2 "--epochs must be at least 1" train --model mlp --data synthetic --epochs 0
 expect 2 "too many steps" train --model mlp --data synthetic --image 6 --epochs 9223372036854775807
 expect 2 "never augmented" $mlp --no-augment
 expect 2 "the model reads tokens" train --model gpt2-tiny --data synthetic --no-augment
@@ -38,7 +38,7 @@ expect 2 "--optimizer sgd" $mlp --optimizer adam --momentum 0.9
 expect 2 "the model reads images" $mlp --tokens 8
 expect 2 "only resnets" $mlp --stem small
 expect 2 "--lr-schedule is constant" $mlp --lr-step 3
-expect 2 "wants --lr-step" $mlp --lr-schedule step
+expect 2 "needs --lr-step" $mlp --lr-schedule step
 expect 2 "has 1 rank: give --plan dp=2 for a replica on each, or --devices cpu:1" $mlp --plan pp=1 --devices cpu:2
 expect 2 "2 processes have joined; each takes one: give --plan dp=2" $mlp --plan pp=1 --ranks 2
 expect 2 "nesterov needs a momentum" $mlp --nesterov
@@ -50,9 +50,9 @@ expect 2 "a width of 1600 does not divide into 12 heads" $gpt --hidden 1600 --he
 report plan --model gpt --batch 2 --tokens 8 --layers 1 --hidden 20 --vocab 30 | has '"heads": 10' || fail "--heads of --hidden 20"
 expect 2 "does not divide into 7 heads" $gpt --heads 7
 expect 2 "does not divide into 2000 heads" $gpt --heads 2000
-expect 2 "--layers wants at least 1" $gpt --layers 0
-expect 2 "--heads wants at least 1" $gpt --heads 0
-expect 2 "--vocab wants at least 1" $gpt --vocab 0
+expect 2 "--layers must be at least 1" $gpt --layers 0
+expect 2 "--heads must be at least 1" $gpt --heads 0
+expect 2 "--vocab must be at least 1" $gpt --vocab 0
 expect 2 "1 to 4096" $gpt --layers 1000000000000
 expect 2 "far too large" $gpt --hidden 12000000000000
 expect 2 "far too large" $gpt --hidden 1200000000
