@@ -13,11 +13,16 @@ wf_recipe job_recipe_of_a_step(const job *j) {
     return recipe;
 }
 
-static wf_status measure(const job *j, const wf_recipe *recipe, wf_costs **costs_out) {
+static wf_trainer_config config_of(const job *j) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = j->c->o.devices;
     config.job = j->c->job;
     config.device_memory_bytes = j->c->o.device_memory;
+    return config;
+}
+
+static wf_status measure(const job *j, const wf_recipe *recipe, wf_costs **costs_out) {
+    wf_trainer_config config = config_of(j);
     return wf_costs_measure(j->c->ctx, j->model, recipe, j->plan, &config, costs_out);
 }
 
@@ -169,9 +174,22 @@ static exit_status choose_micro(job *j) {
     return EXIT_DONE;
 }
 
+/* Shares of lanes, for lanes=measured. */
+static wf_status measure_lanes(job *j) {
+    wf_recipe recipe = job_recipe_of_a_step(j);
+    wf_trainer_config config = config_of(j);
+    wf_status status = job_resolve(j, &recipe);
+    if (status != WF_OK) return status;
+    return wf_plan_measure_lanes(j->c->ctx, j->model, &recipe, j->plan, &config);
+}
+
 exit_status job_measure(job *j) {
     const options *o = &j->c->o;
     progress waiting;
+    progress_wait(j->c, &waiting);
+    wf_status shared = measure_lanes(j);
+    progress_wait_end(j->c);
+    if (shared != WF_OK) return complain_of(j->c, shared);
     if (o->recipe.n_micro == MICRO_AUTO) return choose_micro(j);
     if (o->costs != COSTS_MEASURED) return EXIT_DONE;
     progress_wait(j->c, &waiting);

@@ -108,6 +108,56 @@ static void work_is_divided(void **state) {
     test_context_end(ctx);
 }
 
+/* Shares follow the times of a lane; those that are measured add up, and keep the bits. */
+static void measured_shares(void **state) {
+    (void)state;
+    static const struct {
+        double times[3];
+        const char *text;
+    } cases_of_times[] = {{{1, 1, 1}, "lanes=3+3+2"},
+                          {{1, 1, 3}, "lanes=4+3+1"},
+                          {{100, 1, 100}, "lanes=1+6+1"},
+                          {{2, 1, 1}, "lanes=2+3+3"}};
+    wf_context *ctx = test_context();
+    wf_recipe recipe = recipe_of(plain_net), other = recipe;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    char want[65], got[65];
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=3,lanes=measured", &plan));
+    assert_non_null(strstr(wf_plan_text(plan), "lanes=measured"));
+    TEST_OK(ctx, wf_model_create(ctx, "plain", plain_net, NULL, 0, &model));
+    TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
+                 WF_INVALID_ARG, "still to be measured");
+    other.n_lanes = other.n_micro = 2;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &other, NULL, plan, &other), WF_INVALID_ARG,
+                 "needs 3 lanes");
+    for (size_t k = 0; k < WFI_COUNT(cases_of_times); k++) {
+        TEST_OK(ctx, wfi_plan_share_lanes(plan, 8, cases_of_times[k].times));
+        if (!strstr(wf_plan_text(plan), cases_of_times[k].text))
+            fail_msg("%s, not %s", wf_plan_text(plan), cases_of_times[k].text);
+    }
+    TEST_REFUSED(ctx, wfi_plan_share_lanes(plan, 2, cases_of_times[0].times), WF_INVALID_ARG,
+                 "more replicas");
+    wf_plan_destroy(plan);
+
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=3,lanes=measured", &plan));
+    TEST_OK(ctx, wf_plan_measure_lanes(ctx, model, &recipe, plan, NULL));
+    assert_null(strstr(wf_plan_text(plan), "measured"));
+    assert_int_equal(wfi_plan_n_lanes(plan), 8);
+    wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 0);
+    wf_trainer *t = planned_trainer(ctx, plain_net, &recipe, wf_plan_text(plan), "cpu:3", 0);
+    assert_true(small_step(ctx, one, 0) == small_step(ctx, t, 0));
+    TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
+    assert_string_equal(got, want);
+    wf_trainer_destroy(one);
+    wf_trainer_destroy(t);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
 static void refusals(void **state) {
     (void)state;
     static const struct {
@@ -126,6 +176,8 @@ static void refusals(void **state) {
         {"dp=4,lanes=3+1+2+2,zero=3,shard=2", "equal lanes"},
         {"dataparallel=2,lanes=5+3", "dataparallel="},
         {"dp=2,lanes=5+3,lanes=3+5", "given twice"},
+        {"dp=2,lanes=measured,zero=3", "equal lanes"},
+        {"dataparallel=2,lanes=measured", "dataparallel="},
     };
     wf_context *ctx = test_context();
     wf_plan *plan;
@@ -145,9 +197,8 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(gradients_alone),
-        cmocka_unit_test(work_is_divided),
+        cmocka_unit_test(same_bits),       cmocka_unit_test(gradients_alone),
+        cmocka_unit_test(work_is_divided), cmocka_unit_test(measured_shares),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -340,6 +340,13 @@ WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
  * Needs config.trace and two steps of the full batch. Errors: those of wf_trainer_timeline. */
 WF_API WF_NODISCARD wf_status wf_trainer_costs(const wf_trainer *trainer, wf_costs **costs_out);
 
+/* Replaces `lanes=measured` of the plan by shares of the recipe's lanes: runs some microbatches of
+ * zeros with equal shares, and divides the lanes by the times that the replicas compute. Does
+ * nothing for other plans. In a job, all processes call it and get equal shares. Errors: those of
+ * wf_recipe_resolve, wf_trainer_create and wf_trainer_step. */
+WF_API WF_NODISCARD wf_status wf_plan_measure_lanes(wf_context *ctx, const wf_model *model,
+                                                    const wf_recipe *recipe, wf_plan *plan,
+                                                    const wf_trainer_config *config);
 /* Measures the costs of `model` at the recipe's microbatch size: runs some microbatches of zeros on
  * the plan's stages, with all ranks at work, and B apart from W. `config` is as for a trainer.
  * Errors: those of wf_recipe_resolve, wf_trainer_create and wf_trainer_step. */

@@ -3,12 +3,13 @@
 
 #include <ctype.h>
 #include <stdlib.h>
+#include <strings.h>
 
 static wf_status refuse(const wf_plan *plan, const wfi_plan_field *f) {
     return wfi_fail(
         plan->ctx, WF_INVALID_ARG,
         "plan: lanes='%.60s' at position %d; it takes one number of lanes a replica, such "
-        "as 5+3, each from 1 to %d",
+        "as 5+3, each from 1 to %d, or measured",
         f->value, f->position, WFI_MAX_AXIS);
 }
 
@@ -22,6 +23,8 @@ wf_status wfi_plan_parse_lanes(wf_plan *plan, const wfi_plan_field *f) {
     int n = count_shares(f->value);
     if (n > WFI_MAX_AXIS) return refuse(plan, f);
     wfi_plan_drop_lanes(plan);
+    plan->measures_lanes = !strcasecmp(f->value, "measured");
+    if (plan->measures_lanes) return WF_OK;
     plan->lanes = wfi_alloc(plan->ctx, (size_t)n, sizeof *plan->lanes, "a plan");
     if (!plan->lanes) return WF_NO_MEMORY;
     plan->n_shares = n;
@@ -54,19 +57,21 @@ static bool has_equal_groups(const wf_plan *plan) {
 }
 
 wf_status wfi_plan_check_lanes(const wf_plan *plan) {
-    if (!plan->lanes) return WF_OK;
+    bool is_unequal = plan->measures_lanes ? plan->dp > 1 : !has_equal_groups(plan);
+    bool has_shares = plan->measures_lanes || plan->n_shares == plan->dp;
+    if (!plan->lanes && !plan->measures_lanes) return WF_OK;
     if (plan->n_rules)
         return wfi_fail(
             plan->ctx, WF_INVALID_ARG,
             "plan: lanes= gives replicas of the whole model uneven shares; it does not go "
             "with dataparallel= or with strategies of units");
-    if (plan->n_shares == plan->dp && moves_parameters(plan) && !has_equal_groups(plan))
+    if (has_shares && moves_parameters(plan) && is_unequal)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: replicas that divide parameters (zero=3), or state with parameters "
                         "elsewhere (zero= with offload=params), move them together for each "
                         "microbatch, so they need equal lanes; take zero=2, or zero=3 with "
                         "schedule=breadth and without pp");
-    if (plan->n_shares == plan->dp) return WF_OK;
+    if (has_shares) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: lanes= has %d share%s, and dp=%d has %d replica%s: write one number of "
                     "lanes a replica, joined by +",
@@ -75,6 +80,7 @@ wf_status wfi_plan_check_lanes(const wf_plan *plan) {
 }
 
 void wfi_plan_lanes_text(const wf_plan *plan, wfi_text *text) {
+    if (plan->measures_lanes) wfi_text_add(text, ",lanes=measured");
     for (int k = 0; plan->lanes && k < plan->n_shares; k++)
         wfi_text_add(text, "%s%d", k ? "+" : ",lanes=", plan->lanes[k]);
 }
@@ -89,4 +95,25 @@ void wfi_plan_drop_lanes(wf_plan *plan) {
     wfi_free(plan->ctx, plan->lanes);
     plan->lanes = NULL;
     plan->n_shares = 0;
+    plan->measures_lanes = false;
+}
+
+/* Each lane in turn goes to the replica that would end first with it. */
+wf_status wfi_plan_share_lanes(wf_plan *plan, int64_t n_lanes, const double *times) {
+    if (n_lanes < plan->dp)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: dp=%d has more replicas than this recipe has lanes, %lld", plan->dp,
+                        (long long)n_lanes);
+    wfi_plan_drop_lanes(plan);
+    plan->lanes = wfi_alloc(plan->ctx, (size_t)plan->dp, sizeof *plan->lanes, "a plan");
+    if (!plan->lanes) return WF_NO_MEMORY;
+    plan->n_shares = plan->dp;
+    for (int k = 0; k < plan->dp; k++) plan->lanes[k] = 1;
+    for (int64_t left = n_lanes - plan->dp; left > 0; left--) {
+        int best = 0;
+        for (int k = 1; k < plan->dp; k++)
+            if ((plan->lanes[k] + 1) * times[k] < (plan->lanes[best] + 1) * times[best]) best = k;
+        plan->lanes[best]++;
+    }
+    return wfi_plan_complete(plan);
 }

@@ -95,7 +95,8 @@ struct wf_plan {
     size_t bucket_bytes;      /* of gradients that are reduced together */
     bool overlaps;            /* reductions begin while backward runs */
     bool is_order_free;       /* sums over replicas may be made in another order than one rank's */
-    int *lanes;               /* [dp] of the recipe, of each replica; NULL: equal shares */
+    int *lanes;               /* [dp] of the recipe, of each replica; NULL: equal shares, ... */
+    bool measures_lanes;      /* ... or still to be measured */
     int n_shares;             /* of lanes that are given */
     char *cut;                /* "A+B" as given, or NULL */
     char *recompute;          /* "all", "selective", "auto" or "A+B:selective", or NULL */
@@ -127,6 +128,9 @@ void wfi_plan_drop_cut(wf_plan *plan);
 void wfi_plan_drop_lanes(wf_plan *plan);
 /* Lanes of all shares; 0: none are given. */
 int64_t wfi_plan_n_lanes(const wf_plan *plan);
+/* Divides n_lanes among the replicas so that the slowest ends as early as it can: replica k takes
+ * times[k] > 0 for a lane. Errors: INVALID_ARG, NO_MEMORY. */
+wf_status wfi_plan_share_lanes(wf_plan *plan, int64_t n_lanes, const double *times);
 /* Sets some keys, as text, and completes the plan. */
 wf_status wfi_plan_set(wf_plan *plan, const char *text);
 /* Checks what goes together, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */

@@ -110,6 +110,7 @@ static int n_sums(const wf_plan *plan) {
 static bool lanes_suit(const wf_recipe *r, const wf_plan *plan, int64_t n_lanes) {
     bool suit = true;
     if (plan->lanes) return wfi_plan_n_lanes(plan) == n_lanes;
+    if (plan->measures_lanes) return plan->dp <= n_lanes;
     for (int k = 0; k < n_sums(plan); k++) suit &= wfi_lanes_allow(n_lanes, n_summing(r, plan, k));
     return suit;
 }

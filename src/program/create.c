@@ -202,6 +202,13 @@ static wf_status same_state(const wf_program *p, const wf_program *like) {
     return WF_OK;
 }
 
+static wf_status check_shares(const wf_plan *plan) {
+    if (!plan->measures_lanes) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: lanes=measured stands for shares that are still to be measured "
+                    "(wf_plan_measure_lanes)");
+}
+
 static wf_status schedule_and_compile(wf_program *p) {
     wfi_action_list *lists;
     WFI_PROGRESS(p->ctx, "scheduling %d ranks", p->n_ranks);
@@ -219,6 +226,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
     wf_program *p;
     bool chooses = wfi_properties_of(kind).differentiates && wfi_plan_chooses_recompute(plan);
     if (like) plan = like->plan; /* where all has been chosen */
+    WF_TRY(check_shares(plan));
     WF_TRY(wfi_program_begin(ctx, model, recipe, plan, backend, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);

@@ -58,9 +58,10 @@ static wf_status run_steps(wf_trainer *t) {
     return status;
 }
 
-wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                           const wf_plan *plan, const wf_trainer_config *config,
-                           wf_costs **costs_out) {
+/* A trainer that has run some traced steps with equal shares. */
+static wf_status run_traced(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, const wf_trainer_config *config,
+                            wf_trainer **trainer_out) {
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     wf_trainer_config traced = config ? *config : defaults;
     wf_recipe r;
@@ -70,13 +71,54 @@ wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_reci
     traced.profile = traced.keep_gradients = traced.forward_only = 0;
     traced.device_memory_bytes = 0; /* the cap is the plan's, whose schedule may hold less */
     wf_plan *split;
-    wf_trainer *trainer;
     WF_TRY(make_plan(plan, &split));
-    wf_status status = wf_trainer_create(ctx, model, &r, split, &traced, &trainer);
+    wf_status status = wf_trainer_create(ctx, model, &r, split, &traced, trainer_out);
     wf_plan_destroy(split);
     if (status != WF_OK) return status;
-    status = run_steps(trainer);
-    if (status == WF_OK) status = wf_trainer_costs(trainer, costs_out);
+    status = run_steps(*trainer_out);
+    if (status != WF_OK) wf_trainer_destroy(*trainer_out);
+    return status;
+}
+
+wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                           const wf_plan *plan, const wf_trainer_config *config,
+                           wf_costs **costs_out) {
+    wf_trainer *trainer;
+    WF_TRY(run_traced(ctx, model, recipe, plan, config, &trainer));
+    wf_status status = wf_trainer_costs(trainer, costs_out);
+    wf_trainer_destroy(trainer);
+    return status;
+}
+
+/* The time that the busiest rank of each replica computes in a step. */
+static void find_times(const wf_plan *plan, const wf_timeline *timeline, double *times) {
+    wfi_mesh mesh = wfi_plan_mesh(plan);
+    for (int r = 0; r < wf_timeline_n_ranks(timeline); r++) {
+        double *time = &times[wfi_mesh_dp(mesh, r)];
+        if (wf_timeline_rank(timeline, r).compute_us > *time)
+            *time = wf_timeline_rank(timeline, r).compute_us;
+    }
+}
+
+static wf_status share(wf_plan *plan, int64_t n_lanes, const wf_trainer *trainer) {
+    wf_timeline *timeline;
+    WF_TRY(wf_trainer_timeline(trainer, &timeline));
+    double *times = wfi_alloc(plan->ctx, (size_t)plan->dp, sizeof *times, "shares of lanes");
+    if (times) find_times(plan, timeline, times);
+    wf_status status = times ? wfi_plan_share_lanes(plan, n_lanes, times) : WF_NO_MEMORY;
+    wfi_free(plan->ctx, times);
+    wf_timeline_destroy(timeline);
+    return status;
+}
+
+wf_status wf_plan_measure_lanes(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                wf_plan *plan, const wf_trainer_config *config) {
+    wf_trainer *trainer;
+    wf_recipe r;
+    if (!plan->measures_lanes) return WF_OK;
+    WF_TRY(wf_recipe_resolve(ctx, recipe, model, plan, &r));
+    WF_TRY(run_traced(ctx, model, recipe, plan, config, &trainer));
+    wf_status status = share(plan, r.n_lanes, trainer);
     wf_trainer_destroy(trainer);
     return status;
 }
