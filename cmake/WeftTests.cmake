@@ -5,13 +5,17 @@
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
 # Labels, in a test's first comment, "label: once alone":
 #   serial  no threads meet in it, or only as in other tests: the thread sanitizer leaves it out
-#   once    would learn nothing from a sanitizer: runs without only
+#   once    a sanitizer would learn nothing from it, or only as from other tests: both leave it out
+#   full    runs with WEFT_TEST_FULL=1 only
 #   alone   needs the machine for itself: no other test runs meanwhile
 #   long    takes the longest: begins before the others
-#   stand_in  finds tests/stand_in in the place of CUDA's driver and compiler
+#   stand_in  finds tests/stand_in in the place of CUDA's driver and compiler; the address sanitizer
+#           runs it with WEFT_TEST_FULL=1 only
 
 enable_testing()
-add_custom_target(tests)
+# `tests` builds what scripts/run-tests runs, tests_full what it runs with WEFT_TEST_FULL=1.
+add_custom_target(tests DEPENDS weft_cli)
+add_custom_target(tests_full DEPENDS tests)
 add_custom_target(fuzzers)
 
 # Several tests share the cores, so OpenMP's threads had better not spin for long.
@@ -50,7 +54,7 @@ function(weft_register name source)
   # ctest gets those that it is asked for: with labels its last lines are a table of them, not what failed.
   set(selects ${labels})
   if(NOT WEFT_SANITIZE)
-    list(FILTER selects INCLUDE REGEX "^alone$")
+    list(FILTER selects INCLUDE REGEX "^(alone|full)$")
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77
     LABELS "${selects}" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${environment}")
@@ -63,7 +67,11 @@ function(weft_register name source)
   # scripts/run-tests leaves out the others.
   if(test_TARGET AND NOT (WEFT_SANITIZE AND "once" IN_LIST labels) AND
      NOT (WEFT_SANITIZE MATCHES "thread" AND "serial" IN_LIST labels))
-    add_dependencies(tests ${test_TARGET})
+    if("full" IN_LIST labels OR (WEFT_SANITIZE MATCHES "address" AND "stand_in" IN_LIST labels))
+      add_dependencies(tests_full ${test_TARGET})
+    else()
+      add_dependencies(tests ${test_TARGET})
+    endif()
   endif()
 endfunction()
 
@@ -100,7 +108,11 @@ function(weft_add_stand_in target file)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/stand_in
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${target} PRIVATE m Threads::Threads)
-  add_dependencies(tests ${target})
+  if(WEFT_SANITIZE MATCHES "address")
+    add_dependencies(tests_full ${target})
+  else()
+    add_dependencies(tests ${target})
+  endif()
 endfunction()
 weft_add_stand_in(stand_in_cuda libcuda.so.1 ${PROJECT_SOURCE_DIR}/tests/stand_in/cuda.c
   ${PROJECT_SOURCE_DIR}/tests/stand_in/groups.c ${kernels})

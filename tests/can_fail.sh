@@ -2,7 +2,7 @@
 # Tests of the program can fail: with one that does nothing and fails, and with one that does nothing
 # and succeeds, each of them does, by the first thing that it finds wrong; and what fails within a pipe
 # fails the test.
-# label: once long
+# label: full once long
 set -uo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,6 +1,9 @@
 /* A state saved under one plan, read under others, on other devices and other numbers of ranks:
  * there is one file, written by rank 0, read by all after a barrier, and it has the same bytes
- * whoever writes it. Nothing in it says where a tensor was; where it goes is the reader's plan. */
+ * whoever writes it. Nothing in it says where a tensor was; where it goes is the reader's plan.
+ *
+ * label: serial
+ */
 #include "rank_processes.h"
 #include "small_models.h"
 

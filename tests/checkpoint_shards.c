@@ -1,5 +1,8 @@
 /* A file that is divided into shards, by us or by others: what it holds, whom it trusts, and that
- * nobody sees old shards beside new ones. */
+ * nobody sees old shards beside new ones.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 #include "test.h"
 

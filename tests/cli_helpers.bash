@@ -68,6 +68,9 @@ is_gone() {
     for pid; do [[ $(state_of "$pid") == "" || $(state_of "$pid") == Z ]] || return 1; done
 }
 
+# is_full: whether each grid runs whole.
+is_full() { [[ ${WEFT_TEST_FULL:-0} == 1 ]]; }
+
 # field NAME: of the report on standard input, one line per value.
 field() { sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p"; }
 

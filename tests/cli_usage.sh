@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bad input: a sentence and the right exit status; help and version; what is written where.
-# label: serial
+# label: once serial
 source tests/cli_helpers.bash
 mlp="train --model mlp --data synthetic --image 6 --threads 1 --batch 8 --steps 1"
 

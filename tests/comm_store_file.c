@@ -1,4 +1,7 @@
-/* A store in a file: what becomes of files that somebody left, damaged, or may not read. */
+/* A store in a file: what becomes of files that somebody left, damaged, or may not read.
+ *
+ * label: serial
+ */
 #include "stores.h"
 
 #include <fcntl.h>

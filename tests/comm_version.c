@@ -1,5 +1,8 @@
 /* A rank 0 of another version of weft hands over a segment of another size: it is refused, and not
- * read past its end. */
+ * read past its end.
+ *
+ * label: serial
+ */
 #include "test.h"
 
 #include <pthread.h>

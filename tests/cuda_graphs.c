@@ -1,7 +1,7 @@
 /* What CUDA devices have captured is replayed, with the bits of kernels that are queued one by one:
  * in steps with other random numbers and other numbers of labels, and when memory has moved.
  *
- * label: stand_in
+ * label: serial stand_in
  */
 #include "base/random.h"
 #include "run/trainer.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: stand_in
+# label: serial stand_in
 # A run that goes on on another kind of device has other bits: that is said, and refused with --strict. What
 # generates from its weights prints the text alone.
 source tests/cli_helpers.bash

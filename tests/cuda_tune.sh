@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: once stand_in
+# label: once stand_in long
 # weft tune on other devices than the CPU: the libraries' algorithms are measured there, the slow one is left
 # out, and what the table says is what runs.
 source tests/cli_helpers.bash

@@ -1,4 +1,7 @@
-/* CIFAR-10's binary layout. */
+/* CIFAR-10's binary layout.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include "data/cifar.h"

@@ -1,4 +1,7 @@
-/* Single pictures: what is decoded, resized and refused. */
+/* Single pictures: what is decoded, resized and refused.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 #include "write_picture.h"
 

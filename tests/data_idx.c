@@ -1,4 +1,7 @@
-/* MNIST's layout: the parser, gzip, and folders of both. */
+/* MNIST's layout: the parser, gzip, and folders of both.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include "base/base.h"

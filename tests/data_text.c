@@ -1,4 +1,7 @@
-/* Text files: as bytes, as words, split in two, shifted by one; what is none; files of tokens. */
+/* Text files: as bytes, as words, split in two, shifted by one; what is none; files of tokens.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include "base/base.h"

@@ -1,4 +1,7 @@
-/* Lists of devices as users type them. */
+/* Lists of devices as users type them.
+ *
+ * label: serial
+ */
 #include "run/worker.h"
 #include "small_models.h"
 

@@ -1,4 +1,7 @@
-/* Ranges of addresses are found by any address in them, and by none beside them. */
+/* Ranges of addresses are found by any address in them, and by none beside them.
+ *
+ * label: serial
+ */
 #include "device/ranges.h"
 #include "test.h"
 

@@ -1,4 +1,7 @@
-/* wf_launch as a library: what it refuses, what it leaves as it was, and memory that runs out. */
+/* wf_launch as a library: what it refuses, what it leaves as it was, and memory that runs out.
+ *
+ * label: serial
+ */
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,4 +1,7 @@
-/* Lines of ranks: whose come first, which are printed once. With times of our own. */
+/* Lines of ranks: whose come first, which are printed once. With times of our own.
+ *
+ * label: serial
+ */
 #include "launch/merge.h"
 #include "test.h"
 

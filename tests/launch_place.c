@@ -1,4 +1,7 @@
-/* Which rank a process is, for the environments of all launchers, their mixtures, and junk. */
+/* Which rank a process is, for the environments of all launchers, their mixtures, and junk.
+ *
+ * label: serial
+ */
 #include "comm/place/launcher.h"
 #include "test.h"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # weft run: what ranks find, how their lines and their ends come through, and that nothing of
 # them is left, whoever is killed.
+# label: serial
 source tests/cli_helpers.bash
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 export D=$folder

@@ -26,6 +26,16 @@ add_test(other sh -c "echo it is missing; exit 77")
 set_tests_properties(other PROPERTIES SKIP_RETURN_CODE 77)
 TESTS
 grep -q '^  other: it is missing$' <<<"$said" || { echo "no line says why 'other' is skipped: $said"; failed=1; }
+grep -qE '^ +[0-9]+\.[0-9]  cases$' <<<"$said" || { echo "no line says how long 'cases' took: $said"; failed=1; }
+partly() {
+    cat <<'TESTS'
+add_test(good true)
+add_test(grid true)
+set_tests_properties(grid PROPERTIES LABELS full)
+TESTS
+}
+WEFT_TEST_FULL='' expect 0 "1 passed, 0 failed" < <(partly)
+WEFT_TEST_FULL=1 expect 0 "2 passed, 0 failed" < <(partly)
 expect 1 "2 passed, 4 failed" <<'TESTS'
 add_test(good true)
 add_test(bad false)

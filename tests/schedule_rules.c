@@ -1,7 +1,7 @@
 /* Every schedule over stages x microbatches: legal, free of deadlock, gradients in ascending
  * order, and no more held than it says. And lists that were broken by hand are refused.
  *
- * label: serial
+ * label: once serial
  */
 #include "schedule_case.h"
 

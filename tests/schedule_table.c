@@ -2,7 +2,7 @@
  * 2401.10241), Table 5, which its authors computed from the times in Table 9. And auto is at
  * least as good as any of them in the same memory.
  *
- * label: serial
+ * label: once serial
  */
 #include "test.h"
 

@@ -1,6 +1,9 @@
 /* Pieces of state: what ranks hold of each tensor makes it up exactly, under every plan; parts are
  * drawn as the whole would be; the hash is that of all tensors by name; and no call on the state
- * takes more than a little memory beside it. */
+ * takes more than a little memory beside it.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 #include "run/trainer.h"
 #include "small_models.h"

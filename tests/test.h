@@ -5,9 +5,11 @@
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -22,6 +24,12 @@
 #else
 #define TEST_SAMPLE 1
 #endif
+
+/* Whether each grid runs whole: WEFT_TEST_FULL=1. */
+static inline bool test_is_full(void) {
+    const char *full = getenv("WEFT_TEST_FULL");
+    return full && !strcmp(full, "1");
+}
 
 static inline wf_context *test_context(void) {
     wf_context *ctx = NULL;

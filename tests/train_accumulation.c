@@ -1,6 +1,9 @@
 /* Microbatches accumulate where they are computed: a step reduces each gradient once, however
  * many microbatches it has. Without batch norm their number changes the rounding alone; batch norm
- * folds the statistics of each. */
+ * folds the statistics of each.
+ *
+ * label: serial
+ */
 #include "program/program.h"
 #include "run/trainer.h"
 #include "small_models.h"

@@ -1,5 +1,7 @@
 /* Device memory is touched by kernels and copies, and by nothing else: while none of them runs, it
  * is closed to the process. So a backend whose memory the host cannot reach can be written.
+ *
+ * label: serial
  */
 #include "run/trainer.h"
 #include "small_models.h"

@@ -1,5 +1,8 @@
 /* Units that have no parameters, or parameters that other units alone use, or no op outside
- * training; numbers that are none in front of a ReLU, and a norm that is read twice. */
+ * training; numbers that are none in front of a ReLU, and a norm that is read twice.
+ *
+ * label: serial
+ */
 #include "test.h"
 
 #include <math.h>

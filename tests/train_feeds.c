@@ -1,5 +1,7 @@
 /* Labels and tokens that the model does not have are refused where they are fed, by name, before
  * anything has changed; those that are ignored are not.
+ *
+ * label: serial
  */
 #include "small_models.h"
 

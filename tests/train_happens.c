@@ -1,5 +1,7 @@
 /* The happens-before checker (WEFT_CHECK_EVENTS): what the executor issues is clean under every
  * schedule and plan, and what it did not see is refused.
+ *
+ * label: once serial
  */
 #include "checked_trainer.h"
 #include "run/issue.h"

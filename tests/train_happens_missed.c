@@ -1,7 +1,7 @@
 /* The happens-before checker (WEFT_CHECK_EVENTS): without a dependency or a wait that matters the
  * first step is refused, whatever the timing.
  *
- * label: long serial
+ * label: once long serial
  */
 #include "checked_trainer.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: serial long
+# label: once serial long
 # Far more ranks than cores, as threads and as processes, with the bits of one.
 source tests/cli_helpers.bash
 

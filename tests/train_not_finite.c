@@ -1,6 +1,8 @@
 /* Numbers that are not finite are noticed in the step in which they appear, with the unit and the
  * microbatch, by every rank of every plan alike, as threads, as ranks of a job that share memory,
  * and over messages. What the step left is not saved, and a state that is loaded makes up for it.
+ *
+ * label: serial
  */
 #include "base/finite.h"
 #include "comm/job/control.h"

@@ -91,7 +91,7 @@ static void bits_of_one_rank(void **state) {
                                         "dp=2,zero=3,schedule=breadth,",
                                         "dp=2,zero=2,overlap=off,",
                                         "dp=2,zero=3,recompute=all,"};
-    size_t stride = getenv("WEFT_TEST_FULL") ? 1 : 3;
+    size_t stride = test_is_full() ? 1 : TEST_SAMPLE == 1 ? 3 : 7;
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (size_t o = k % stride; o < N_OFFLOADS; o += stride) {
             char plan[128];

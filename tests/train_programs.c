@@ -2,7 +2,7 @@
  * the same place, however stages are balanced: a test changes no weight, and every plan gives
  * one rank's losses, test losses and weights.
  *
- * label: long
+ * label: once serial long
  */
 #include "plan/schedule/schedule.h"
 #include "test.h"

@@ -45,8 +45,6 @@ gpt2-tiny auto pp=2, threads
 gpt2-tiny selective dp=2,pp=2, threads
 gpt2-tiny all dp=2,pp=2, processes
 resnet18 all dp=1, threads
-resnet18 auto dp=2, processes
-resnet18 selective pp=2, threads
 resnet18 layer1.1 dp=2,pp=2, processes"
 every() {
     printf '%s\n' gpt2-tiny\ {all,selective,h.1,auto}\ {dp=1,dp=2,pp=2,dp=2\,pp=2}\,\ {threads,processes} \

@@ -3,7 +3,7 @@
  * stages and microbatches of two sizes, with forward runs between, while the happens-before checker
  * looks on. Each plan in some ways, with WEFT_TEST_FULL=1 in all.
  *
- * label: serial long
+ * label: once serial long
  */
 #include "run/trainer.h"
 #include "sharded_plan.h"

@@ -379,7 +379,7 @@ static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way ho
 static void ranks_may_idle(void **state) {
     (void)state;
     const char *text = getenv("TEST_ROUNDS");
-    int n_rounds = text ? atoi(text) : 60 / TEST_SAMPLE;
+    int n_rounds = text ? atoi(text) : 60 / (TEST_SAMPLE * TEST_SAMPLE);
     for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
         /* Elsewhere a few are enough to see that they wait at all. */
         int n = how == THREADS || text ? n_rounds : n_rounds / 3;

@@ -1,5 +1,8 @@
 /* Parameters that no loss depends on and inputs that nothing reads are named when the plan is
- * made: by wf_program_create and by wf_trainer_create, on one rank and on several. */
+ * made: by wf_program_create and by wf_trainer_create, on one rank and on several.
+ *
+ * label: serial
+ */
 #include "small_models.h"
 
 static wf_tensor base(wf_graph *g) {
