@@ -11,13 +11,23 @@ static int32_t find_input(const wf_graph *g, const char *name) {
     return -1;
 }
 
-bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input) {
+/* Visits each value once: a residual network has exponentially many paths. */
+static bool reaches(const wf_graph *g, int32_t v, int32_t input, bool *is_visited) {
     if (v == input) return true;
-    if (v < 0 || g->values[v].node < 0) return false;
+    if (v < 0 || g->values[v].node < 0 || is_visited[v]) return false;
+    is_visited[v] = true;
     const wfi_node *node = &g->nodes[g->values[v].node];
     for (int i = 0; i < node->n_in; i++)
-        if (wfi_value_depends_on(g, node->in[i], input)) return true;
+        if (reaches(g, node->in[i], input, is_visited)) return true;
     return false;
+}
+
+wf_status wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input, bool *depends_out) {
+    bool *is_visited = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_visited, "marks");
+    if (!is_visited) return WF_NO_MEMORY;
+    *depends_out = reaches(g, v, input, is_visited);
+    wfi_free(g->ctx, is_visited);
+    return WF_OK;
 }
 
 static size_t sample_bytes(const wf_graph *g, int32_t v) {
@@ -111,7 +121,9 @@ wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int 
     for (int32_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != WFI_VALUE_INPUT || r->inputs[v]) continue;
         if (!wfi_trainer_loads(t, r->program, v)) continue;
-        if (output < 0 || wfi_value_depends_on(g, output, v))
+        bool depends = true;
+        if (output >= 0) WF_TRY(wfi_value_depends_on(g, output, v, &depends));
+        if (depends)
             return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
         /* Labels, say, of which the output knows nothing: zeros do. */
         size_t bytes = sample_bytes(g, v) * (size_t)r->n_samples;

@@ -24,7 +24,10 @@ static wf_status find_output(const wf_graph *g, const char *name, int32_t *value
 static wf_status find_input(const wf_graph *g, int32_t output, int32_t *value_out) {
     int32_t found = -1;
     for (int32_t v = 0; v < g->n_values; v++) {
-        if (g->values[v].kind != WFI_VALUE_INPUT || !wfi_value_depends_on(g, output, v)) continue;
+        bool depends;
+        if (g->values[v].kind != WFI_VALUE_INPUT) continue;
+        WF_TRY(wfi_value_depends_on(g, output, v, &depends));
+        if (!depends) continue;
         if (found >= 0)
             return wfi_fail(g->ctx, WF_INVALID_ARG,
                             "module: output '%s' depends on inputs '%s' and '%s'; a module takes "

@@ -130,8 +130,8 @@ void wfi_find_ids(const wf_graph *g, wfi_ids *ids);
 wf_status wfi_check_ids(const wf_trainer *t, const wfi_ready *r, int32_t v, const int32_t *data,
                         int64_t n_samples);
 
-/* Whether value v is computed from `input`. */
-bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input);
+/* Whether value v is computed from `input`. Errors: NO_MEMORY. */
+wf_status wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input, bool *depends_out);
 
 /* Points the program's inputs to the feeds, of `n_samples` samples each. `output`: the value that
  * is wanted, or -1 for the loss. Errors: SHAPE; those of wfi_check_ids. */
