@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # examples/ring.c: its picture is the one in docs/c.md, and its sums are right; several times, as its
 # ranks are threads.
-# label: serial
+# label: once
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 /* Kernels of OpenCL devices against the plain C ones; a device that hangs. Compiling them takes
- * most of the time. kernel_cuda runs the same text of each kernel, so here nodes of two networks in
- * F32 are enough; WEFT_TEST_FULL=1 runs each sample of each op, also in BF16 and with copies for
- * CLBlast.
+ * most of the time. kernel_cuda compares the same text of each kernel, and opencl_train compares
+ * training with the CPU's, so here only long attention, updates and copies remain; WEFT_TEST_FULL=1
+ * runs every op, also in BF16 and with copies for CLBlast.
  *
  * label: once long
  */
@@ -88,7 +88,7 @@ static bool copy_all(void) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_device_hangs)};
-    skips_samples = !test_is_full();
+    skips_nodes = !test_is_full();
     int status = check_kernels(&wfi_backend_opencl, WF_BUG, "in no device's memory");
     if (status == SKIPPED) return status;
     if (test_is_full() && copy_all())
