@@ -32,21 +32,20 @@ static double worst_fragmentation(const wf_program *p) {
 
 /* ---- the answer ---- */
 
-/* Ranks that differ by less are one row: the pieces of a sum are not all of one size. */
-#define NEARLY 0.02
-
-/* Marks the ranks with the most bytes, or nearly as many. Returns the first. */
+/* Marks the ranks with the most bytes, as they are printed. Returns the first. */
 static int find_largest(const wf_program *p, size_t (*bytes_of)(const wf_rank_summary *),
                         size_t *most_out, int *same_as) {
     int n_ranks = wf_program_n_ranks(p), first = -1;
+    char most[TEXT_BYTES], own[TEXT_BYTES];
     *most_out = 0;
     for (int r = 0; r < n_ranks; r++) {
         wf_rank_summary s = wf_program_rank(p, r);
         if (bytes_of(&s) > *most_out) *most_out = bytes_of(&s);
     }
+    text_of_bytes(most, (double)*most_out);
     for (int r = 0; r < n_ranks; r++) {
         wf_rank_summary s = wf_program_rank(p, r);
-        bool is_largest = (double)bytes_of(&s) >= (1 - NEARLY) * (double)*most_out;
+        bool is_largest = !strcmp(text_of_bytes(own, (double)bytes_of(&s)), most);
         if (is_largest && first < 0) first = r;
         same_as[r] = is_largest ? first : -1;
     }
@@ -110,7 +109,6 @@ typedef struct rank_row {
     char units[UNITS_BYTES]; /* which ones it has, as units_add has them */
     int64_t n_parameters;
     size_t bytes[MOST_COLUMNS];
-    int first; /* the lowest rank whose row is near it */
 } rank_row;
 
 static void fill_row(const cli *c, const wf_program *p, int rank, rank_row *row) {
@@ -132,28 +130,6 @@ static void fill_row(const cli *c, const wf_program *p, int rank, rank_row *row)
     memcpy(row->bytes, all, sizeof all);
 }
 
-static bool is_near(const rank_row *a, const rank_row *b) {
-    bool is = !strcmp(a->units, b->units) && a->n_parameters == b->n_parameters;
-    for (int k = 0; k < MOST_COLUMNS; k++) {
-        double x = (double)a->bytes[k], y = (double)b->bytes[k];
-        is &= fabs(x - y) <= NEARLY * fmin(x, y);
-    }
-    return is;
-}
-
-/* Gives rows that are near each other the largest figures of all of them. */
-static void join_rows(rank_row *rows, int n) {
-    for (int r = 0, k; r < n; r++) {
-        for (k = 0; k < r && (rows[k].first != k || !is_near(&rows[k], &rows[r]));) k++;
-        rows[r].first = k;
-    }
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < MOST_COLUMNS; i++)
-            if (rows[r].bytes[i] > rows[rows[r].first].bytes[i])
-                rows[rows[r].first].bytes[i] = rows[r].bytes[i];
-    for (int r = 0; r < n; r++) rows[r] = rows[rows[r].first];
-}
-
 static char *row_text(const rank_row *row, int width, const bool *is_shown) {
     char line[LINE_BYTES], cell[TEXT_BYTES];
     int n = snprintf(line, sizeof line, "%-*s %10s", width, row->units,
@@ -172,7 +148,6 @@ static void say_ranks(const cli *c, rank_row *rows, int n_ranks) {
     bool is_shown[MOST_COLUMNS] = {true};
     int width = 0;
     char heading[LINE_BYTES], **texts = calloc((size_t)n_ranks, sizeof *texts);
-    if (!c->o.verbose) join_rows(rows, n_ranks);
     for (const rank_row *r = rows; r < rows + n_ranks; r++) {
         for (int k = 0; k < MOST_COLUMNS; k++) is_shown[k] |= r->bytes[k] > 0;
         if ((int)strlen(r->units) > width) width = (int)strlen(r->units);

@@ -7,6 +7,8 @@
 #include "wide_net.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define MOST 60000
 
@@ -201,6 +203,35 @@ static void hidden_state_goes_on(void **state) {
     test_context_end(ctx);
 }
 
+/* A loss that is not finite changes nothing that is saved, but for running statistics. */
+static void a_bad_batch(void **state) {
+    (void)state;
+    static small_batch b;
+    static const wf_model_function models[] = {plain_net, small_net};
+    char path[] = "/tmp/weft-test-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    for (size_t k = 0; k < WFI_COUNT(models); k++) {
+        wf_context *ctx = test_context();
+        wf_recipe recipe = recipe_of(models[k]);
+        wf_step_result result;
+        wf_trainer *t = planned_trainer(ctx, models[k], &recipe, "dp=2", "cpu:2", 0);
+        small_batch_fill(&b, 0);
+        b.x[5] = NAN;
+        wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
+        TEST_REFUSED(ctx, wf_trainer_gradients(t, feeds, 2, SMALL_BATCH, &result), WF_NOT_FINITE,
+                     "the gradients of step 1");
+        if (k)
+            TEST_REFUSED(ctx, wf_trainer_save(t, path), WF_NOT_FINITE, "not finite");
+        else
+            TEST_OK(ctx, wf_trainer_save(t, path));
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
+    close(file);
+    unlink(path);
+}
+
 static void refusals(void **state) {
     (void)state;
     static float w[3 * 16 * 9], kept[3 * 16 * 9];
@@ -246,11 +277,9 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_a_step),
-        cmocka_unit_test(an_update_of_the_callers_own),
-        cmocka_unit_test(a_part_of_a_batch),
-        cmocka_unit_test(hidden_state_goes_on),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(gradients_of_a_step), cmocka_unit_test(an_update_of_the_callers_own),
+        cmocka_unit_test(a_part_of_a_batch),   cmocka_unit_test(hidden_state_goes_on),
+        cmocka_unit_test(a_bad_batch),         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

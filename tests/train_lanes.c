@@ -6,6 +6,17 @@
 #include "small_models.h"
 #include "wide_net.h"
 
+/* Four units, for two stages a rank. */
+static void deep_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_cut(wf_relu(wf_linear(wf_reshape(x, WF_SHAPE(-1, 192)), "a", 12)), "two");
+    h = wf_cut(wf_relu(wf_linear(h, "b", 12)), "three");
+    h = wf_cut(wf_relu(wf_linear(h, "c", 12)), "four");
+    wf_loss(wf_cross_entropy(wf_linear(h, "d", 10), y));
+}
+
 static const struct {
     const char *plan, *devices;
     wf_model_function model;
@@ -21,6 +32,7 @@ static const struct {
     {"dp=2,lanes=5+3,tp=2", "cpu:4", wide_net},
     {"dp=2,lanes=5+3,offload=state+activations:host", "cpu:2", plain_net},
     {"dp=2,lanes=4+4", "cpu:2", small_net},
+    {"dp=2,pp=2,schedule=auto,chunks=2,lanes=7+1", "cpu:4", deep_net},
 };
 
 static wf_recipe recipe_of(wf_model_function model) {
@@ -186,7 +198,7 @@ static void refusals(void **state) {
     wf_recipe recipe = recipe_of(plain_net), ignored;
     TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,lanes=5+4", &plan));
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,
-                 "needs 9 lanes, and this recipe has 8");
+                 "lanes=5+4 needs 9 lanes, and this recipe has 8");
     wf_plan_destroy(plan);
     TEST_OK(ctx, wf_plan_parse(ctx, "dp=3", &plan));
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,

@@ -213,6 +213,8 @@ def feeds(inputs, arrays):
     `inputs`: name to Input."""
     memories = {name: _fed(array, name, inputs.get(name)) for name, array in arrays.items()}
     numbers = {memory.shape[0] if memory.shape else 0 for memory in memories.values()}
+    if not arrays:
+        raise ValueError(f"no arrays are given; the model has the inputs {', '.join(inputs)}")
     if len(numbers) != 1:
         raise ValueError(f"arrays of {sorted(numbers)} samples: all inputs have the same number")
     fed = (_Feed * len(memories))(*((text(name), m.at, m.bytes) for name, m in memories.items()))

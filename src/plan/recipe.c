@@ -127,10 +127,9 @@ static void name_refused(const wf_recipe *r, const wf_plan *plan, int64_t n_lane
     int k = 0;
     while (k + 1 < n_sums(plan) && wfi_lanes_allow(n_lanes, n_summing(r, plan, k))) k++;
     if (!plan->n_rules) {
-        if (plan->lanes)
-            snprintf(text, bytes, "lanes= in %d shares", plan->n_shares);
-        else
-            snprintf(text, bytes, "dp=%d", plan->dp);
+        size_t at = (size_t)snprintf(text, bytes, plan->lanes ? "lanes=" : "dp=%d", plan->dp);
+        for (int i = 0; plan->lanes && i < plan->n_shares && at < bytes; i++)
+            at += (size_t)snprintf(text + at, bytes - at, "%s%d", i ? "+" : "", plan->lanes[i]);
         return;
     }
     const wfi_plan_rule *rule = &plan->rules[k];

@@ -101,20 +101,24 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 
 /* ---- the lists ---- */
 
-/* The lists of one replica's devices for all lowered ranks of replicas with as many microbatches,
- * which are counted in the step. */
+/* The lists of the longest replica's devices for all lowered ranks, whose microbatches are counted
+ * in the step. A replica with fewer leaves out the first ones, so that all end alike and complete
+ * units in one order. */
 static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devices, int64_t n_micro,
                                wfi_action_list *lists) {
     for (int32_t i = 0; i < p->n_lowered; i++) {
         int32_t rank = p->lowered[i], dp = wfi_mesh_dp(p->mesh, rank);
-        if (wfi_replica_n_micro(p, 0, dp) != n_micro) continue;
+        int64_t n_left_out = n_micro - wfi_replica_n_micro(p, 0, dp);
         const wfi_action_list *own = &devices[wfi_mesh_pp(p->mesh, rank)];
         wfi_action_list *list = &lists[rank];
         list->actions = wfi_alloc(p->ctx, (size_t)own->n, sizeof *list->actions, "a schedule");
         if (!list->actions) return WF_NO_MEMORY;
-        for (; list->n < own->n; list->n++) {
-            list->actions[list->n] = own->actions[list->n];
-            list->actions[list->n].micro += (int)wfi_first_micro(p, 0, dp);
+        for (int k = 0; k < own->n; k++) {
+            wfi_action *action = &list->actions[list->n];
+            if (own->actions[k].micro < n_left_out) continue;
+            *action = own->actions[k];
+            action->micro += (int)(wfi_first_micro(p, 0, dp) - n_left_out);
+            list->n++;
         }
     }
     return WF_OK;
@@ -128,26 +132,17 @@ static bool is_pipeline(const wf_program *p) {
     return is;
 }
 
-/* Whether an earlier replica has as many microbatches. */
-static bool is_known(const wf_program *p, int32_t replica) {
-    int32_t k = 0;
-    while (wfi_replica_n_micro(p, 0, k) != wfi_replica_n_micro(p, 0, replica)) k++;
-    return k < replica;
-}
-
 static wf_status make_lists(const wf_program *p, wfi_schedule_request *request,
                             wfi_action_list *lists) {
-    for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        wfi_action_list *devices;
-        int64_t n_micro = wfi_replica_n_micro(p, 0, dp);
-        if (is_known(p, dp)) continue;
-        request->n_micro = (int)n_micro;
-        WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, request, &devices));
-        wf_status status = copy_to_ranks(p, devices, n_micro, lists);
-        wfi_schedule_free(p->ctx, devices, p->mesh.pp);
-        WF_TRY(status);
-    }
-    return WF_OK;
+    wfi_action_list *devices;
+    int64_t n_micro = 0;
+    for (int32_t dp = 0; dp < p->mesh.dp; dp++)
+        n_micro = wfi_max_i64(n_micro, wfi_replica_n_micro(p, 0, dp));
+    request->n_micro = (int)n_micro;
+    WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, request, &devices));
+    wf_status status = copy_to_ranks(p, devices, n_micro, lists);
+    wfi_schedule_free(p->ctx, devices, p->mesh.pp);
+    return status;
 }
 
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out) {

@@ -37,12 +37,20 @@ static const char *text_of(double loss) {
     return loss > 0 ? "inf" : "-inf";
 }
 
+/* Whether the run has changed anything that is saved. */
+static bool changes_state(const wf_program *p) {
+    bool changes = wfi_updates(p) || p->graph->n_hidden;
+    for (int32_t u = 0; u < p->graph->n_units && wfi_differentiates(p); u++)
+        changes |= p->code->units[u].stats_bytes > 0;
+    return changes;
+}
+
 wf_status wfi_not_finite_check(wf_trainer *t, const wfi_ready *r) {
     bool trains = wfi_differentiates(r->program);
     int64_t code = trains ? largest_code(t) : 0, m = find_micro(r);
     char run[48] = "a forward run", which[128] = "the loss of every microbatch is finite";
     if (!code && m < 0) return WF_OK;
-    t->is_spoiled |= trains;
+    t->is_spoiled |= trains && changes_state(r->program);
     if (trains) wfi_trainer_name_run(t, r->kind, run, sizeof run);
     if (!code)
         return wfi_fail(t->ctx, WF_NOT_FINITE, "%s: the loss of microbatch %lld is %s", run,

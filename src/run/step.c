@@ -178,7 +178,8 @@ static wf_status train(wf_trainer *t, wf_program_kind kind, const wf_feed *feeds
     bool is_part = wfi_trainer_is_part(t);
     int64_t n_all = n_samples, n_rows;
     if (t->forward_only)
-        return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "a step of a trainer for forward runs only: make one without forward_only");
     WF_TRY(wfi_trainer_check_average(t, "a step"));
     if (is_part) WF_TRY(wfi_trainer_join_step(t, feeds, n_feeds, n_samples, &n_all, &n_rows));
     WF_TRY(check_samples(t, n_all));
@@ -209,14 +210,16 @@ wf_status wf_trainer_prepare_gradients(wf_trainer *t, int64_t n_samples) {
     wfi_ready *ignored;
     if (t->forward_only)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "gradients of a trainer made for forward runs only");
+                        "gradients of a trainer for forward runs only: make one without "
+                        "forward_only");
     WF_TRY(check_samples(t, n_samples));
     return wfi_trainer_ready(t, WF_PROGRAM_GRADIENT, n_samples, &ignored);
 }
 
 wf_status wf_trainer_count_step(wf_trainer *t) {
     if (t->forward_only)
-        return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "a step of a trainer for forward runs only: make one without forward_only");
     WF_TRY(wfi_trainer_check_average(t, "a step"));
     t->n_steps++;
     return WF_OK;
