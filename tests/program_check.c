@@ -47,6 +47,7 @@ static const struct {
     {"dataparallel=2", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
     {"dp=4", 4, WFI_USE_LOOK, WF_PROGRAM_GRADIENT},
     {"dp=2,lanes=3+1", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=3,lanes=1+2+1,allreduce=ring,order=free", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=3,lanes=1+2+1,zero=2,bucket=400", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=2,pp=2,lanes=1+3,schedule=zb1", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
 };

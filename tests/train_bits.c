@@ -170,7 +170,7 @@ static void norm_is_of_gradients(void **state) {
     /* After a forward run the gradients are gone, and that is said. */
     TEST_OK(ctx, wf_trainer_eval(trainer, feeds, 2, SMALL_BATCH, &result));
     TEST_REFUSED(ctx, wf_trainer_read_gradient(trainer, "fc2.bias", gradient, 40), WF_INVALID_ARG,
-                 "right after a step");
+                 "right after wf_trainer_gradients");
     wf_trainer_destroy(trainer);
     test_context_end(ctx);
 }

@@ -1,5 +1,7 @@
 /* Programs that compute gradients and update nothing: the gradients of a step, bit for bit, under
  * every plan, planned to the byte; weights stay as they were; an update of the caller's own.
+ *
+ * label: serial
  */
 #include "program/program.h"
 #include "run/trainer.h"
@@ -36,6 +38,7 @@ static wf_recipe recipe_of(wf_model_function model) {
     recipe.n_micro = recipe.n_lanes = 4;
     recipe.n_slices = model == wide_net ? 2 : 1;
     recipe.n_threads = 1;
+    recipe.clip_norm = 0.5; /* steps report a norm, and gradients alone do not */
     recipe.kernels = WF_KERNELS_REFERENCE;
     return recipe;
 }
@@ -112,7 +115,7 @@ static void an_update_of_the_callers_own(void **state) {
     char want[65], got[65];
     wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
-    recipe.momentum = 0;
+    recipe.momentum = recipe.clip_norm = 0;
     wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 0);
     for (int step = 0; step < 3; step++) (void)small_step(ctx, one, step);
     TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
@@ -261,6 +264,17 @@ static void refusals(void **state) {
     TEST_OK(ctx, wf_trainer_read(t, "conv1.weight", w, sizeof w));
     assert_memory_equal(w, kept, sizeof w);
     wf_trainer_destroy(t);
+
+    recipe.ema = 0.9;
+    t = planned_trainer(ctx, plain_net, &recipe, "", "cpu:1", 0);
+    (void)small_step(ctx, t, 0);
+    TEST_REFUSED(ctx, wf_trainer_count_step(t), WF_INVALID_ARG, "leave ema out");
+    TEST_OK(ctx, wf_trainer_use_average(t, 1));
+    TEST_REFUSED(ctx, wf_trainer_write(t, "conv1.weight", kept, sizeof kept), WF_INVALID_ARG,
+                 "average");
+    TEST_REFUSED(ctx, try_gradients(t, 0, SMALL_BATCH, &result), WF_INVALID_ARG, "average");
+    wf_trainer_destroy(t);
+    recipe.ema = 0;
 
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.forward_only = 1;

@@ -1,6 +1,8 @@
 /* Uneven shares: replicas with different numbers of the recipe's lanes end with one rank's bits, in
  * the memory that was planned; also the gradients of a program without an update, and with plans
  * that are refused for a reason.
+ *
+ * label: serial
  */
 #include "program/program.h"
 #include "small_models.h"
@@ -70,6 +72,38 @@ static void same_bits(void **state) {
         wf_trainer_destroy(t);
         test_context_end(ctx);
     }
+}
+
+static void toy_lstm(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8));
+    wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(3, 8));
+    wf_loss(wf_mse(wf_lstm(x, "lstm", 0, 8), y));
+}
+
+/* Each replica keeps the hidden state of its own microbatches. */
+static void hidden_state(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "dp=2,lanes=5+3", "dp=3,lanes=1+2+5"};
+    static float x[16][3][8], y[16][3][8];
+    double loss[3][3];
+    wf_context *ctx = test_context();
+    wf_recipe recipe = recipe_of(small_net);
+    for (int i = 0; i < 384; i++) (&x[0][0][0])[i] = (float)(i % 11), (&y[0][0][0])[i] = 1;
+    wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_model *model;
+        TEST_OK(ctx, wf_model_create(ctx, "lstm", toy_lstm, NULL, 0, &model));
+        wf_trainer *t = test_trainer(ctx, model, &recipe, plans[k], NULL);
+        for (int step = 0; step < 3; step++) {
+            wf_step_result result;
+            TEST_OK(ctx, wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result));
+            loss[k][step] = result.loss;
+        }
+        assert_memory_equal(loss[k], loss[0], sizeof *loss);
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
 }
 
 static void gradients_alone(void **state) {
@@ -184,6 +218,7 @@ static void refusals(void **state) {
         {"dp=2,lanes=5-3", "one number of lanes a replica"},
         {"dp=2,lanes=5+99999999999999999999", "each from 1 to 4096"},
         {"dp=2,lanes=5+3,zero=3", "zero=2"},
+        {"dp=2,pp=2,lanes=5+3,zero=3,schedule=breadth", "without pp"},
         {"dp=2,lanes=5+3,zero=1,offload=params", "equal lanes"},
         {"dp=4,lanes=3+1+2+2,zero=3,shard=2", "equal lanes"},
         {"dataparallel=2,lanes=5+3", "dataparallel="},
@@ -209,9 +244,9 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits),       cmocka_unit_test(gradients_alone),
-        cmocka_unit_test(work_is_divided), cmocka_unit_test(measured_shares),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(same_bits),       cmocka_unit_test(hidden_state),
+        cmocka_unit_test(gradients_alone), cmocka_unit_test(work_is_divided),
+        cmocka_unit_test(measured_shares), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

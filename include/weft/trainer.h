@@ -48,7 +48,8 @@ typedef struct wf_trainer_config {
     wf_job *job;
     /* In a job. 1: each process feeds only its part of a step's samples (wf_trainer_part), and only
      * the inputs that its rank reads; UNSUPPORTED if the plan loads all inputs on rank 0
-     * (wf_plan_loads_at_root). 0: each process feeds the whole batch. */
+     * (wf_plan_loads_at_root) or gives replicas unequal shares (wf_plan_has_equal_parts). 0: each
+     * process feeds the whole batch. */
     int own_batch;
     /* Approximate size of checkpoint shards (wf_safetensors_writer_divide); 0: one file. */
     size_t shard_bytes;
@@ -165,14 +166,14 @@ WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed
 WF_API WF_NODISCARD wf_status wf_trainer_gradients(wf_trainer *trainer, const wf_feed *feeds,
                                                    int n_feeds, int64_t n_samples,
                                                    wf_step_result *result_out);
-/* Plans the program of wf_trainer_gradients for `n_samples` now. Errors: those of
+/* Plans the program of wf_trainer_gradients for a whole step of `n_samples` now. Errors: those of
  * wf_program_create; DOES_NOT_FIT; INVALID_ARG (a trainer for forward runs only); SHAPE (more
  * samples than the batch, or fewer for a recurrent model); in a job, those of a wait. */
 WF_API WF_NODISCARD wf_status wf_trainer_prepare_gradients(wf_trainer *trainer, int64_t n_samples);
 /* Counts a step that the caller made with wf_trainer_gradients and wf_trainer_write. Random
  * numbers, the learning-rate schedule and checkpoints then continue with the next step. In a job,
- * all processes call it. Errors: INVALID_ARG (a trainer for forward runs only, or one that uses its
- * average). */
+ * all processes call it. Errors: INVALID_ARG (a trainer for forward runs only, or a recipe
+ * with ema, whose average such a step does not update). */
 WF_API WF_NODISCARD wf_status wf_trainer_count_step(wf_trainer *trainer);
 
 /* Finds this process's part of a step of `n_samples` over all ranks: with own_batch in a job, the

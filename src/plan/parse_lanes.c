@@ -42,7 +42,7 @@ wf_status wfi_plan_parse_lanes(wf_plan *plan, const wfi_plan_field *f) {
 
 /* Whether replicas move parameters between each other for every use, so that all need as many uses.
  */
-static bool moves_parameters(const wf_plan *plan) {
+bool wfi_plan_moves_parameters(const wf_plan *plan) {
     bool gathers_once = plan->schedule == wfi_schedule_find("breadth") && plan->pp == 1;
     bool is_fetched = plan->offload[WFI_OFFLOAD_PARAMS] != WFI_SPACE_DEVICE;
     return (plan->strategy->parameter == WFI_SHARD && !gathers_once) ||
@@ -65,12 +65,12 @@ wf_status wfi_plan_check_lanes(const wf_plan *plan) {
             plan->ctx, WF_INVALID_ARG,
             "plan: lanes= gives replicas of the whole model uneven shares; it does not go "
             "with dataparallel= or with strategies of units");
-    if (has_shares && moves_parameters(plan) && is_unequal)
+    if (has_shares && wfi_plan_moves_parameters(plan) && is_unequal)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: replicas that divide parameters (zero=3), or state with parameters "
                         "elsewhere (zero= with offload=params), move them together for each "
-                        "microbatch, so they need equal lanes; take zero=2, or zero=3 with "
-                        "schedule=breadth and without pp");
+                        "microbatch, so they need equal lanes; take zero=2 without offload=params, "
+                        "or zero=3 with schedule=breadth and without pp");
     if (has_shares) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: lanes= has %d share%s, and dp=%d has %d replica%s: write one number of "

@@ -126,6 +126,8 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
 void wfi_plan_drop_rules(wf_plan *plan);
 void wfi_plan_drop_cut(wf_plan *plan);
 void wfi_plan_drop_lanes(wf_plan *plan);
+/* Whether replicas move parameters between each other for every use: then all need as many uses. */
+bool wfi_plan_moves_parameters(const wf_plan *plan);
 /* Lanes of all shares; 0: none are given. */
 int64_t wfi_plan_n_lanes(const wf_plan *plan);
 /* Divides n_lanes among the replicas so that the slowest ends as early as it can: replica k takes

@@ -146,7 +146,8 @@ static int64_t micro_for(const wf_recipe *r, int64_t near, int64_t n_lanes) {
 /* For a few replicas: uneven shares of the recipe's lanes that keep its numbers. */
 static void list_shares(const wf_plan *plan, int64_t n_lanes, char *text, size_t bytes) {
     size_t at = 0;
-    if (plan->n_rules || plan->lanes || plan->dp > 8 || plan->dp > n_lanes || n_lanes > 999) return;
+    bool needs_equal = plan->n_rules || plan->lanes || wfi_plan_moves_parameters(plan);
+    if (needs_equal || plan->dp > 8 || plan->dp > n_lanes || n_lanes > 999) return;
     for (int64_t k = 0; k < plan->dp; k++)
         at += (size_t)snprintf(text + at, bytes - at, "%s%lld", k ? "+" : "lanes=",
                                (long long)(n_lanes / plan->dp + (k < n_lanes % plan->dp)));
@@ -161,8 +162,8 @@ static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *given, const wf_
     name_refused(given, plan, r->n_lanes, what, sizeof what);
     if (n > r->batch)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "plan: %s has more replicas than the batch has samples, %lld", what,
-                        (long long)r->batch);
+                        "plan: %s has more %s than the batch has samples, %lld", what,
+                        plan->lanes ? "lanes" : "replicas", (long long)r->batch);
     if (!lanes_suit(given, plan, n))
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "plan: no number of lanes suits both %s and the plan's other replicas",

@@ -155,6 +155,8 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
                             const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
                             wfi_program_use use, const wf_program *like, wf_program **program_out) {
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
+    if ((int)kind < 0 || kind > WF_PROGRAM_GRADIENT)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%d is not a kind of program", (int)kind);
     wf_recipe resolved = *recipe;
     if (!wfi_properties_of(kind).differentiates) {
         /* One microbatch, whatever the training recipe says. */
@@ -224,7 +226,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
                              wfi_program_use use, const wf_program *like,
                              wf_program **program_out) {
     wf_program *p;
-    bool chooses = wfi_properties_of(kind).differentiates && wfi_plan_chooses_recompute(plan);
+    bool chooses = kind != WF_PROGRAM_FORWARD && wfi_plan_chooses_recompute(plan);
     if (like) plan = like->plan; /* where all has been chosen */
     WF_TRY(check_shares(plan));
     WF_TRY(wfi_program_begin(ctx, model, recipe, plan, backend, kind, use, like, &p));

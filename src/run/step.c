@@ -220,7 +220,11 @@ wf_status wf_trainer_count_step(wf_trainer *t) {
     if (t->forward_only)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "a step of a trainer for forward runs only: make one without forward_only");
-    WF_TRY(wfi_trainer_check_average(t, "a step"));
+    if (t->recipe.ema > 0)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "count a step: steps of the caller's own do not update the moving average "
+                        "(ema=%g); leave ema out",
+                        t->recipe.ema);
     t->n_steps++;
     return WF_OK;
 }

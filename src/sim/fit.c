@@ -151,6 +151,7 @@ static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_o
     WF_TRY(wfi_plan_copy(s->p->plan, &plan));
     wfi_plan_drop_rules(plan);
     if (c->pp != plan->pp) wfi_plan_drop_cut(plan);
+    if (c->dp != plan->dp) wfi_plan_drop_lanes(plan);
     bool names_schedule = strstr(keys, "schedule");
     if (!plan->schedule->search || names_schedule) plan->hold = 0;
     wfi_free(plan->ctx, plan->recompute);
@@ -164,6 +165,10 @@ static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_o
              divides_rows(s, c->tp) ? "on" : "off", c->dp, c->pp,
              c->row->divides && c->dp > 1 ? ",zero=3" : "", shard, *keys ? "," : "", keys);
     wf_status status = wfi_plan_set(plan, text);
+    if (status == WF_INVALID_ARG && plan->lanes) { /* unequal shares do not go with all keys */
+        wfi_plan_drop_lanes(plan);
+        status = wfi_plan_set(plan, text);
+    }
     if (status == WF_OK)
         *plan_out = plan;
     else
