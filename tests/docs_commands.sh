@@ -30,5 +30,16 @@ grep -q '^ "weights_sha256"' "$page" || fail "README.md shows no hashes"
 sed -i '0,/"weights_sha256": "./s//&0/; 0,/.",$/s//",/' "$page"
 ! scripts/check-docs "$page" >/dev/null || fail "another hash is accepted"
 
+# refused DIFFERENCE COMMAND SHOWN: check-docs must refuse a page that shows this output.
+refused() {
+    printf '```console\n$ %s\n%s\n```\n' "$2" "$3" >"$page"
+    scripts/check-docs "$page" >"$folder/diff"
+    [[ $? == 1 && $(tail -1 "$folder/diff") == "1 commands, 1 differ" ]] || fail "$1 is accepted: $(cat "$folder/diff")"
+}
+refused "another integer" "echo ranks: 3" "ranks: 4"
+refused "another integer before a word that is not a unit" "echo 3 layers" "4 layers"
+refused "a line after the last one shown" "printf 'one\ntwo\n'" one
+refused "another beginning of a shortened line" "echo one two three" "another two ..."
+
 ((n_checked)) || { echo "skipped: no page can be checked"; exit 77; }
 finish
