@@ -17,6 +17,19 @@ if [[ $flags ]]; then
     for set in $want; do grep -qw "$set" "$folder/out" || fail "$set is not shown"; done
 fi
 
+# ---- variables: an empty one is not set ----
+# counts_set: compares the lines of variables, and their count, with this environment.
+counts_set() {
+    local name n_set=0 names
+    "$WEFT" info --json "$folder/variables.json" >"$folder/out" || fail "info: exit $?"
+    names=$(sed -n '/"environment": \[/,/\]/p' "$folder/variables.json" | field name)
+    for name in $names; do [[ ! ${!name-} ]] || n_set=$((n_set + 1)); done
+    grep -qE "^(variables)? +$n_set of $(wc -w <<<"$names") are set; --all shows all$" "$folder/out" || fail "not $n_set set: $(grep ' are set' "$folder/out")"
+    [[ $(grep -c '(by environment)$' "$folder/out") == "$n_set" ]] || fail "not $n_set variables: $(cat "$folder/out")"
+}
+counts_set
+(export WEFT_DELAY_US=0 WEFT_ARENA_GAP=0 WEFT_LOG='' && counts_set)
+
 # ---- a bare chroot has neither /proc nor /sys ----
 if unshare -m true 2>/dev/null; then
     bare=$(unshare -m bash -c "mount -t tmpfs none /sys && mount -t tmpfs none /proc && LD_LIBRARY_PATH='$(realpath "$(dirname "$WEFT")")' exec '$(realpath "$WEFT")' info" 2>&1) ||
