@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs and what they leave: same bits again, in pieces, with tests between, interrupted.
-# label: serial
+# label: once
 source tests/cli_helpers.bash
 images "$folder/images"
 run="train --model mlp --data $folder/images --threads 1 --batch 12 --micro 4 --seed 3 --optimizer adamw --lr 0.001"

@@ -99,7 +99,7 @@ with_deadlines stuck 4000
 stuck_sum() {
     (export STAND_IN_NCCL_STUCK=0 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not summed what its replicas have with that of rank" "${engine[@]}")
 }
-with_deadlines stuck_sum 4000
+with_deadlines stuck_sum 2000
 
 # begins OPTIONS...: two ranks that train for ever in the background, with such options of weft run; $victim is rank 1.
 begins() {
@@ -134,7 +134,7 @@ stopped() {
     kill -STOP "$victim"
     ends 4 "rank 1 (process $victim)" "stopped"
 }
-with_deadlines stopped 4000
+with_deadlines stopped 2000
 # Rank 1's GPU hangs before its first batch. Rank 0 waits for that batch's event, not within NCCL.
 early() {
     # shellcheck disable=SC2016
@@ -151,7 +151,7 @@ stopped_within() {
     kill -STOP "$victim"
     ends 4 "has not summed what its replicas have with that of rank 0; rank 1 (process $victim) does not move; the process is stopped" "stopped within"
 }
-with_deadlines stopped_within 8000
+with_deadlines stopped_within 3000
 # With WEFT_TEST_FULL=1 four ranks also name a stopped rank for which another one waits, as in a ring.
 if is_full; then
     ranks=4
