@@ -119,7 +119,7 @@ wf_status wfi_lanes_share(wfi_pool *pool, int64_t n_lanes, int32_t n_replicas, c
     return WF_OK;
 }
 
-/* One replica's work: subtrees of its lanes, and of what it receives. */
+/* One replica's work: subtrees of its lanes and of the partial sums that it receives. */
 typedef struct share_sum {
     summation s;
     const wfi_lane_shares *shares;
@@ -140,8 +140,8 @@ static int32_t take_accumulator(share_sum *x, int64_t lane) {
     return a;
 }
 
-/* Folds what is complete of the subtree of n lanes from `begin` on, now that the one that begins
- * with `lane` is. */
+/* Folds the complete parts of the subtree of n lanes from `begin` on, after the one that begins
+ * with `lane` is complete. */
 static void fold_between(share_sum *x, int64_t begin, int64_t n, int64_t lane) {
     if (n == 1 || x->s.n_done[lane] >= n) return;
     int64_t left = wfi_tree_split(n), right = begin + left;

@@ -193,7 +193,7 @@ wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end);
 /* All others. */
 wf_status wfi_lower_updates(wfi_lowering *l);
 
-/* finish.c: what follows the microbatches. */
+/* finish.c: the instructions after the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);
 /* Loss and hits to the host, if the rank has them. */
 wf_status wfi_lower_report(wfi_lowering *l);

@@ -47,8 +47,8 @@ static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t u
     return kind == WFI_SEND ? WF_OK : wfi_depend_on_freed(l, number);
 }
 
-/* Where shares are uneven: partial sums of others' homes are sent, and what others have of the own
- * home is received and folded. All replicas complete units in one order. */
+/* With uneven shares: sends the partial sums of other homes, receives those of its own home, and
+ * folds them. All replicas complete units in one order. */
 static wf_status exchange(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums) {
     const wf_program *p = l->p;
     if (!sums->n_sends && !sums->n_receives) return WF_OK;

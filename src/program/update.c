@@ -10,20 +10,20 @@ static bool take_updated(wfi_lowering *l, int32_t stage) {
 
 /* ---- tied weights ---- */
 
-/* Which rank of stage `from` has for replica `replica` of another stage what all its replicas
- * have: the one beside it, or the first. */
+/* The rank of stage `from` that sends to replica `replica` of another stage: the replica of the
+ * same number if it updates the stage, else the first. */
 static int32_t source_of(const wf_program *p, int32_t from, int32_t replica, int32_t tp) {
     int32_t beside = wfi_program_rank_of(p, replica, from, tp);
     return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from, tp);
 }
 
-/* Whether what is computing right now has read the unit's parameters. */
+/* Whether the last use read the unit's parameters, so that they are still gathered. */
 static bool is_gathered(const wfi_lowering *l, int32_t unit) {
     return l->last_read[unit] >= 0 && l->last_read[unit] == l->n_uses - 1;
 }
 
-/* In which of the unit's blocks a PARAM or STATE is while it is updated: where it is kept, or, if
- * that is in another space, in a block for a while. */
+/* The depth of a PARAM or STATE during its update: where it is kept, or, if that is in another
+ * space, a temporary block. */
 static int32_t here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
     const wf_program *p = l->p;
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
@@ -34,21 +34,21 @@ static int32_t here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
     return WFI_GATHERED_DEPTH + l->n_gathered[unit] - is_gathered(l, unit);
 }
 
-/* What is elsewhere meanwhile comes for a while, not before the rank has computed what is before.
- */
+/* A fetch for the update waits for the rank's last computation, so that it does not hold memory
+ * earlier. */
 static wf_status not_before(wfi_lowering *l, wfi_block_kind kind, int32_t instruction) {
     bool is_away = wfi_kept_space(l->p, kind) != WFI_SPACE_DEVICE;
     bool exists = instruction < l->p->n_instructions;
     return is_away && exists ? wfi_depend_on(l, instruction, l->last_compute) : WF_OK;
 }
 
-/* What the rank keeps of the unit's parameters, and is new after a step. */
+/* The part of the unit's parameters that the rank keeps and a step changes. */
 static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
     return wfi_trained_extent(l->p, unit, wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank));
 }
 
-/* What the rank keeps of the unit's new parameters, to every rank that updates the stage and lacks
- * them. */
+/* Sends the rank's part of the unit's new parameters to every rank that updates the stage and lacks
+ * it. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
     const wf_program *p = l->p;
     int32_t tp = wfi_mesh_tp(p->mesh, l->rank);
@@ -64,7 +64,7 @@ static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instr
     return WF_OK;
 }
 
-/* The owner's new parameters go to the stages that read some of them too, once to each. */
+/* Sends the owner's new parameters once to each other stage that reads some of them. */
 static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
     wf_program *p = l->p;
     wfi_extent kept = updated_extent(l, owner);
@@ -87,7 +87,7 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
 
 /* ---- updates ---- */
 
-/* What of the unit is kept in another space comes to where it is updated, or goes back. */
+/* Fetches a part of the unit that is kept in another space for its update, or evicts it. */
 static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
     wfi_extent kept = wfi_moved_extent(l->p, kind, unit, 0, -1, l->rank);
     if (kind == WFI_BLOCK_PARAM)
@@ -125,7 +125,7 @@ static wf_status emit_update(wfi_lowering *l, int32_t u) {
     return WF_OK;
 }
 
-/* New parameters go from who has made them to where they are kept. */
+/* Moves new parameters from the ranks that updated them to the ranks that keep them. */
 static wf_status change_updated(wfi_lowering *l, int32_t u) {
     const wf_program *p = l->p;
     int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
@@ -146,7 +146,7 @@ static wf_status update(wfi_lowering *l, int32_t u) {
     return bring(l, WFI_BLOCK_PARAM, u, false);
 }
 
-/* It needs no norm of all gradients, and no other stage waits for what is new of its parameters. */
+/* An early update needs no norm of all gradients, and no other stage may read the parameters. */
 bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
     int32_t stage = wfi_program_stage_of(p, unit);
     if (!wfi_updates(p) || p->recipe.clip_norm > 0 ||
@@ -157,8 +157,8 @@ bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
     return true;
 }
 
-/* What is fetched ahead for them is found with the gathers. They may be of another stage of the
- * rank than the action that goes on after them, so that one is taken in hand again. */
+/* gather.c schedules their prefetches. The units may belong to another stage of the rank than the
+ * current action, so the current stage is restored. */
 wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end) {
     int32_t stage = l->stage;
     for (; l->n_updated < end; l->n_updated++) {
@@ -171,8 +171,8 @@ wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end) {
     return WF_OK;
 }
 
-/* What is kept elsewhere is fetched while earlier units are updated, so many ahead as the plan
- * says, and evicted after. */
+/* Parts in other spaces are fetched during the updates of earlier units, `prefetch` units ahead,
+ * and evicted afterwards. */
 wf_status wfi_lower_updates(wfi_lowering *l) {
     const wf_program *p = l->p;
     int32_t ahead = p->plan->overlaps ? p->plan->prefetch : 0, next = 0, n_next = 0, n = 0;
