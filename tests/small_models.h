@@ -43,6 +43,14 @@ static inline void plain_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(wf_tanh(wf_linear(h, "fc1", 20)), "fc2", 10), y));
 }
 
+/* A recurrent net of three steps, with hidden state. */
+static inline void lstm_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8));
+    wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(3, 8));
+    wf_loss(wf_mse(wf_lstm(x, "lstm", 0, 8), y));
+}
+
 #define SMALL_BATCH 16
 #define SMALL_IMAGE (3 * 8 * 8)
 

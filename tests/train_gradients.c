@@ -164,13 +164,6 @@ static void a_part_of_a_batch(void **state) {
     test_context_end(ctx);
 }
 
-static void toy_lstm(wf_graph *g, const void *config) {
-    (void)config;
-    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8));
-    wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(3, 8));
-    wf_loss(wf_mse(wf_lstm(x, "lstm", 0, 8), y));
-}
-
 /* The hidden state of a gradient run is that of the next one, and of the next step. */
 static void hidden_state_goes_on(void **state) {
     (void)state;
@@ -184,7 +177,7 @@ static void hidden_state_goes_on(void **state) {
     recipe.n_micro = recipe.n_lanes = recipe.n_slices = 1;
     for (int i = 0; i < 48; i++) (&x[0][0][0])[i] = (float)(i % 7), (&y[0][0][0])[i] = 1;
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
-    TEST_OK(ctx, wf_model_create(ctx, "lstm", toy_lstm, NULL, 0, &model));
+    TEST_OK(ctx, wf_model_create(ctx, "lstm", lstm_net, NULL, 0, &model));
     wf_trainer *t = test_trainer(ctx, model, &recipe, "", NULL);
     for (int pass = 0; pass < 2; pass++) {
         double *loss = pass ? again : first;

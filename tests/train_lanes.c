@@ -74,13 +74,6 @@ static void same_bits(void **state) {
     }
 }
 
-static void toy_lstm(wf_graph *g, const void *config) {
-    (void)config;
-    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8));
-    wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(3, 8));
-    wf_loss(wf_mse(wf_lstm(x, "lstm", 0, 8), y));
-}
-
 /* Each replica keeps the hidden state of its own microbatches. */
 static void hidden_state(void **state) {
     (void)state;
@@ -93,7 +86,7 @@ static void hidden_state(void **state) {
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_model *model;
-        TEST_OK(ctx, wf_model_create(ctx, "lstm", toy_lstm, NULL, 0, &model));
+        TEST_OK(ctx, wf_model_create(ctx, "lstm", lstm_net, NULL, 0, &model));
         wf_trainer *t = test_trainer(ctx, model, &recipe, plans[k], NULL);
         for (int step = 0; step < 3; step++) {
             wf_step_result result;
