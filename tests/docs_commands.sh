@@ -23,6 +23,11 @@ done
 page=$folder/page.md
 printf '```console\n$ echo done in 1.5 s\n%s in 2.5 s\n```\n' "done" >"$page"
 scripts/check-docs "$page" >/dev/null || fail "another measured time is refused"
+printf '```console\n$ echo "rank 0  |F0B0 |"\n%s\n```\n' "rank 0 |F0-B|" >"$page"
+scripts/check-docs "$page" >/dev/null || fail "a timeline of another processor is refused"
+sed -i 's/^rank 0/rank 1/' "$page"
+! scripts/check-docs "$page" >/dev/null || fail "a timeline of another rank is accepted"
+printf '```console\n$ echo done in 1.5 s\n%s in 2.5 s\n```\n' "done" >"$page"
 sed -i 's/^done/ended/' "$page"
 ! scripts/check-docs "$page" >/dev/null || fail "another word is accepted"
 awk '/^```console$/ { block = "" } { block = block $0 "\n" } /^```$/ && block ~ /sha256/ { printf "%s", block; exit }' README.md >"$page"
