@@ -197,7 +197,7 @@ const char *option_no_use(const options *o, option_id id) {
         return o->init ? NULL : "--init is not given";
     case OPT_resize:
     case OPT_skip_broken:
-    case OPT_workers:
+    case OPT_loader_threads:
     case OPT_cache:
         return o->has_pictures ? NULL : "--data is not a folder of pictures";
     case OPT_tokens:

@@ -206,7 +206,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "model.safetensors")                                                                         \
     X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
       "tensors of --init to initialize anew, by name or prefix: fc")                               \
-    X(workers, COUNT, workers, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,                       \
+    X(loader_threads, COUNT, loader_threads, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,         \
       "threads that decode pictures ahead (cores not used by ranks, at least 1)")                  \
     X(cache, SIZE, cache, RUN, (TPBE & ~FOR_TUNE), OF_RANK, "SIZE", NULL,                          \
       "memory for decoded pictures (a quarter of the machine's, shared by the "                    \
@@ -309,7 +309,7 @@ typedef struct options {
     int64_t stages, memory_limit, chunks;
     double transfer_ms, weight_held, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
-        ranks, workers;
+        ranks, loader_threads;
     int64_t save_every, test_every, patience, keep;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;

@@ -44,11 +44,12 @@ static bool has_parts(const job *j) {
 }
 
 /* Decoding takes the cores that are left. */
-static int n_workers(const job *j) {
+static int n_loader_threads(const job *j) {
     int n_here = j->c->job ? wf_job_n_ranks(j->c->job) : 1, n_cores = wf_info_limits().n_cores;
     int n_used = j->c->o.recipe.n_threads * wf_plan_n_ranks(j->plan),
         n = (n_cores - n_used) / n_here;
-    if (j->c->o.workers) return j->c->o.workers < 256 ? (int)j->c->o.workers : 256;
+    int64_t wanted = j->c->o.loader_threads;
+    if (wanted) return wanted < 256 ? (int)wanted : 256;
     return n < 1 ? 1 : n < 64 ? n : 64;
 }
 
@@ -70,7 +71,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
         config.part = own_replica(j);
         config.n_micro = o->recipe.n_micro;
     }
-    config.n_workers = o->has_pictures ? n_workers(j) : 1;
+    config.n_workers = o->has_pictures ? n_loader_threads(j) : 1;
     config.first_epoch = first_epoch;
     config.first_sample = first_sample;
     return wf_loader_create(j->data, &config, loader_out);

@@ -57,7 +57,7 @@ if [[ -x $make ]]; then
     [[ $(about "$folder/pets-run/model.safetensors") == *'\"classes\":2,\"resized\":36,\"class_names\":[\"cat\",\"dog\"],\"mean\":[0.4849'* ]] ||
         fail "weights of pictures say: $(about "$folder/pets-run/model.safetensors")"
     # Whoever decodes which picture, in a process of its own or in threads, from the cache or not.
-    for plan in "--plan dp=2 --ranks 2" "--plan pp=2 --ranks 2 --workers 3" "--plan dp=2,zero=3 --devices cpu:2 --cache 1"; do
+    for plan in "--plan dp=2 --ranks 2" "--plan pp=2 --ranks 2 --loader-threads 3" "--plan dp=2,zero=3 --devices cpu:2 --cache 1"; do
         [[ $(report train $small --data "$pets" --steps 3 $plan | field weights_sha256) == "$pets_one" ]] || fail "pictures, $plan: not one rank's bits"
     done
     [[ $(report train --resume --out "$folder/pets-run" --steps 4 --threads 1 --plan dp=2 --ranks 2 | field weights_sha256) == \

@@ -69,9 +69,9 @@ differs --resize "$pets_run --no-augment" "" "--resize 40"
 refuses --resize 2 "too small for a centre of 28 pixels" "$pets_run --resize 20"
 echo none >"$folder/pets/train/cat/13.jpg"
 gives --skip-broken n_train 24 "$pets_run --skip-broken"
-gives --workers batch 8 "plan ${pets_run#train} --workers 2"
+gives --loader-threads batch 8 "plan ${pets_run#train} --loader-threads 2"
 gives --cache batch 8 "plan ${pets_run#train} --cache 1KiB"
-for option in --skip-broken "--resize 40" "--workers 2" "--cache 1KiB"; do
+for option in --skip-broken "--resize 40" "--loader-threads 2" "--cache 1KiB"; do
     refuses ${option% *} 2 "--data is not a folder of pictures" "$mlp $option"
 done
 differs --no-augment "$folder_run" "" "--no-augment"

@@ -62,7 +62,7 @@ another() {
     esac
 }
 # One rank's own, or what there cannot be among processes (--devices), or compared by contents.
-own=" --rendezvous --json --config --deepspeed --quiet --verbose --ranks --devices --data --tokenizer --workers --cache --help "
+own=" --rendezvous --json --config --deepspeed --quiet --verbose --ranks --devices --data --tokenizer --loader-threads --cache --help "
 
 options=$("$WEFT" train --help=all | grep -oE '^  --[a-z0-9-]+' | tr -d ' ')
 [[ $(wc -w <<<"$options") -gt 40 ]] || fail "weft train --help lists no options: $options"
