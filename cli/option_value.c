@@ -188,8 +188,20 @@ const char *option_no_use(const options *o, option_id id) {
     const wf_model_info *model = o->model ? wf_model_registry_find(o->model) : NULL;
     bool tokens = model && model->takes_tokens;
     bool synthetic = o->data && !strcmp(o->data, "synthetic");
-    bool sgd = o->recipe.optimizer == WF_SGD;
+    bool sgd = o->recipe.optimizer == WF_SGD, is_sync = o->recipe.update == WF_UPDATE_SYNC;
     switch (id) {
+    case OPT_n_workers:
+        return is_sync ? "--update sync has one set of parameters" : NULL;
+    case OPT_staleness:
+    case OPT_staleness_lr:
+    case OPT_n_backup:
+    case OPT_record:
+    case OPT_replay:
+        return o->recipe.update == WF_UPDATE_ASYNC ? NULL : "it is an option of --update async";
+    case OPT_local_steps:
+    case OPT_outer_lr:
+    case OPT_outer_momentum:
+        return o->recipe.update == WF_UPDATE_LOCAL ? NULL : "it is an option of --update local";
     case OPT_image:
         if (tokens) return "the model reads tokens";
         return synthetic || o->has_pictures ? NULL : "images have their size from the data set";

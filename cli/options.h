@@ -31,6 +31,7 @@ enum {
     FOR_TUNE = 65536,
     FOR_BENCH_PRICE = 131072
 };
+#define TP    (FOR_TRAIN | FOR_PLAN)
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
 #define TPBE  (TPB | FOR_EVAL)
 #define TPBEP (TPBE | FOR_PREDICT)
@@ -206,6 +207,11 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "model.safetensors")                                                                         \
     X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
       "tensors of --init to initialize anew, by name or prefix: fc")                               \
+    X(record, TEXT, record, RUN, FOR_TRAIN, OF_ROOT, "FILE", NULL,                                 \
+      "--update async: write the order in which gradients were applied")                           \
+    X(replay, TEXT, replay, RUN, FOR_TRAIN, 0, "FILE", NULL,                                       \
+      "--update async: repeat the order of a --record; gives the same bits on any number of "      \
+      "ranks")                                                                                     \
     X(loader_threads, COUNT, loader_threads, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,         \
       "threads that decode pictures ahead (cores not used by ranks, at least 1)")                  \
     X(cache, SIZE, cache, RUN, (TPBE & ~FOR_TUNE), OF_RANK, "SIZE", NULL,                          \
@@ -303,7 +309,7 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *tokenizer, *prompt, *stop, *plan, *devices, *init, *out, *trace, *draw,
-        *json, *config, *deepspeed;
+        *record, *replay, *json, *config, *deepspeed;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;

@@ -1,6 +1,7 @@
 /* weft train: steps, tests, checkpoints, log, picture and report. */
 #include "agree.h"
 #include "checkpoint.h"
+#include "crew.h"
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
 #include "log.h"
@@ -10,13 +11,16 @@
 #include "text.h"
 
 #include <math.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct run {
     cli *c;
     job j;
-    wf_trainer *trainer;
-    wf_loader *loader;
+    wf_trainer *trainer; /* NULL: another rank has the workers' state */
+    wf_loader *loader;   /* NULL: workers read their data themselves */
+    crew crew;           /* of --update async and local; otherwise empty */
     record record;
     run_log log;
     progress bar;
@@ -105,14 +109,17 @@ static exit_status save(run *r) {
     exit_status bad = log_flush(&r->log);
     if (!bad) bad = keep(r); /* what an earlier save has written meanwhile */
     if (bad) return bad;
-    wf_status status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
+    wf_status status = WF_OK;
+    if (r->crew.workers) status = crew_save(&r->crew, r->n_done, r->saved_step);
+    if (status == WF_OK && r->trainer)
+        status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
     if (status != WF_OK) return cannot_save(r, status);
     r->saved_step = r->n_done;
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
 
 /* Of the weights' average, if there is one: the trainer goes on with the weights. */
-static wf_status eval(run *r) {
+static wf_status eval_here(run *r) {
     bool averages = r->c->o.recipe.ema > 0;
     wf_status status = averages ? wf_trainer_use_average(r->trainer, 1) : WF_OK;
     if (status != WF_OK) return status;
@@ -122,12 +129,38 @@ static wf_status eval(run *r) {
     return back == WF_OK ? status : back;
 }
 
+/* A rank that has not been asked stops because rank 0 was. */
+static exit_status interrupted_exit(run *r) {
+    exit_status why = interrupt_agreed(r->c);
+    if (!why) why = r->c->stop = (exit_status)(128 + SIGTERM);
+    return why;
+}
+
+/* Rank 0 has the workers' weights, and tells the others. */
+static wf_status eval(run *r) {
+    struct {
+        double loss, accuracy;
+        int64_t status;
+    } told = {0};
+    if (!r->crew.workers || !r->c->job) return eval_here(r);
+    if (r->trainer) {
+        told.status = eval_here(r);
+        told.loss = r->test_loss;
+        told.accuracy = r->test_accuracy;
+        if (told.status != WF_OK && told.status != WF_INTERRUPTED) return (wf_status)told.status;
+    }
+    wf_status status = wf_job_broadcast(r->c->job, &told, sizeof told);
+    r->test_loss = told.loss;
+    r->test_accuracy = told.accuracy;
+    return status == WF_OK ? (wf_status)told.status : status;
+}
+
 /* Loss and accuracy on the test split, if there is one. */
 static exit_status test(run *r, int64_t epoch) {
     if (!r->j.about.n_test || r->tested_step == r->n_done) return EXIT_DONE;
     wf_status status = eval(r);
     progress_clear(&r->bar);
-    if (status == WF_INTERRUPTED) return interrupt_agreed(r->c);
+    if (status == WF_INTERRUPTED) return interrupted_exit(r);
     if (status != WF_OK) return complain_of(r->c, status);
     r->tested_step = r->n_done;
     char perplexity[TEXT_BYTES] = "";
@@ -138,14 +171,21 @@ static exit_status test(run *r, int64_t epoch) {
     return log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy);
 }
 
-/* The test that is due after the last step, unless it counts already; the best one is saved. */
-static exit_status score(run *r) {
+/* Whether a multiple of `every` lies behind `before` and not behind `now`. */
+static bool passes(int64_t before, int64_t now, int64_t every) {
+    return now / every > before / every;
+}
+
+/* The test that is due after the steps since `before`, unless it counts already; the best one is
+ * saved. */
+static exit_status score(run *r, int64_t before) {
     const options *o = &r->c->o;
     int64_t every = o->test_every ? o->test_every : r->j.n_epoch;
-    if (!r->n_done || r->n_done % every || r->tests.last_step == r->n_done) return EXIT_DONE;
+    bool is_due = r->n_done && passes(before, r->n_done, every);
+    if (!is_due || r->tests.last_step == r->n_done) return EXIT_DONE;
     exit_status bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
     if (bad || r->tested_step != r->n_done) return bad;
-    wf_trainer_evaluated(r->trainer, r->test_loss);
+    if (r->trainer) wf_trainer_evaluated(r->trainer, r->test_loss);
     bool is_best = scores_add(&r->tests, r->n_done, r->test_loss);
     return is_best && o->keep_best ? save(r) : EXIT_DONE;
 }
@@ -204,27 +244,59 @@ static exit_status not_finite(run *r) {
     return complain(EXIT_FAILED, "%s; try a smaller --lr, --warmup or --clip-norm; %s", why, last);
 }
 
-/* Waiting for the batch, from `start` on, belongs to the step. */
-static exit_status step(run *r, const wf_batch *batch, double start) {
-    wf_step_result result;
-    wf_status status = job_step(&r->j, r->trainer, batch, &result);
-    double ms = (now_seconds() - start) * 1e3;
-    if (status != WF_OK) progress_clear(&r->bar);
-    if (status == WF_NOT_FINITE) return not_finite(r);
-    if (status != WF_OK) return complain_of(r->c, status);
+static exit_status failed(run *r, wf_status status) {
+    progress_clear(&r->bar);
+    return status == WF_NOT_FINITE ? not_finite(r) : complain_of(r->c, status);
+}
+
+/* Counts a step of a batch of that epoch. */
+static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch, int64_t n_samples,
+                             double ms) {
     bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
-    double items = job_items(&r->j, batch->n_all);
+    double items = job_items(&r->j, n_samples);
     r->n_done++;
+    if (!record_add(&r->record, result->loss, ms, items))
+        return complain(EXIT_FAILED, "no memory left");
+    exit_status bad = log_step(&r->log, r->n_done, epoch, result, ms, has_labels);
+    if (bad) return bad;
+    bool has_hits = has_labels && result->n_rows;
+    progress_step(&r->bar, r->n_done, epoch, result->loss,
+                  has_hits ? (double)result->n_hits / (double)result->n_rows : NAN, items);
+    return EXIT_DONE;
+}
+
+/* Waiting for the batch belongs to the step. */
+static exit_status step(run *r) {
+    const wf_batch *batch;
+    wf_step_result result;
+    double start = now_seconds();
+    wf_status status = wf_loader_next(r->loader, &batch);
+    if (status != WF_OK) return complain_of(r->c, status);
+    status = job_step(&r->j, r->trainer, batch, &result);
+    if (status != WF_OK) return failed(r, status);
     r->next = batch->last_of_epoch ? (position){batch->epoch + 1, 0}
                                    : (position){batch->epoch, batch->first_sample + batch->n_all};
-    if (!record_add(&r->record, result.loss, ms, items))
-        return complain(EXIT_FAILED, "no memory left");
-    exit_status bad = log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels);
-    if (bad) return bad;
-    progress_step(&r->bar, r->n_done, batch->epoch, result.loss,
-                  has_labels && result.n_rows ? (double)result.n_hits / (double)result.n_rows : NAN,
-                  items);
-    return EXIT_DONE;
+    return note_step(r, &result, batch->epoch, batch->n_all, (now_seconds() - start) * 1e3);
+}
+
+/* Workers' steps to the next test or checkpoint. */
+static exit_status stretch(run *r) {
+    int64_t n = crew_stretch(&r->j, r->n_done), n_ran, batch = r->c->o.recipe.batch;
+    wf_step_result *results = calloc((size_t)n, sizeof *results);
+    if (!results) return complain(EXIT_FAILED, "no memory left");
+    double start = now_seconds();
+    wf_status status = wf_workers_run(r->crew.workers, n, results, &n_ran);
+    double ms = (now_seconds() - start) * 1e3 / (double)(n_ran ? n_ran : 1);
+    exit_status bad = status == WF_OK ? EXIT_DONE : failed(r, status);
+    for (int64_t k = 0; k < n_ran && !bad; k++) {
+        int64_t n_before = r->n_done % r->j.n_epoch * batch, n_left = r->j.about.n_train - n_before;
+        bad = note_step(r, &results[k], r->n_done / r->j.n_epoch, n_left < batch ? n_left : batch,
+                        ms);
+    }
+    if (n_ran) r->c->stop = (exit_status)results[n_ran - 1].stop_reason;
+    r->next = (position){r->n_done / r->j.n_epoch, r->n_done % r->j.n_epoch * batch};
+    free(results);
+    return bad;
 }
 
 /* Says once that other programs slow the threads down, after 2, 4, 8, ... steps. The CPU time of
@@ -253,18 +325,14 @@ static exit_status loop(run *r) {
     r->c->has_begun = true;
     r->begun_s = now_seconds();
     r->draw_s = FIRST_DRAW_S;
-    bad = score(r); /* which a run that was stopped may owe */
+    bad = score(r, r->n_done - 1); /* which a run that was stopped may owe */
     while (!bad && r->n_done < r->j.n_steps && !has_lost_patience(r)) {
-        const wf_batch *batch;
+        int64_t before = r->n_done;
         if (interrupt_agreed(r->c)) return interrupted(r);
-        double start = now_seconds();
-        wf_status status = wf_loader_next(r->loader, &batch);
-        if (status != WF_OK) return complain_of(r->c, status);
-        bool ends_epoch = batch->last_of_epoch;
-        bad = step(r, batch, start);
+        bad = r->crew.workers ? stretch(r) : step(r);
         if (!bad) look_for_others(r, &begin);
-        if (!bad) bad = score(r);
-        bool saves = o->save_every ? r->n_done % o->save_every == 0 : ends_epoch;
+        if (!bad) bad = score(r, before);
+        bool saves = passes(before, r->n_done, o->save_every ? o->save_every : r->j.n_epoch);
         if (!bad && saves) bad = save(r);
         if (!bad) bad = draw_at_times(r);
     }
@@ -309,12 +377,20 @@ static wf_status load_init(run *r) {
     return status;
 }
 
+static wf_status create_trainer(run *r) {
+    if (!crew_is_needed(&r->c->o)) return job_trainer(&r->j, &r->trainer);
+    wf_status status = crew_open(&r->j, &r->bar, &r->crew);
+    if (status == WF_OK) r->trainer = wf_workers_trainer(r->crew.workers);
+    return status == WF_OK && r->trainer ? job_describe_trainer(&r->j, r->trainer) : status;
+}
+
 static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
     if (bad) return bad;
     bad = own_folder(r);
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
+    if (!bad) bad = crew_take_record(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
     bool is_plateau = o->recipe.lr_schedule == WF_LR_PLATEAU;
     if (!bad && !r->j.about.n_test && (o->test_every || o->patience || o->keep_best || is_plateau))
@@ -329,26 +405,28 @@ static exit_status prepare(run *r) {
     if (!bad) bad = interrupted_early(r);
     if (bad) return bad;
     job_describe(&r->j);
-    wf_status status = job_trainer(&r->j, &r->trainer);
+    wf_status status = create_trainer(r);
     if (status != WF_OK) return job_complain_of_plan(&r->j, status);
     bad = interrupted_early(r);
     if (bad) return bad;
-    status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
+    if (r->trainer) status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
     if (status != WF_OK) return job_complain_of_eval(&r->j, status, JOB_EVAL_ADVICE);
-    if (o->init && !o->resume) status = load_init(r);
+    if (o->init && !o->resume && r->trainer) status = load_init(r);
     if (status != WF_OK) return complain_of(r->c, status);
     if (o->resume) {
-        bad = checkpoint_load(&r->j, r->trainer, &r->from);
+        if (r->trainer) bad = checkpoint_load(&r->j, r->trainer, &r->from);
+        if (!bad && r->crew.workers) bad = complain_of(r->c, crew_load(&r->crew, r->from.n_steps));
         if (bad) return bad;
         r->next = r->from.next;
-        r->n_done = r->saved_step = wf_trainer_n_steps(r->trainer);
+        r->n_done = r->saved_step = r->from.n_steps;
         r->tests = r->from.tests;
         say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
         if (o->recipe.lr_schedule == WF_LR_COSINE && r->j.n_steps > o->recipe.schedule_steps)
             say(r->c, "lr      0 from step %lld on, where the run's cosine ends\n",
                 (long long)o->recipe.schedule_steps);
     }
-    status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
+    if (!r->crew.workers)
+        status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
     bad = interrupted_early(r);
     if (bad) return bad;
@@ -362,16 +440,18 @@ static exit_status prepare(run *r) {
     }
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
     if (bad) return bad;
-    report_say_memory(r->c, r->trainer, false);
+    if (!r->crew.workers) report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
 }
 
 static exit_status finish(run *r) {
     const options *o = &r->c->o;
     char median[TEXT_BYTES];
-    json_t *report;
-    wf_status status = report_create(&r->j, r->trainer, &r->record, 0, &report);
-    if (status != WF_OK) return complain_of(r->c, status);
+    json_t *report = NULL;
+    wf_status status =
+        r->trainer ? report_create(&r->j, r->trainer, &r->record, 0, &report) : WF_OK;
+    if (status == WF_OK && r->crew.workers) status = crew_report(&r->crew, report);
+    if (status != WF_OK || !report) return complain_of(r->c, status);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
     if (r->j.is_tokens)
@@ -395,7 +475,10 @@ static exit_status finish(run *r) {
         say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %s\n", (long long)r->n_done,
             r->record.loss.at[r->record.loss.n - 1], rate, r->j.is_tokens ? "tokens" : "images",
             text_of_us(median, samples_median(&r->record.ms, 0) * 1e3));
-    report_say_memory(r->c, r->trainer, true);
+    if (r->crew.workers)
+        crew_say(&r->crew);
+    else
+        report_say_memory(r->c, r->trainer, true);
     char path[4096];
     if (o->out)
         say(r->c, "saved   %s\n",
@@ -442,7 +525,8 @@ exit_status run_train(cli *c) {
     if (!bad) bad = interrupted_late(&r);
     log_close(&r.log);
     wf_loader_destroy(r.loader);
-    wf_trainer_destroy(r.trainer);
+    if (!r.crew.workers) wf_trainer_destroy(r.trainer);
+    crew_close(&r.crew);
     job_close(&r.j);
     record_release(&r.record);
     checkpoint_unlock(r.lock);

@@ -53,8 +53,9 @@ static int n_loader_threads(const job *j) {
     return n < 1 ? 1 : n < 64 ? n : 64;
 }
 
-wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
-                     wf_loader **loader_out) {
+/* Without parts. */
+static wf_loader_config loader_config(const job *j, wf_data_split split, int64_t first_epoch,
+                                      int64_t first_sample) {
     const options *o = &j->c->o;
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     bool trains = split == WF_DATA_TRAIN && j->c->command != FOR_EVAL;
@@ -66,19 +67,34 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     config.augment = trains && !o->no_augment && from_files;
     config.mixup = trains ? o->mixup : 0;
     config.drop_last = trains && j->drop_last;
-    if (trains && has_parts(j)) {
-        config.n_parts = wf_plan_dp(j->plan);
-        config.part = own_replica(j);
-        config.n_micro = o->recipe.n_micro;
-    }
     config.n_workers = o->has_pictures ? n_loader_threads(j) : 1;
     config.first_epoch = first_epoch;
     config.first_sample = first_sample;
+    return config;
+}
+
+wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
+                     wf_loader **loader_out) {
+    wf_loader_config config = loader_config(j, split, first_epoch, first_sample);
+    if (split == WF_DATA_TRAIN && j->c->command != FOR_EVAL && has_parts(j)) {
+        config.n_parts = wf_plan_dp(j->plan);
+        config.part = own_replica(j);
+        config.n_micro = j->c->o.recipe.n_micro;
+    }
+    return wf_loader_create(j->data, &config, loader_out);
+}
+
+wf_status job_part_loader(const job *j, int64_t first_epoch, int64_t first_sample, int n_parts,
+                          int part, wf_loader **loader_out) {
+    wf_loader_config config = loader_config(j, WF_DATA_TRAIN, first_epoch, first_sample);
+    config.n_parts = n_parts;
+    config.part = part;
+    config.n_micro = j->c->o.recipe.n_micro;
     return wf_loader_create(j->data, &config, loader_out);
 }
 
 /* Files say which model they are of. */
-static wf_status describe_files(const job *j, wf_trainer *trainer) {
+wf_status job_describe_trainer(const job *j, wf_trainer *trainer) {
     char *text = about_text(j->c, &j->saved, j->model, j->data);
     if (!text) return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
     const wf_metadata about = {ABOUT_KEY, text};
@@ -87,7 +103,7 @@ static wf_status describe_files(const job *j, wf_trainer *trainer) {
     return status;
 }
 
-wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
+wf_trainer_config job_trainer_config(const job *j) {
     const options *o = &j->c->o;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = o->devices;
@@ -101,6 +117,12 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.profile = o->profile;
     config.trace = o->trace != NULL;
     config.forward_only = (j->c->command & (FOR_EVAL | FOR_PREDICT)) != 0;
+    return config;
+}
+
+wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
+    const options *o = &j->c->o;
+    const wf_trainer_config config = job_trainer_config(j);
     wf_recipe recipe = o->recipe;
     if (j->c->command == FOR_EVAL)
         recipe.batch =
@@ -111,7 +133,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
     progress_wait_end(j->c);
     if (status == WF_OK && j->c->is_root) tuned_warn(j->c, wf_trainer_program(*trainer_out));
-    if (status == WF_OK && !config.forward_only) status = describe_files(j, *trainer_out);
+    if (status == WF_OK && !config.forward_only) status = job_describe_trainer(j, *trainer_out);
     if (status == WF_OK && !config.forward_only)
         job_describe_chosen(j, wf_trainer_program(*trainer_out));
     return status;
@@ -134,8 +156,7 @@ exit_status job_complain_of_eval(const job *j, wf_status status, const char *adv
 
 #define MOST_FEEDS 5
 
-/* How many there are. */
-static int feeds_of(const wf_batch *batch, wf_feed feeds[MOST_FEEDS]) {
+int job_feeds(const wf_batch *batch, wf_feed *feeds) {
     size_t share_bytes = (size_t)batch->n_samples * sizeof *batch->share;
     feeds[0] = (wf_feed){"x", batch->x, batch->x_bytes};
     feeds[1] = (wf_feed){"y", batch->y, batch->y_bytes};
@@ -149,7 +170,7 @@ static int feeds_of(const wf_batch *batch, wf_feed feeds[MOST_FEEDS]) {
 wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
                    wf_step_result *result_out) {
     wf_feed feeds[MOST_FEEDS];
-    int n_feeds = feeds_of(batch, feeds);
+    int n_feeds = job_feeds(batch, feeds);
     if (!batch->first_sample) wf_trainer_reset_hidden(trainer, WF_PROGRAM_TRAIN);
     wf_status status = wf_trainer_step(trainer, feeds, n_feeds, batch->n_samples, result_out);
     if (status == WF_OK) j->c->stop = (exit_status)result_out->stop_reason;
@@ -167,7 +188,7 @@ static wf_status eval_piece(wf_trainer *trainer, wf_loader *loader, int64_t n_sa
     if (!loader) return wf_trainer_eval(trainer, NULL, 0, n_samples, result_out);
     wf_status status = wf_loader_next(loader, &batch);
     if (status != WF_OK) return status;
-    int n_feeds = feeds_of(batch, feeds);
+    int n_feeds = job_feeds(batch, feeds);
     return wf_trainer_eval(trainer, feeds, n_feeds, n_samples, result_out);
 }
 

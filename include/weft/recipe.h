@@ -5,6 +5,7 @@
 #ifndef WEFT_RECIPE_H
 #define WEFT_RECIPE_H
 
+#include <stdint.h>
 #include <weft/context.h>
 #include <weft/model.h>
 #include <weft/plan.h>
@@ -29,6 +30,12 @@ typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
 
 /* Multiplication of F32 on devices that have TF32: TF32 first rounds the mantissa to 10 bits. */
 typedef enum wf_matmul_precision { WF_MATMUL_F32, WF_MATMUL_TF32 } wf_matmul_precision;
+
+/* SYNC: a step sums the gradients of the whole batch, and updates once. ASYNC and LOCAL: workers
+ * with parameters of their own take equal parts of each batch (weft/workers.h). */
+typedef enum wf_update_mode { WF_UPDATE_SYNC, WF_UPDATE_ASYNC, WF_UPDATE_LOCAL } wf_update_mode;
+/* wf_recipe.staleness without a bound. */
+#define WF_STALENESS_UNBOUNDED INT64_C(1000000000)
 
 /* Names joined by "+", such as "conv1+layer1"; "" is none. */
 typedef struct wf_names {
@@ -122,7 +129,26 @@ typedef struct wf_tuned {
     X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE,                                 \
       "step and plateau: decay factor")                                                            \
     X(int64_t, lr_patience, "lr_patience", COUNT, "", 0, 0, 1e6, UPDATE,                           \
-      "plateau: decay after more than N tests in a row without a lower loss")
+      "plateau: decay after more than N tests in a row without a lower loss")                      \
+                                                                                                   \
+    X(wf_update_mode, update, "update", CHOICE, "sync|async|local", WF_UPDATE_SYNC, 0, 2, UPDATE,  \
+      "sync: one update per step; async: servers apply each worker's gradient when it arrives; "   \
+      "local: workers train alone and average their changes")                                      \
+    X(int64_t, n_workers, "workers", COUNT, "", 0, 0, 4096, UPDATE,                                \
+      "async, local: workers with parameters of their own; each takes an equal part of a batch")   \
+    X(int64_t, staleness, "staleness", COUNT, "", WF_STALENESS_UNBOUNDED, 0,                       \
+      WF_STALENESS_UNBOUNDED, UPDATE,                                                              \
+      "async: maximum age of the parameters behind a gradient, in steps; 0: as sync")              \
+    X(int, staleness_lr, "staleness_lr", FLAG, "", 0, 0, 1, UPDATE,                                \
+      "async: divide the learning rate by the staleness of each gradient")                         \
+    X(int64_t, n_backup, "backup", COUNT, "", 0, 0, 4095, UPDATE,                                  \
+      "async with --staleness 0: spare workers; a step drops the last N gradients to arrive")      \
+    X(int64_t, local_steps, "local_steps", COUNT, "", 30, 1, 1e9, UPDATE,                          \
+      "local: steps between averages")                                                             \
+    X(double, outer_lr, "outer_lr", REAL, "", 0.7, 0, 1e6, UPDATE,                                 \
+      "local: learning rate of the average change")                                                \
+    X(double, outer_momentum, "outer_momentum", REAL, "", 0.9, 0, 1, UPDATE,                       \
+      "local: Nesterov momentum of the average change")
 
 typedef struct wf_recipe {
     size_t struct_size;

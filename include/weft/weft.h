@@ -39,5 +39,6 @@
 #include <weft/trainer.h>
 #include <weft/tune.h>
 #include <weft/types.h>
+#include <weft/workers.h>
 
 #endif

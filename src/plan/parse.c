@@ -4,6 +4,7 @@
 #include "plan/lanes.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -86,6 +87,21 @@ static wf_status parse_prefetch(wf_plan *plan, const wfi_plan_field *f) {
     return wfi_plan_parse_number(plan, f, 0, &plan->prefetch);
 }
 
+#define AT_WORKERS "@workers"
+
+static wf_status parse_ps(wf_plan *plan, const wfi_plan_field *f) {
+    char digits[16];
+    size_t n = strcspn(f->value, "@");
+    plan->serves_at_workers = !strcasecmp(f->value + n, AT_WORKERS);
+    snprintf(digits, sizeof digits, "%.*s", (int)wfi_min_i64((int64_t)n, 15), f->value);
+    const wfi_plan_field number = {f->key, digits, f->position};
+    if (plan->serves_at_workers || !f->value[n]) return parse_axis(plan, &number, &plan->n_servers);
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: ps='%.60s' at position %d; it takes a number of parameter servers, such "
+                    "as 2 (on ranks of their own) or 2" AT_WORKERS,
+                    f->value, f->position);
+}
+
 static const struct {
     const char *key;
     wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
@@ -107,7 +123,8 @@ static const struct {
                            [WFI_PLAN_OFFLOAD] = {"offload", wfi_plan_parse_offload},
                            [WFI_PLAN_RECOMPUTE] = {"recompute", wfi_plan_parse_recompute},
                            [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output},
-                           [WFI_PLAN_LANES] = {"lanes", wfi_plan_parse_lanes}};
+                           [WFI_PLAN_LANES] = {"lanes", wfi_plan_parse_lanes},
+                           [WFI_PLAN_PS] = {"ps", parse_ps}};
 
 const char *wf_plan_key(int i) {
     return i >= 0 && i < WFI_N_PLAN_KEYS ? keys[i].key : NULL;
@@ -246,6 +263,12 @@ static wf_status check(wf_plan *plan) {
                         "plan: prefetch=%d sets the number of units that parameters are gathered "
                         "ahead, but parameters are not divided; add zero=3, or offload=params",
                         plan->prefetch);
+    if (plan->serves_at_workers && plan->n_servers > plan->dp)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: ps=%d" AT_WORKERS
+                        " puts a server on each of as many workers' ranks, "
+                        "and dp=%d has %d",
+                        plan->n_servers, plan->dp, plan->dp);
     WF_TRY(wfi_plan_check_lanes(plan));
     WF_TRY(wfi_plan_check_offload(plan));
     WF_TRY(check_shard(plan));
@@ -260,6 +283,8 @@ static wf_status canonical_text(wf_plan *plan) {
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     wfi_plan_lanes_text(plan, &text);
+    if (plan->n_servers)
+        wfi_text_add(&text, ",ps=%d%s", plan->n_servers, plan->serves_at_workers ? AT_WORKERS : "");
     if (plan->chunks) wfi_text_add(&text, ",chunks=%d", plan->chunks);
     if (plan->tp > 1) wfi_text_add(&text, ",tp=%d", plan->tp);
     if (plan->divides_rows) wfi_text_add(&text, ",sp");
@@ -418,5 +443,6 @@ int wf_plan_loads_at_root(const wf_plan *plan) {
     return plan->n_rules > 0;
 }
 int wf_plan_n_ranks(const wf_plan *plan) {
-    return plan->dp * plan->pp * plan->tp;
+    int n_mesh = plan->dp * plan->pp * plan->tp;
+    return plan->serves_at_workers ? n_mesh : n_mesh + plan->n_servers;
 }

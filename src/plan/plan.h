@@ -55,6 +55,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_RECOMPUTE,
     WFI_PLAN_OUTPUT,
     WFI_PLAN_LANES,
+    WFI_PLAN_PS,
     WFI_N_PLAN_KEYS
 } wfi_plan_key;
 
@@ -98,6 +99,8 @@ struct wf_plan {
     int *lanes;               /* [dp] of the recipe, of each replica; NULL: equal shares, ... */
     bool measures_lanes;      /* ... or still to be measured */
     int n_shares;             /* of lanes that are given */
+    int n_servers;            /* of parameters (workers/workers.h); 0: not given */
+    bool serves_at_workers;   /* servers are on workers' ranks, not on ranks of their own */
     char *cut;                /* "A+B" as given, or NULL */
     char *recompute;          /* "all", "selective", "auto" or "A+B:selective", or NULL */
     size_t memory_bytes;      /* of a device, which recompute=auto heeds; 0: it is none */

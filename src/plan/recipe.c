@@ -5,6 +5,7 @@
 #include "plan/part.h"
 #include "plan/plan.h"
 #include "plan/recipe_fields.h"
+#include "plan/workers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -241,14 +242,17 @@ static wf_status resolve(wf_context *ctx, const wf_recipe *recipe, const wf_mode
     if (!r.n_lanes || !r.n_slices) WF_TRY(look(model, MOST_SLICES, &facts));
     if (!r.n_lanes) r.n_lanes = default_lanes(&r, &facts);
     if (!r.n_slices) r.n_slices = facts.n_slices;
-    if (follows && !recipe->n_lanes && !lanes_suit(recipe, plan, r.n_lanes))
+    bool is_sync = r.update == WF_UPDATE_SYNC;
+    WF_TRY(wfi_recipe_resolve_workers(ctx, &r, plan, follows && !recipe->n_lanes));
+    if (follows && is_sync && !recipe->n_lanes && !lanes_suit(recipe, plan, r.n_lanes))
         r.n_lanes = lanes_needed(recipe, plan);
     if (follows && !recipe->n_slices && !wfi_lanes_allow(r.n_slices, plan->tp))
         r.n_slices = plan->tp;
     if (!r.n_micro) r.n_micro = r.n_lanes;
     if (!r.n_threads) r.n_threads = cores_per_rank(plan);
     WF_TRY(check_micro(ctx, recipe, &r));
-    if (plan && !lanes_suit(recipe, plan, r.n_lanes)) return refuse_lanes(ctx, recipe, &r, plan);
+    if (plan && is_sync && !lanes_suit(recipe, plan, r.n_lanes))
+        return refuse_lanes(ctx, recipe, &r, plan);
     if (plan) WF_TRY(check_slices(ctx, &r, model, plan));
     *resolved_out = r;
     return WF_OK;

@@ -61,6 +61,12 @@ static wf_status settle(const wf_program *p, wfi_life *lives) {
     return ok ? WF_OK : WF_NO_MEMORY;
 }
 
+/* Gradients and batch statistics that are read after the run. */
+static bool outlives_run(const wf_program *p, const wfi_block *block) {
+    bool is_statistic = block->kind == WFI_BLOCK_STATS && wfi_properties_of(p->kind).keeps;
+    return is_statistic || (wfi_keeps_gradients(p) && wfi_is_summed(p, block));
+}
+
 wf_status wfi_lives_find(const wf_program *p, wfi_life *lives, int32_t *n_order) {
     for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (wfi_life){.first = -1};
     for (int32_t k = 0; k < p->n_instructions; k++) {
@@ -77,7 +83,7 @@ wf_status wfi_lives_find(const wf_program *p, wfi_life *lives, int32_t *n_order)
     WF_TRY(settle(p, lives));
     for (int32_t b = 0; b < p->n_blocks; b++) {
         int32_t n = n_order[p->blocks[b].rank];
-        if (wfi_keeps_gradients(p) && wfi_is_summed(p, &p->blocks[b])) {
+        if (outlives_run(p, &p->blocks[b])) {
             lives[b].last_order = n;
             lives[b].settled_order = INT32_MAX;
             for (int s = 0; s < WFI_N_STREAMS; s++) lives[b].last[s] = INT32_MAX;

@@ -26,9 +26,10 @@ typedef struct wfi_step {
     double lr;
     const void *const *inputs; /* [n_values] by input value, from the step's ... */
     int64_t first_sample;      /* ... sample on */
-    void *const *outputs;      /* [n_outputs] where to copy outputs, NULL = not wanted */
-    double *records;           /* [n_micro][2] loss sums and hits */
-    double *gradient_norm;     /* where to put it, if clipping */
+    int64_t batch_sample;  /* the program's first sample in the batch: random numbers follow it */
+    void *const *outputs;  /* [n_outputs] where to copy outputs, NULL = not wanted */
+    double *records;       /* [n_micro][2] loss sums and hits */
+    double *gradient_norm; /* where to put it, if clipping */
 } wfi_step;
 
 typedef struct wfi_executor {

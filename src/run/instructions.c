@@ -45,6 +45,7 @@ static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, w
     wfi_touches(scratch, kernel->scratch_extent, true);
     if (!launches) return WF_OK;
     args.first_sample = now->micro < 0 ? 0 : wfi_program_first_sample(e->p, now->micro);
+    args.first_sample += e->step.batch_sample;
     int64_t begin = profile_ns(e, now);
     WF_TRY(wfi_kernel_run(kernel, stream_of(e, now), operands, scratch, &args));
     if (!e->profile->is_on) return WF_OK;

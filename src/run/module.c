@@ -53,8 +53,8 @@ static wf_status create_trainer(wf_module *m, const wf_model *model, const wfi_d
     config.forward_only = 1;
     config.timeout_ms = m->config.timeout_ms;
     WF_TRY(wf_plan_parse(m->ctx, "", &one));
-    wf_status status =
-        wfi_trainer_create_on(m->ctx, model, &recipe, one, &config, list, &m->trainer);
+    wf_status status = wfi_trainer_create_on(m->ctx, model, &recipe, one, &config, list,
+                                             WF_PROGRAM_FORWARD, &m->trainer);
     wf_plan_destroy(one);
     return status;
 }

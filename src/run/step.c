@@ -1,5 +1,6 @@
 /* One step: feeds in, program through, loss out. */
 #include "run/not_finite.h"
+#include "run/share.h"
 #include "run/trainer.h"
 
 #include <math.h>
@@ -100,9 +101,12 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     WF_TRY(begin_hidden(t, r));
     double *records = t->job ? begin_in_job(t, r) : r->records, norm = 0;
     r->reported = records;
+    const wfi_share *share = &t->share;
+    int64_t n_divisor = share->is_set && share->n_rows ? share->n_rows : n_rows;
     wfi_step step = {.args = {.seed = t->recipe.seed,
-                              .step = (uint64_t)t->n_steps,
-                              .loss_scale = n_rows ? 1.0 / (double)n_rows : 0},
+                              .step = (uint64_t)(share->is_set ? share->step : t->n_steps),
+                              .loss_scale = n_divisor ? 1.0 / (double)n_divisor : 0},
+                     .batch_sample = share->first_sample,
                      .lr = lr,
                      .inputs = r->inputs,
                      .outputs = r->outputs,
@@ -134,6 +138,20 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     result.n_hits = (int64_t)hits;
     *result_out = result;
     return WF_OK;
+}
+
+void wfi_trainer_share(wf_trainer *t, const wfi_share *share) {
+    t->share = *share;
+    t->share.is_set = true;
+}
+
+void wfi_trainer_count_to(wf_trainer *t, int64_t n_steps) {
+    t->n_steps = n_steps;
+}
+
+void wfi_trainer_records(const wf_trainer *t, double *records_out) {
+    const wfi_ready *r = t->ran_last;
+    memcpy(records_out, r->reported, (size_t)r->program->recipe.n_micro * 2 * sizeof *records_out);
 }
 
 void wf_trainer_evaluated(wf_trainer *t, double loss) {

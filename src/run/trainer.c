@@ -196,13 +196,17 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
 
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_trainer_config *config,
-                            const wfi_device_list *list) {
+                            const wfi_device_list *list, wf_program_kind kind) {
     size_t shift_bytes;
     WF_TRY(read_environment(t, &shift_bytes));
     if (config->folder && !(t->folder = wfi_strdup(t->ctx, config->folder))) return WF_NO_MEMORY;
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     wf_plan_use_memory(t->plan, t->device_memory_bytes);
+    if (recipe->update != WF_UPDATE_SYNC && !t->forward_only)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "a trainer has one set of parameters: update=async and update=local need "
+                        "wf_workers_create");
     WF_TRY(t->forward_only ? wfi_recipe_resolve_forward(t->ctx, recipe, model, plan, &t->recipe)
                            : wf_recipe_resolve(t->ctx, recipe, model, plan, &t->recipe));
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
@@ -210,8 +214,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(create_workers(t, config, list, shift_bytes));
     WF_TRY(open_wire(t));
     wfi_ready *first;
-    WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
-                             t->recipe.batch, &first));
+    WF_TRY(wfi_trainer_ready(t, kind, t->recipe.batch, &first));
     if (!t->job || wf_job_rank(t->job) == 0) wf_program_warn(first->program);
     WF_TRY(wfi_trainer_check_parts(t));
     if (t->job) WF_TRY(wfi_trainer_compare_program(t));
@@ -220,7 +223,8 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
 
 wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                                 const wf_plan *plan, const wf_trainer_config *config,
-                                const wfi_device_list *list, wf_trainer **trainer_out) {
+                                const wfi_device_list *list, wf_program_kind kind,
+                                wf_trainer **trainer_out) {
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     if (!config) config = &defaults;
     WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_trainer_config"));
@@ -239,7 +243,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->own_batch = config->own_batch;
     t->traces = config->trace;
     wfi_profile_init(&t->profile, ctx, config->profile);
-    wf_status status = create_all(t, model, recipe, plan, config, list);
+    wf_status status = create_all(t, model, recipe, plan, config, list, kind);
     if (status != WF_OK) {
         /* The job's other processes must not wait for this one. */
         if (t->job) wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
@@ -253,7 +257,9 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
 wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_trainer_config *config,
                             wf_trainer **trainer_out) {
-    return wfi_trainer_create_on(ctx, model, recipe, plan, config, NULL, trainer_out);
+    bool is_forward = config && config->forward_only;
+    return wfi_trainer_create_on(ctx, model, recipe, plan, config, NULL,
+                                 is_forward ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN, trainer_out);
 }
 
 void wf_trainer_destroy(wf_trainer *t) {
@@ -287,8 +293,7 @@ int64_t wf_trainer_n_steps(const wf_trainer *t) {
     return t->n_steps;
 }
 
-/* Of all programs, or of those that have run. */
-static size_t planned_peak(const wf_trainer *t, int rank, wfi_space space, bool has_run) {
+size_t wfi_trainer_planned_peak(const wf_trainer *t, int rank, wfi_space space, bool has_run) {
     size_t most = 0;
     for (int32_t i = 0; i < t->n_ready; i++) {
         size_t peak = t->ready[i]->program->ranks[rank].arenas[space].peak_bytes;
@@ -309,16 +314,16 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes,
                                 .save_bytes = t->save_bytes};
     if (rank < 0 || rank >= t->n_workers) return memory;
-    memory.planned_peak_bytes = planned_peak(t, rank, WFI_SPACE_DEVICE, false);
+    memory.planned_peak_bytes = wfi_trainer_planned_peak(t, rank, WFI_SPACE_DEVICE, false);
     memory.measured_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DEVICE);
-    memory.planned_host_peak_bytes = planned_peak(t, rank, WFI_SPACE_HOST, false);
+    memory.planned_host_peak_bytes = wfi_trainer_planned_peak(t, rank, WFI_SPACE_HOST, false);
     memory.measured_host_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_HOST);
-    memory.planned_disk_peak_bytes = planned_peak(t, rank, WFI_SPACE_DISK, false);
+    memory.planned_disk_peak_bytes = wfi_trainer_planned_peak(t, rank, WFI_SPACE_DISK, false);
     memory.measured_disk_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DISK);
     memory.is_measured = true;
     for (int k = 0; k < WFI_N_SPACES; k++)
-        memory.is_measured &=
-            planned_peak(t, rank, (wfi_space)k, true) == planned_peak(t, rank, (wfi_space)k, false);
+        memory.is_measured &= wfi_trainer_planned_peak(t, rank, (wfi_space)k, true) ==
+                              wfi_trainer_planned_peak(t, rank, (wfi_space)k, false);
     if (t->job)
         memory.wire_bytes = __atomic_load_n(
             &wfi_control_part_of(t->job, rank, t->place)->shadow_bytes, __ATOMIC_RELAXED);

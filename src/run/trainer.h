@@ -37,6 +37,12 @@ typedef struct wfi_plateau {
     double best;
 } wfi_plateau;
 
+/* The part of a batch that a trainer computes for others; see run/share.h. */
+typedef struct wfi_share {
+    bool is_set;
+    int64_t step, first_sample, n_rows;
+} wfi_share;
+
 struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
@@ -50,6 +56,7 @@ struct wf_trainer {
     bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
+    wfi_share share;
 
     wf_job *job;         /* NULL: all ranks are threads of this process */
     int place;           /* among the trainers of the job, or -1: none yet */
@@ -76,10 +83,12 @@ struct wf_trainer {
     size_t ready_capacity;
 };
 
-/* wf_trainer_create with devices that are a list already; NULL: config->devices. */
+/* wf_trainer_create with devices that are a list already; NULL: config->devices. The first program,
+ * which decides what the state consists of, is of kind `kind`. */
 wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                                 const wf_plan *plan, const wf_trainer_config *config,
-                                const wfi_device_list *list, wf_trainer **trainer_out);
+                                const wfi_device_list *list, wf_program_kind kind,
+                                wf_trainer **trainer_out);
 
 /* The program for this kind and number of samples; made, and the arena grown, if it
  * is not there yet. */
@@ -90,6 +99,8 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 void wfi_trainer_name_run(const wf_trainer *t, wf_program_kind kind, char *name_out,
                           size_t n_bytes);
 
+/* The planned peak of all programs, or of those that have run. */
+size_t wfi_trainer_planned_peak(const wf_trainer *t, int rank, wfi_space space, bool has_run);
 /* The highest byte of a space that the rank has reached, as far as this process knows. */
 size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space);
 

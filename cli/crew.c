@@ -1,0 +1,208 @@
+#include "crew.h"
+
+#include "progress.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+exit_status crew_take_record(cli *c) {
+    options *o = &c->o;
+    int n_workers;
+    if (o->replay && o->recipe.update != WF_UPDATE_ASYNC)
+        return complain(EXIT_USAGE, "--replay repeats an asynchronous run: add --update async");
+    if (!o->replay || o->recipe.n_workers) return EXIT_DONE;
+    wf_status status = wf_workers_recorded(c->ctx, o->replay, &n_workers);
+    if (status == WF_OK) o->recipe.n_workers = n_workers;
+    return complain_of(c, status);
+}
+
+/* ---- data ---- */
+
+static wf_status open_loader(crew *w, int worker, int64_t batch) {
+    const job *j = w->j;
+    wf_loader_destroy(w->loaders[worker]);
+    w->loaders[worker] = NULL;
+    w->next[worker] = batch;
+    return job_part_loader(j, batch / j->n_epoch, batch % j->n_epoch * j->c->o.recipe.batch, w->n,
+                           worker, &w->loaders[worker]);
+}
+
+static wf_status read_part(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
+    crew *w = self;
+    const wf_batch *read;
+    wf_status status = WF_OK;
+    if (!w->loaders[worker] || w->next[worker] != batch) status = open_loader(w, worker, batch);
+    if (status == WF_OK) status = wf_loader_next(w->loaders[worker], &read);
+    if (status != WF_OK) return status;
+    w->next[worker]++;
+    part_out->n_feeds = job_feeds(read, part_out->feeds);
+    part_out->n_samples = read->n_samples;
+    part_out->n_batch = read->n_all;
+    return WF_OK;
+}
+
+/* ---- the workers ---- */
+
+static int find_stop(void *self) {
+    (void)self;
+    return (int)interrupt_status();
+}
+
+static void show(void *self, int64_t n_steps, double loss) {
+    const crew *w = self;
+    const job *j = w->j;
+    progress_step(w->bar, n_steps, (n_steps - 1) / j->n_epoch, loss, NAN,
+                  job_items(j, j->c->o.recipe.batch));
+}
+
+/* In words: a replay has to be of the same model, data and recipe. */
+static char *identify(const job *j) {
+    json_t *recipe = options_recipe(&j->c->o);
+    json_object_del(recipe, option_about(OPT_data).key);
+    json_object_set_new(recipe, "data_hash", json_string(j->data_hash));
+    char *text = json_dumps(recipe, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(recipe);
+    return text;
+}
+
+static wf_status create(crew *w, char *identity) {
+    const job *j = w->j;
+    const options *o = &j->c->o;
+    wf_workers_config config = WF_WORKERS_CONFIG_INIT;
+    wf_trainer_config trainer = job_trainer_config(j);
+    config.trainer = &trainer;
+    config.read = read_part;
+    config.progress = show;
+    config.stops = find_stop;
+    config.self = w;
+    config.record = o->record;
+    config.replay = o->replay;
+    config.identity = identity;
+    w->n = (int)o->recipe.n_workers;
+    w->loaders = calloc((size_t)w->n, sizeof(wf_loader *));
+    w->next = calloc((size_t)w->n, sizeof *w->next);
+    if (!w->loaders || !w->next || !identity)
+        return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
+    return wf_workers_create(j->c->ctx, j->model, &o->recipe, j->plan, &config, &w->workers);
+}
+
+wf_status crew_open(const job *j, progress *bar, crew *crew_out) {
+    *crew_out = (crew){.j = j, .bar = bar};
+    bool names = j->c->o.record || j->c->o.replay;
+    wf_status status = names ? job_hash_data((job *)j) : WF_OK;
+    char *identity = names ? identify(j) : strdup("");
+    if (status == WF_OK) status = create(crew_out, identity);
+    free(identity);
+    return status;
+}
+
+void crew_close(crew *w) {
+    for (int k = 0; k < w->n && w->loaders; k++) wf_loader_destroy(w->loaders[k]);
+    wf_workers_destroy(w->workers);
+    free(w->loaders);
+    free(w->next);
+    *w = (struct crew){0};
+}
+
+/* ---- stretches ---- */
+
+static int64_t up_to(int64_t n_done, int64_t every) {
+    return every - n_done % every;
+}
+
+int64_t crew_stretch(const job *j, int64_t n_done) {
+    const options *o = &j->c->o;
+    int64_t n = j->n_steps - n_done;
+    int64_t tests = o->test_every ? o->test_every : j->n_epoch;
+    int64_t saves = o->save_every ? o->save_every : j->n_epoch;
+    if (j->about.n_test && up_to(n_done, tests) < n) n = up_to(n_done, tests);
+    if (o->out && up_to(n_done, saves) < n) n = up_to(n_done, saves);
+    if (o->recipe.update != WF_UPDATE_LOCAL || n_done + n >= j->n_steps) return n;
+    /* Between two averages there are no common parameters. */
+    int64_t each = o->recipe.local_steps, end = (n_done + n + each - 1) / each * each;
+    return end < j->n_steps ? end - n_done : j->n_steps - n_done;
+}
+
+/* ---- files ---- */
+
+/* It is of one step, as the state is: a run that stops between the two finds the older pair. */
+static void path_of(const crew *w, int64_t step, char path[4096]) {
+    snprintf(path, 4096, "%.4000s/workers-%lld.safetensors", w->j->c->o.out, (long long)step);
+}
+
+wf_status crew_save(const crew *w, int64_t n_steps, int64_t saved_step) {
+    char path[4096];
+    (void)saved_step;
+    path_of(w, n_steps, path);
+    return wf_workers_save(w->workers, path);
+}
+
+wf_status crew_load(const crew *w, int64_t n_steps) {
+    char path[4096];
+    path_of(w, n_steps, path);
+    return wf_workers_load(w->workers, path);
+}
+
+/* ---- reports ---- */
+
+static json_t *staleness_json(const crew *w) {
+    json_t *all = json_array();
+    for (int64_t k = 0; wf_workers_staleness(w->workers, k) >= 0; k++)
+        json_array_append_new(all, json_integer((json_int_t)wf_workers_staleness(w->workers, k)));
+    return all;
+}
+
+static json_t *pair(json_t *planned, json_t *measured) {
+    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
+}
+
+wf_status crew_report(const crew *w, json_t *report) {
+    json_t *lists[8];
+    int n_ranks = wf_plan_n_ranks(w->j->plan);
+    for (int k = 0; k < 8; k++) lists[k] = json_array();
+    for (int r = 0; r < n_ranks; r++) {
+        wf_workers_rank of;
+        wf_status status = wf_workers_rank_get(w->workers, r, &of);
+        if (status != WF_OK) return status;
+        const wf_trainer_memory *m = &of.memory;
+        const uint64_t numbers[8] = {m->planned_peak_bytes,
+                                     m->measured_peak_bytes,
+                                     m->planned_host_peak_bytes,
+                                     m->measured_host_peak_bytes,
+                                     m->planned_disk_peak_bytes,
+                                     m->measured_disk_peak_bytes,
+                                     of.sent_bytes,
+                                     of.received_bytes};
+        for (int k = 0; k < 8; k++)
+            json_array_append_new(lists[k], json_integer((json_int_t)numbers[k]));
+    }
+    if (!report) {
+        for (int k = 0; k < 8; k++) json_decref(lists[k]);
+        return WF_OK;
+    }
+    json_object_set_new(report, "plan", json_string(wf_plan_text(w->j->plan)));
+    json_object_set_new(report, "peak_bytes", pair(lists[0], lists[1]));
+    json_object_set_new(report, "host_peak_bytes", pair(lists[2], lists[3]));
+    json_object_set_new(report, "disk_peak_bytes", pair(lists[4], lists[5]));
+    json_object_set_new(report, "sent_bytes", lists[6]);
+    json_object_set_new(report, "received_bytes", lists[7]);
+    if (w->j->c->o.recipe.update == WF_UPDATE_ASYNC)
+        json_object_set_new(report, "staleness", staleness_json(w));
+    if (w->j->c->o.record) json_object_set_new(report, "record", json_string(w->j->c->o.record));
+    return WF_OK;
+}
+
+void crew_say(const crew *w) {
+    int64_t n = 0, old = 0, most = 0;
+    for (int64_t k = 0; wf_workers_staleness(w->workers, k) >= 0; k++) {
+        n += wf_workers_staleness(w->workers, k);
+        old += k * wf_workers_staleness(w->workers, k);
+        if (wf_workers_staleness(w->workers, k)) most = k;
+    }
+    if (n)
+        say(w->j->c, "%-8sgradients were %.2f steps old on average, %lld at most\n", "stale",
+            (double)old / (double)n, (long long)most);
+}

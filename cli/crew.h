@@ -1,0 +1,41 @@
+/* Training by workers with parameters of their own: --update async and local. */
+#ifndef CLI_CREW_H
+#define CLI_CREW_H
+
+#include "job.h"
+
+typedef struct progress progress;
+
+typedef struct crew {
+    const job *j;
+    wf_workers *workers;
+    wf_loader **loaders; /* [n] of each worker of this process; NULL: not read yet */
+    int64_t *next;       /* [n] batch that its loader reads next */
+    int n;
+    progress *bar; /* of rank 0 */
+} crew;
+
+/* Whether the recipe asks for it. */
+static inline bool crew_is_needed(const options *o) {
+    return o->recipe.update != WF_UPDATE_SYNC;
+}
+/* The workers of a record are the recipe's, unless it says how many. Complains. */
+exit_status crew_take_record(cli *c);
+
+wf_status crew_open(const job *j, progress *bar, crew *crew_out);
+void crew_close(crew *w);
+
+/* Steps from step `n_done` on that are run at a stretch: to the next test or checkpoint. */
+int64_t crew_stretch(const job *j, int64_t n_done);
+
+/* What --resume needs beside the state. */
+wf_status crew_save(const crew *w, int64_t n_steps, int64_t saved_step);
+wf_status crew_load(const crew *w, int64_t n_steps);
+
+/* Replaces memory and traffic in a report by those of all ranks. Collective; `report` NULL: this is
+ * not rank 0. */
+wf_status crew_report(const crew *w, json_t *report);
+/* A line of how old gradients were. */
+void crew_say(const crew *w);
+
+#endif

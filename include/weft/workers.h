@@ -1,0 +1,124 @@
+/* Workers with parameters of their own: asynchronous updates, and local steps with averages.
+ *
+ *     recipe.update = WF_UPDATE_ASYNC; // plan "dp=4,ps=1": four workers and a parameter server
+ *     wf_workers_create(ctx, model, &recipe, plan, &config, &workers);
+ *     wf_workers_run(workers, n_steps, results, &n_done);
+ *     wf_trainer_save(wf_workers_trainer(workers), "run/model.safetensors"); // on rank 0
+ *
+ * The recipe divides each batch equally among its M workers. A step is M parts of batches, so a run
+ * of N steps computes as many samples under every update.
+ *
+ *   ASYNC  A worker pulls the parameters, computes the gradient of the mean loss of its part, and
+ *          pushes it. Servers divide the parameters. One order holds for all servers: that in which
+ *          the gradients arrive. Each push is an update with 1/M of the learning rate. Between the
+ *          pull and the push of a gradient there are at most staleness x M updates. staleness=0
+ *          waits for all gradients of a step and has the bits of update=sync.
+ *   LOCAL  Each worker takes local_steps steps of its own optimizer. Then
+ *          an outer step moves the common parameters by the mean of the workers' changes
+ *          (outer_lr, outer_momentum). The result does not depend on the ranks.
+ *
+ * Placement: dp=P of the plan puts the workers on P ranks, neighbours together. Without a job,
+ * ranks are threads of this process. In a job each process is one rank, and calls the same
+ * functions in the same order. Between two runs rank 0's trainer has the state.
+ */
+#ifndef WEFT_WORKERS_H
+#define WEFT_WORKERS_H
+
+#include <weft/trainer.h>
+
+typedef struct wf_workers wf_workers;
+
+#define WF_WORKER_MAX_FEEDS 8
+
+/* The part of one batch that a worker computes. */
+typedef struct wf_worker_part {
+    wf_feed feeds[WF_WORKER_MAX_FEEDS]; /* borrowed until the worker's next part */
+    int n_feeds;
+    int64_t n_samples; /* of the part, as wf_recipe_part divides the batch among the workers */
+    int64_t n_batch;   /* of the whole batch */
+} wf_worker_part;
+
+typedef struct wf_workers_config {
+    size_t struct_size;
+    /* Of each worker's trainer; its job is that of the workers. `trace`, `own_batch`,
+     * `forward_only` and `keep_gradients` are not used. NULL: WF_TRAINER_CONFIG_INIT. */
+    const wf_trainer_config *trainer;
+    /* Reads worker `worker`'s part of batch `batch`, from 0. Workers of different ranks call it at
+     * the same time, each from one thread; a worker's batches ascend by one. */
+    wf_status (*read)(void *self, int worker, int64_t batch, wf_worker_part *part_out);
+    /* May be NULL: tells rank 0 that so many steps are done, with the loss of the latest one. */
+    void (*progress)(void *self, int64_t n_steps, double loss);
+    /* May be NULL: a reason > 0 ends the run after a whole step, LOCAL after an average. The last
+     * result's stop_reason is then the largest one of any rank. */
+    int (*stops)(void *self);
+    void *self;
+    /* ASYNC: a file that gets the order of the pushes after each run, and one whose order is
+     * repeated, with the same bits; NULL: none. `identity` says model, data and recipe in words
+     * that another run must repeat; NULL: "". */
+    const char *record, *replay, *identity;
+} wf_workers_config;
+
+#define WF_WORKERS_CONFIG_INIT                                                                     \
+    { sizeof(wf_workers_config), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Memory and traffic of one rank. */
+typedef struct wf_workers_rank {
+    wf_trainer_memory memory; /* of its trainer, with the workers' and servers' host memory */
+    uint64_t sent_bytes, received_bytes; /* a step, to and from other ranks */
+} wf_workers_rank;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Creates the workers and servers of this process. `recipe` and `plan` are copied; config->trainer,
+ * and what config points to, are borrowed. Errors: those of wf_trainer_create and wf_group_create;
+ * INVALID_ARG (a plan or a model that no worker can follow); CORRUPT and IO (the record to replay).
+ */
+WF_API WF_NODISCARD wf_status wf_workers_create(wf_context *ctx, const wf_model *model,
+                                                const wf_recipe *recipe, const wf_plan *plan,
+                                                const wf_workers_config *config,
+                                                wf_workers **workers_out);
+WF_API void wf_workers_destroy(wf_workers *workers); /* NULL is allowed */
+
+/* Runs n_steps more steps; results_out [n_steps] and *n_done_out are equal on all ranks. Fewer are
+ * done only if config->stops says so. LOCAL: the run ends with an average. Errors: those of
+ * wf_trainer_step, and of config->read; INVALID_ARG (the record to replay has fewer steps); IO (the
+ * record to write); in a job also TIMEOUT and REMOTE. After an error the workers can only be
+ * destroyed. */
+WF_API WF_NODISCARD wf_status wf_workers_run(wf_workers *workers, int64_t n_steps,
+                                             wf_step_result *results_out, int64_t *n_done_out);
+
+/* The number of workers of a recorded run. Errors: IO, CORRUPT. */
+WF_API WF_NODISCARD wf_status wf_workers_recorded(wf_context *ctx, const char *record,
+                                                  int *n_workers_out);
+
+/* Rank 0's trainer, with the state of all; NULL on other ranks. Do not step it. */
+WF_API wf_trainer *wf_workers_trainer(wf_workers *workers);
+WF_API int wf_workers_n(const wf_workers *workers);
+/* The resolved recipe. Borrowed. */
+WF_API const wf_recipe *wf_workers_recipe(const wf_workers *workers);
+/* The number of steps, and of the next batch of a worker. */
+WF_API int64_t wf_workers_n_steps(const wf_workers *workers);
+WF_API int64_t wf_workers_batch(const wf_workers *workers, int worker);
+
+/* Writes what rank 0's trainer does not have: each worker's next batch and, for LOCAL, its
+ * optimizer state and the outer momentum. Call it between runs, on all ranks. Errors: IO; those of
+ * a job. */
+WF_API WF_NODISCARD wf_status wf_workers_save(wf_workers *workers, const char *path);
+/* Continues from the state that rank 0's trainer has loaded and from this file. The number of steps
+ * must agree. Errors: those of wf_safetensors_open; CORRUPT; those of a job. */
+WF_API WF_NODISCARD wf_status wf_workers_load(wf_workers *workers, const char *path);
+
+/* How many gradients of ASYNC runs so far were `steps` steps old, rounded up; -1: none was as old
+ * or older. Equal on all ranks after a run. */
+WF_API int64_t wf_workers_staleness(const wf_workers *workers, int64_t steps);
+/* Memory and traffic of rank `rank` of the plan, servers behind the workers. In a job collective.
+ * Errors: those of a job. */
+WF_API WF_NODISCARD wf_status wf_workers_rank_get(wf_workers *workers, int rank,
+                                                  wf_workers_rank *rank_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,43 @@
+/* The host memory of workers and servers, as the plan counts it. */
+#include "workers/run.h"
+
+static size_t of_local(const wf_workers *w, int rank) {
+    size_t n = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS);
+    int n_workers = wfi_workers_first(w, rank + 1) - wfi_workers_first(w, rank);
+    size_t states = n_workers > 1 ? wfi_image_bytes(&w->vector, WFI_IMAGE_STATES) : 0;
+    /* Threads share the common parameters and the momentum. */
+    size_t common = w->job || !rank ? 2 * n : 0;
+    return common +
+           (size_t)n_workers * (wfi_round_up(n, WFI_ALIGN_BYTES) + states +
+                                wfi_round_up(wfi_vector_buffer_bytes(&w->vector), WFI_ALIGN_BYTES));
+}
+
+/* A worker on the server's rank shares its messages with it. */
+static size_t of_messages(const wf_workers *w, int rank) {
+    size_t bytes = 0;
+    for (int worker = 0; worker < w->n_workers; worker++)
+        for (int k = 0; k < w->n_servers; k++) {
+            size_t each = wfi_message_bytes(w, k) + (k ? 0 : wfi_asking_bytes(w));
+            bool is_mine = rank < w->n_ranks && worker >= wfi_workers_first(w, rank) &&
+                           worker < wfi_workers_first(w, rank + 1);
+            bool serves = w->job && wfi_workers_server_rank(w, k) == rank;
+            bytes += is_mine || serves ? each : 0;
+        }
+    return bytes;
+}
+
+static size_t of_servers(const wf_workers *w, int rank) {
+    size_t bytes = 0, n_vectors = 1 + (size_t)wfi_recipe_n_states(&w->recipe);
+    for (int k = 0; k < w->n_servers; k++) {
+        size_t n = wfi_vector_cut(&w->vector, w->n_servers, k + 1) -
+                   wfi_vector_cut(&w->vector, w->n_servers, k);
+        if (wfi_workers_server_rank(w, k) != rank) continue;
+        bytes += n_vectors * n * sizeof(float) + (k ? 0 : wfi_vector_buffer_bytes(&w->vector));
+    }
+    return bytes;
+}
+
+size_t wfi_workers_host_bytes(const wf_workers *w, int rank) {
+    if (w->recipe.update == WF_UPDATE_LOCAL) return of_local(w, rank);
+    return of_messages(w, rank) + of_servers(w, rank);
+}

@@ -1,0 +1,50 @@
+/* Asynchronous runs: what worker.c, order.c, server.c and async.c share. Private. */
+#ifndef WFI_WORKERS_RUN_H
+#define WFI_WORKERS_RUN_H
+
+#include "workers/workers.h"
+
+/* Bytes in front of the vector's part in a message to server k: the note, and for server 0 the
+ * batch statistics. */
+static inline size_t wfi_message_head(const wf_workers *w, int k) {
+    size_t stats = k ? 0 : wfi_vector_all_stats(&w->vector) * sizeof(float);
+    return wfi_round_up(sizeof(wfi_note) + stats, WFI_ALIGN_BYTES);
+}
+static inline size_t wfi_message_bytes(const wf_workers *w, int k) {
+    size_t n = wfi_vector_cut(&w->vector, w->n_servers, k + 1) -
+               wfi_vector_cut(&w->vector, w->n_servers, k);
+    return wfi_round_up(wfi_message_head(w, k) + n * sizeof(float), WFI_ALIGN_BYTES);
+}
+/* Of a message to server 0's order: the note, and what each microbatch reports. */
+static inline size_t wfi_asking_bytes(const wf_workers *w) {
+    return wfi_round_up(sizeof(wfi_note) + (size_t)w->vector.n_micro * 2 * sizeof(double),
+                        WFI_ALIGN_BYTES);
+}
+
+/* A wait for messages, in naps. */
+typedef struct wfi_nap {
+    wf_workers *all;
+    int64_t began_ms, us;
+} wfi_nap;
+wfi_nap wfi_nap_begin(wf_workers *w);
+/* Sleeps for a moment. Errors: TIMEOUT (the sentence names `missing`), the failure of another. */
+wf_status wfi_nap_take(wfi_nap *nap, const char *missing);
+
+/* Runs the rank's workers until the run needs no more of them. `starts`: they begin with the
+ * servers' parameters, otherwise with those that they have. */
+wf_status wfi_worker_rank_run(wfi_worker_rank *rank, bool starts);
+
+/* Server 0 decides: fills the ticket of the worker's note in place. *granted_out is false while the
+ * worker has to wait. */
+wf_status wfi_order_grant(wf_workers *w, wfi_note *note, const double *records, bool *granted_out);
+/* The next push of the record that changed something, from place `from` on: the worker's, or, if it
+ * is < 0, any worker's; NULL: there is none among n_pushes of them. */
+const wfi_push *wfi_order_find(const wf_workers *w, int worker, size_t from, int64_t n_pushes);
+/* A run of n_steps begins. */
+wf_status wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts);
+void wfi_order_release(wf_workers *w);
+
+/* Serves until all workers have ended. */
+wf_status wfi_server_run(wfi_server *s);
+
+#endif
