@@ -22,6 +22,8 @@
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
       "tests: random delay of up to this many microseconds before each "                           \
       "instruction")                                                                               \
+    X(WEFT_SLOW_RANK, TEXT, "",                                                                    \
+      "tests and measurements: RANK:FACTOR; that rank of the plan takes FACTOR times as long")     \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
       "tests: shift device memory by this many bytes, a multiple of 64")                           \
     X(WEFT_ARENA_GAP, COUNT, "0",                                                                  \

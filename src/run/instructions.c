@@ -1,14 +1,10 @@
 /* What each instruction does on a device with memory: it binds its references, and calls kernels of
  * the device's backend, or copies. */
 #include "base/race.h"
-#include "base/random.h"
+#include "run/delay.h"
 #include "run/recorded.h"
 
 #include <stdio.h>
-#include <time.h>
-
-/* The longest that a delay sleeps without looking up. */
-#define N_US_ASLEEP 10000
 
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r) {
     void *data = wfi_executor_at(e, r);
@@ -244,21 +240,6 @@ static wf_status run_fold_stats(wfi_executor *e, const wfi_instruction *now) {
 
 /* ---- which runs how ---- */
 
-/* Random, so that a dependency which is missing cannot hide behind good timing. */
-void wfi_executor_delay(const wfi_executor *e, int32_t i) {
-    if (e->delay_us <= 0) return;
-    uint32_t words[4];
-    wfi_random_key key = {(uint64_t)wfi_now_ns(), (uint64_t)e->p->instructions[i].rank};
-    wfi_random_words(key, 0, (uint64_t)i, words);
-    int64_t us = words[0] % (uint64_t)(e->delay_us + 1);
-    /* In pieces: a rank that fails does not wait for the others to sleep enough. */
-    const wfi_failure *failure = e->workers[e->p->instructions[i].rank].owner.failure;
-    for (; us > 0 && wfi_failure_status(failure) == WF_OK; us -= N_US_ASLEEP) {
-        struct timespec time = {0, (long)wfi_min_i64(us, N_US_ASLEEP) * 1000};
-        nanosleep(&time, NULL);
-    }
-}
-
 static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
     static wf_status (*const runs[WFI_N_INSTRUCTION_KINDS])(wfi_executor *,
                                                             const wfi_instruction *) = {
@@ -307,12 +288,13 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
-    int64_t begin = profile_ns(e, now);
+    int64_t slow_begin = wfi_slow_begin(e, now), begin = profile_ns(e, now);
     wf_status status = dispatch(e, now);
     if (status == WF_OK) status = wfi_executor_check(e, i);
     if (status != WF_OK) return fail_at(e, i, status);
+    int64_t took_ns = profile_ns(e, now) - begin;
+    wfi_slow_end(e, now, slow_begin);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
-    return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft",
-                           profile_ns(e, now) - begin, 0);
+    return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft", took_ns, 0);
 }

@@ -58,6 +58,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         w->trainer = t->place;
         w->shift_bytes = t->job ? 0 : shift_bytes;
         w->folder = t->folder;
+        w->slow_factor = r == t->slow.rank ? t->slow.factor : 1;
         /* Unless they are named, a machine's cores are divided among its ranks. */
         bool is_divided = t->job && !config->devices;
         WF_TRY(wfi_worker_create(w, list.kinds[r],
@@ -185,10 +186,11 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 
 /* ---- life ---- */
 
-/* Two variables with which tests shake the trainer; neither changes a result. */
+/* Variables that move the trainer's tasks and memory. None of them changes a result. */
 static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
     int64_t shift_bytes;
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_DELAY_US, &t->delay_us));
+    WF_TRY(wfi_slow_read(t->ctx, &t->slow));
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_ARENA_SHIFT, &shift_bytes));
     *shift_bytes_out = wfi_round_up((size_t)shift_bytes, WFI_ALIGN_BYTES);
     return WF_OK;

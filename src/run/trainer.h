@@ -2,6 +2,7 @@
 #ifndef WFI_TRAINER_H
 #define WFI_TRAINER_H
 
+#include "run/delay.h"
 #include "run/executor.h"
 
 #include <weft/trainer.h>
@@ -56,6 +57,7 @@ struct wf_trainer {
     bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
+    wfi_slow slow; /* of the environment */
     wfi_share share;
 
     wf_job *job;         /* NULL: all ranks are threads of this process */

@@ -1,0 +1,32 @@
+/* A rank that takes longer, for tests and measurements. Private.
+ *
+ * After each instruction on its compute stream, a slow rank sleeps factor - 1 times as long as the
+ * instruction took, WFI_SLOW_MOST_NS at most. The factor is a field of the rank's worker.
+ */
+#ifndef WFI_DELAY_H
+#define WFI_DELAY_H
+
+#include "base/base.h"
+
+#define WFI_SLOW_MAX     1000 /* the largest factor */
+#define WFI_SLOW_MOST_NS 5000000000LL
+
+typedef struct wfi_slow {
+    int32_t rank;  /* -1: none */
+    double factor; /* from 1; 1 does not slow */
+} wfi_slow;
+
+/* Reads WEFT_SLOW_RANK. Errors: INVALID_ARG; the sentence names the variable and its value. */
+wf_status wfi_slow_read(wf_context *ctx, wfi_slow *slow_out);
+
+/* How long a rank sleeps after an instruction that took `took_ns`. */
+int64_t wfi_slow_ns(double factor, int64_t took_ns);
+
+/* Around an instruction: the time when it began, and the sleep after it. */
+struct wfi_executor;
+struct wfi_instruction;
+int64_t wfi_slow_begin(const struct wfi_executor *e, const struct wfi_instruction *now);
+void wfi_slow_end(const struct wfi_executor *e, const struct wfi_instruction *now,
+                  int64_t begin_ns);
+
+#endif

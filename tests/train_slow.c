@@ -1,0 +1,124 @@
+/* A slow rank (WEFT_SLOW_RANK) sleeps after each of its compute instructions, the other ranks
+ * never, and no bit of the result changes.
+ */
+#include "run/trainer.h"
+#include "small_models.h"
+
+#define N_STEPS 2
+
+static wf_trainer *trainer_of(wf_context *ctx, const char *plan, const char *devices) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 4;
+    recipe.n_lanes = 2;
+    recipe.n_threads = 1;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    return planned_trainer(ctx, small_net, &recipe, plan, devices, 0);
+}
+
+/* Takes the steps and returns the hash of the weights. */
+static void run(wf_context *ctx, wf_trainer *trainer, char hex[65]) {
+    for (int s = 0; s < N_STEPS; s++) small_step(ctx, trainer, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(trainer, hex));
+}
+
+static void expect_sleeps(const wf_trainer *trainer, int rank, bool is_slow) {
+    int64_t n = trainer->ready[0]->program->ranks[rank].n_stream[WFI_STREAM_COMPUTE] * N_STEPS;
+    assert_true(n > 0);
+    assert_int_equal(trainer->workers[rank].n_slowed, is_slow ? n : 0);
+}
+
+static void bits_of_one_rank(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan, *devices, *value;
+        int slow;
+    } cases[] = {{"", "cpu:1", "", -1},           {"", "cpu:1", "0:1.5", 0},
+                 {"", "cpu:1", "0:1", -1},        {"", "cpu:1", "1:2", -1},
+                 {"dp=2", "cpu:2", "1:1.5", 1},   {"pp=2", "cpu:2", "0:2", 0},
+                 {"dp=2,pp=2", "cpu:4", "2:3", 2}};
+    char one[65], hex[65];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        wf_context *ctx = test_context();
+        setenv("WEFT_SLOW_RANK", cases[k].value, 1);
+        wf_trainer *trainer = trainer_of(ctx, cases[k].plan, cases[k].devices);
+        unsetenv("WEFT_SLOW_RANK");
+        run(ctx, trainer, k ? hex : one);
+        if (k) assert_string_equal(one, hex);
+        for (int r = 0; r < trainer->n_workers; r++) expect_sleeps(trainer, r, r == cases[k].slow);
+        wf_trainer_destroy(trainer);
+        test_context_end(ctx);
+    }
+}
+
+static void length_of_sleeps(void **state) {
+    (void)state;
+    assert_int_equal(wfi_slow_ns(3, 1000), 2000);
+    assert_int_equal(wfi_slow_ns(1.5, 1000), 500);
+    assert_int_equal(wfi_slow_ns(1000, 3600000000000LL), WFI_SLOW_MOST_NS);
+}
+
+/* Code inside the library slows a worker without the variable. */
+static void slow_by_field(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_trainer *trainer = trainer_of(ctx, "dp=2", "cpu:2");
+    char hex[65];
+    trainer->workers[1].slow_factor = 2;
+    run(ctx, trainer, hex);
+    expect_sleeps(trainer, 0, false);
+    expect_sleeps(trainer, 1, true);
+    wf_trainer_destroy(trainer);
+    test_context_end(ctx);
+}
+
+static void bad_values(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "1",      "1:",    ":2",    "-1:2", "+1:2",          " 1:2", "1:2x", "1:0.9",
+        "1:1001", "1:nan", "1:inf", "1,2",  "0x1:2",         "1 :2", "1:-3", "0:1e99",
+        "a:b",    "1:2:3", "1:2,5", "1: 2", "99999999999:2", "1:2 "};
+    wf_context *ctx = test_context();
+    wfi_slow slow;
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        char words[128];
+        snprintf(words, sizeof words, "WEFT_SLOW_RANK='%s'; it takes RANK:FACTOR", bad[k]);
+        setenv("WEFT_SLOW_RANK", bad[k], 1);
+        TEST_REFUSED(ctx, wfi_slow_read(ctx, &slow), WF_INVALID_ARG, words);
+    }
+    setenv("WEFT_SLOW_RANK", "3:2.5", 1);
+    TEST_OK(ctx, wfi_slow_read(ctx, &slow));
+    assert_int_equal(slow.rank, 3);
+    assert_true(slow.factor == 2.5);
+    unsetenv("WEFT_SLOW_RANK");
+    TEST_OK(ctx, wfi_slow_read(ctx, &slow));
+    assert_int_equal(slow.rank, -1);
+    test_context_end(ctx);
+}
+
+/* The trainer reads the variable before it makes anything. */
+static void refused_by_trainer(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_recipe recipe = small_recipe();
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *trainer;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    setenv("WEFT_SLOW_RANK", "fast", 1);
+    TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer), WF_INVALID_ARG,
+                 "WEFT_SLOW_RANK='fast'");
+    unsetenv("WEFT_SLOW_RANK");
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_one_rank),   cmocka_unit_test(length_of_sleeps),
+        cmocka_unit_test(slow_by_field),      cmocka_unit_test(bad_values),
+        cmocka_unit_test(refused_by_trainer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
