@@ -31,6 +31,7 @@
 #include <weft/program.h>
 #include <weft/recipe.h>
 #include <weft/schedule.h>
+#include <weft/simulation.h>
 #include <weft/status.h>
 #include <weft/store.h>
 #include <weft/timeline.h>

@@ -1,0 +1,64 @@
+/* The insides of the simulation of updates. Private.
+ *
+ * Its loops (server.c, rounds.c) advance clocks of their own. They report computed time, finished
+ * steps and spans; spans become the timeline (spans.c).
+ */
+#ifndef WFI_UPDATES_H
+#define WFI_UPDATES_H
+
+#include "program/timeline.h"
+
+#include <weft/simulation.h>
+
+/* A span of a worker or, with rank n_workers, of every server. */
+typedef struct wfi_sim_span {
+    wf_span_kind kind;
+    int32_t rank;
+    wfi_stream stream;
+    const char *name;
+    int64_t number; /* or -1 */
+    double begin_ms, end_ms;
+} wfi_sim_span;
+
+struct wf_simulation {
+    wf_context *ctx;
+    wf_simulation_config config;
+    double end_ms;                          /* of the last step */
+    double computed_ms, link_ms, update_ms; /* sums: of all workers; of one server */
+    int64_t *staleness;                     /* [n_steps + 1] */
+    wfi_sim_span *spans;                    /* of the timeline's steps */
+    size_t n_spans, capacity;
+    int64_t n_steps_done;
+    double cut_ms; /* end of the timeline */
+    wf_timeline *timeline;
+};
+
+/* server.c and rounds.c: run all steps. Errors: NO_MEMORY. */
+wf_status wfi_simulate_servers(wf_simulation *s);
+wf_status wfi_simulate_rounds(wf_simulation *s);
+
+/* Finds the gradients that may be applied next under a bound, in updates (-1: none). readers [n]
+ * are the workers that have read parameters and are not applied yet, by version. Their gradients
+ * keep the bound best if they are applied in this order. Applying one of them first delays all
+ * before it by one update. Returns the place of the last one for which all before it still keep the
+ * bound. */
+int32_t wfi_sim_last_allowed(const int32_t *readers, int32_t n, const int64_t *versions,
+                             int64_t version, int64_t bound);
+
+/* ---- spans.c ---- */
+
+/* How long a worker needs for work that takes the others `ms`. */
+double wfi_sim_worker_ms(const wf_simulation *s, int32_t worker, double ms);
+/* A share on a worker from `begin_ms` on; *end_ms_out is its end. Errors: NO_MEMORY. */
+wf_status wfi_sim_compute(wf_simulation *s, int32_t worker, int64_t number, double begin_ms,
+                          double *end_ms_out);
+/* Errors: NO_MEMORY. */
+wf_status wfi_sim_add(wf_simulation *s, wfi_sim_span span);
+/* A worker is past so many steps of its own: the timeline may end when all are. */
+void wfi_sim_pass_step(wf_simulation *s, int64_t n_steps, double now_ms);
+/* So many steps are done at that time. */
+void wfi_sim_finish_steps(wf_simulation *s, int64_t n_steps, double now_ms);
+/* Makes the timeline of the spans. Errors: NO_MEMORY. */
+wf_status wfi_sim_timeline(wf_simulation *s);
+
+#endif
