@@ -24,13 +24,18 @@ int draw_decimals(double ms) {
     return ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 1 ? 2 : 4;
 }
 
-void draw_heading(const wf_trace_part *part, char *text, size_t bytes) {
-    shares s = shares_of(part->timeline);
+void draw_heading(const drawing *d, int part, char *text, size_t bytes) {
+    const wf_trace_part *p = &d->parts[part];
+    shares s = shares_of(p->timeline);
     char step[TEXT_BYTES];
-    snprintf(text, bytes,
-             "%.60s: %s a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, wait %.1f %%",
-             part->name, text_of_us(step, wf_timeline_step_us(part->timeline)), s.compute, s.bubble,
-             s.transfer, s.wait);
+    if (d->words)
+        snprintf(text, bytes, "%s", d->words->heading);
+    else
+        snprintf(
+            text, bytes,
+            "%.60s: %s a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, wait %.1f %%",
+            p->name, text_of_us(step, wf_timeline_step_us(p->timeline)), s.compute, s.bubble,
+            s.transfer, s.wait);
 }
 
 static double device_bytes(const wf_memory_moment *moment) {
@@ -162,7 +167,7 @@ exit_status run_draw(cli *c) {
     wf_trace_part parts[WF_TRACE_MAX_PARTS];
     wf_plan *plan = plan_of_title(c, wf_trace_title(trace),
                                   wf_timeline_n_ranks(wf_trace_get_part(trace, 0).timeline));
-    drawing d = {wf_trace_title(trace), plan, parts, wf_trace_n_parts(trace)};
+    drawing d = {wf_trace_title(trace), plan, parts, wf_trace_n_parts(trace), NULL};
     json_t *report = json_pack("{s:s, s:s}", "weft", WEFT_VERSION, "title", d.title);
     for (int k = 0; k < d.n_parts; k++) {
         parts[k] = wf_trace_get_part(trace, k);

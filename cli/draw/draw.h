@@ -6,12 +6,21 @@
 #include "cli.h"
 #include "draw/boxes.h"
 
+/* Words of a drawing whose ranks are not those of a plan. Each rank has a row, which shows all of
+ * its updates. */
+typedef struct drawing_words {
+    const char *const *names; /* [ranks] of rows */
+    const char *heading;      /* above the rows */
+    const char *number;       /* meaning of the numbers in boxes */
+} drawing_words;
+
 /* What is drawn: timelines one above the other, on one scale of time. */
 typedef struct drawing {
     const char *title;
     const wf_plan *plan; /* names what ranks do; NULL: they have numbers only */
     const wf_trace_part *parts;
     int n_parts;
+    const drawing_words *words; /* NULL: steps of a plan's ranks */
 } drawing;
 
 /* Whether `path` ends as one of the kinds of pictures; complains. */
@@ -23,8 +32,8 @@ exit_status draw_file(const cli *c, const char *path, const drawing *d);
 double draw_width_us(const drawing *d);
 /* So that a time in ms has about four digits. */
 int draw_decimals(double ms);
-/* "simulated: 812.3 ms a step; bubble 17.2 %, ..." */
-void draw_heading(const wf_trace_part *part, char *text, size_t bytes);
+/* "simulated: 812.3 ms a step; bubble 17.2 %, ...", or the drawing's own heading. */
+void draw_heading(const drawing *d, int part, char *text, size_t bytes);
 /* Of a timeline, the rank and moment that have most on the device (rank -1: none has any). */
 typedef struct draw_peak {
     int rank, moment;

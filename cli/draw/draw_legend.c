@@ -76,10 +76,12 @@ static void add_numbers(pen *p, const sheet *s) {
     bool is_folded = false;
     char text[80];
     for (int k = 0; k < s->d->n_parts; k++) is_folded |= s->rows[k].is_folded;
-    snprintf(text, sizeof text, "number: microbatch%s%s", is_folded ? " of the first rank" : "",
+    snprintf(text, sizeof text, "number: %s%s%s", s->d->words ? s->d->words->number : "microbatch",
+             is_folded ? " of the first rank" : "",
              s->numbers == NUMBER_MOST ? ", where it fits" : "");
-    const char *entry =
-        s->numbers == NUMBER_NONE ? "boxes are too narrow for numbers of microbatches" : text;
+    const char *entry = s->numbers != NUMBER_NONE ? text
+                        : s->d->words             ? "boxes are too narrow for numbers"
+                                      : "boxes are too narrow for numbers of microbatches";
     make_room(p, CHAR * (double)strlen(entry));
     add_text(p, entry);
 }

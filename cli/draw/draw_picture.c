@@ -87,6 +87,7 @@ static numbering choose_numbers(const sheet *s) {
 static bool look_at_part(sheet *s, int k) {
     const wf_timeline *timeline = s->d->parts[k].timeline;
     double hair_us = fmax(draw_width_us(s->d), 1e-3) / (SHEET_WIDTH - LEAST_LEFT - SHEET_RIGHT);
+    if (s->d->words) hair_us = 0;
     if (!boxes_create(timeline, hair_us, &s->boxes[k]) ||
         !rows_create(s->d, timeline, &s->boxes[k], &s->rows[k]))
         return false;
@@ -157,7 +158,7 @@ static void add_part(const sheet *s, int k, double top) {
     const wf_trace_part *part = &s->d->parts[k];
     double pitch = s->row + s->thin + s->gap, step_ms = wf_timeline_step_us(part->timeline) / 1e3;
     char heading[300];
-    draw_heading(part, heading, sizeof heading);
+    draw_heading(s->d, k, heading, sizeof heading);
     fprintf(s->script, "set label \"%s\" at graph 0, first %.1f left noenhanced;\n",
             gnuplot_plain(heading), top + s->heading / 2.0 - 2);
     top += s->heading;
@@ -210,11 +211,12 @@ static void write_script(sheet *s, picture_kind kind) {
             "set tmargin at screen %.5f; set bmargin at screen %.5f\n"
             "set xrange [0:%.6f]; set yrange [%d:0]\n"
             "set border 1 lc rgb '#555555'; set xtics nomirr out; set format x '%%g'\n"
-            "set xlabel 'time in the step, ms' offset 0,0.3\n",
+            "set xlabel 'time%s, ms' offset 0,0.3\n",
             kind == PICTURE_SVG ? "svg" : "pngcairo", SHEET_WIDTH, height, font,
             (double)s->left / SHEET_WIDTH, 1 - (double)SHEET_RIGHT / SHEET_WIDTH,
             1 - (double)s->top / height, (double)BOTTOM / height,
-            s->ms_per_pixel * (SHEET_WIDTH - s->left - SHEET_RIGHT), s->height);
+            s->ms_per_pixel * (SHEET_WIDTH - s->left - SHEET_RIGHT), s->height,
+            s->d->words ? "" : " in the step");
     write_title(s, font, height);
     sheet_legend(s, height);
     double top = 0;

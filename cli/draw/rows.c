@@ -136,6 +136,14 @@ static void close_up(rows *out, int n_ranks) {
     }
 }
 
+static void add_named_rows(const drawing *d, int n_ranks, rows *out) {
+    for (int r = 0; r < n_ranks; r++) {
+        out->items[r].rank = out->first_of[r] = out->row_of[r] = r;
+        snprintf(out->items[r].name, ROW_NAME_BYTES, "%s", d->words->names[r]);
+    }
+    out->n = n_ranks;
+}
+
 bool rows_create(const drawing *d, const wf_timeline *timeline, const boxes *b, rows *out) {
     int n = wf_timeline_n_ranks(timeline);
     size_t *begins = calloc((size_t)n + 1, sizeof *begins);
@@ -144,7 +152,9 @@ bool rows_create(const drawing *d, const wf_timeline *timeline, const boxes *b, 
                   .first_of = calloc((size_t)n + 1, sizeof *out->first_of)};
     const int *first_of = out->first_of;
     bool good = begins && first_of && out->items && out->row_of;
-    if (good) {
+    if (good && d->words) {
+        add_named_rows(d, n, out);
+    } else if (good) {
         compare_ranks(b, n, begins, out->first_of);
         for (int r = 0; r < n; r++) out->row_of[r] = -1;
         for (int r = 0; r < n; r++)

@@ -80,7 +80,7 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *
     exit_status bad = EXIT_DONE;
     describe(c, plan, title, sizeof title);
     const wf_trace_part part = {"simulated", simulated};
-    drawing d = {title, plan, &part, 1};
+    drawing d = {title, plan, &part, 1, NULL};
     if (wf_timeline_n_ranks(simulated) > 1) timeline_say(c, &d);
     json_object_set_new(report, "simulated", timeline_json(simulated));
     json_object_set_new(report, "bytes_over_time",
@@ -123,7 +123,7 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
     if (status == WF_OK && c->is_root)
         status = wf_trace_write(c->ctx, c->o.trace, title, parts, n_parts);
     if (status == WF_OK) {
-        drawing d = {title, plan, parts, n_parts};
+        drawing d = {title, plan, parts, n_parts, NULL};
         timeline_say(c, &d);
         say(c, "trace   %s\n", c->o.trace);
         json_t *bytes = json_pack("{s:o}", "measured", timeline_bytes_json(measured));

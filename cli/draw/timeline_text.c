@@ -50,6 +50,11 @@ static void cover(canvas *v, const box *now) {
     }
 }
 
+/* Updates are all that a server does, however short they are. */
+static bool is_server_update(const canvas *v, const box *now) {
+    return v->d->words && now && now->kind == WF_SPAN_UPDATE;
+}
+
 /* The boxes of a rank, which stand together. Columns that are idle for most of their time are
  * idle. */
 static void fill_row(canvas *v, const boxes *b, int rank) {
@@ -65,7 +70,7 @@ static void fill_row(canvas *v, const boxes *b, int rank) {
                 fmin(now->end_us, (k + 1) * v->column_us) - fmax(now->begin_us, k * v->column_us);
     }
     for (int k = 0; k < v->columns; k++)
-        if (busy[k] < v->column_us / 2) v->row[k] = NULL;
+        if (busy[k] < v->column_us / 2 && !is_server_update(v, v->row[k])) v->row[k] = NULL;
 }
 
 static void print_box(canvas *v, const box *now, int width) {
@@ -113,25 +118,32 @@ static void print_legend(const canvas *v) {
                 draw_kind_help((wf_span_kind)k, is_split));
         between = ", ";
     }
-    fprintf(v->out, "; the number is the %smicrobatch%s\n", v->is_folded ? "first rank's " : "",
+    fprintf(v->out, "; the number is the %s%s%s\n", v->is_folded ? "first rank's " : "",
+            v->d->words ? v->d->words->number : "microbatch",
             draw_n_chunks(v->d) > 1 ? "; lower case: every other chunk" : "");
 }
 
-static void print_part(canvas *v, int part) {
-    char heading[300], label[RANKS_BYTES];
-    const int *first_of = v->rows[part].first_of;
+static char *label_of(const canvas *v, int part, int rank, char text[ROW_NAME_BYTES]) {
     int n_ranks = wf_timeline_n_ranks(v->d->parts[part].timeline);
-    draw_heading(&v->d->parts[part], heading, sizeof heading);
+    if (!v->d->words) return text_of_ranks(text, v->rows[part].first_of, n_ranks, rank);
+    snprintf(text, ROW_NAME_BYTES, "%s", v->d->words->names[rank]);
+    return text;
+}
+
+static void print_part(canvas *v, int part) {
+    char heading[300], label[ROW_NAME_BYTES];
+    int n_ranks = wf_timeline_n_ranks(v->d->parts[part].timeline);
+    draw_heading(v->d, part, heading, sizeof heading);
     fprintf(v->out, "%s\n", heading);
     for (int r = 0; r < n_ranks; r++)
-        if (first_of[r] == r)
-            print_row(v, &v->boxes[part], r, text_of_ranks(label, first_of, n_ranks, r));
+        if (v->rows[part].first_of[r] == r)
+            print_row(v, &v->boxes[part], r, label_of(v, part, r, label));
 }
 
 /* Finds which ranks share a row, and how wide their labels are. */
 static bool look_at_part(canvas *v, int part, double hair_us) {
     const wf_timeline *timeline = v->d->parts[part].timeline;
-    char label[RANKS_BYTES];
+    char label[ROW_NAME_BYTES];
     int n_ranks = wf_timeline_n_ranks(timeline);
     if (!boxes_create(timeline, hair_us, &v->boxes[part]) ||
         !rows_create(v->d, timeline, &v->boxes[part], &v->rows[part]))
@@ -141,7 +153,7 @@ static bool look_at_part(canvas *v, int part, double hair_us) {
             v->is_folded = true;
             continue;
         }
-        int n = (int)strlen(text_of_ranks(label, v->rows[part].first_of, n_ranks, r)) + 1;
+        int n = (int)strlen(label_of(v, part, r, label)) + 1;
         if (n > v->label) v->label = n;
     }
     return true;
@@ -159,7 +171,8 @@ bool draw_text(FILE *out, const drawing *d, int columns, bool has_color) {
     canvas v = {.d = d, .out = out, .label = LEAST_LABEL, .has_color = has_color};
     double width_us = fmax(draw_width_us(d), 1e-3);
     bool good = true;
-    for (int k = 0; k < d->n_parts && good; k++) good = look_at_part(&v, k, width_us / columns / 6);
+    for (int k = 0; k < d->n_parts && good; k++)
+        good = look_at_part(&v, k, d->words ? 0 : width_us / columns / 6);
     v.columns = columns - v.label - 2 < LEAST_COLUMNS ? LEAST_COLUMNS : columns - v.label - 2;
     v.column_us = width_us / v.columns;
     v.row = calloc((size_t)v.columns, sizeof *v.row);
