@@ -28,6 +28,7 @@ static const struct {
     {OPT_ranks, FOR_BENCH_MEMORY, "highest number of ranks of a plan (one per core)"},
     {OPT_top_k, FOR_PREDICT, "print the N likeliest classes (1)"},
     {OPT_steps, FOR_GENERATE, "tokens to generate (50)"},
+    {OPT_steps, FOR_SIMULATE, "with --update: simulated steps (100)"},
     {OPT_steps, FOR_BENCH_DDP, "timed steps per run (5)"},
     {OPT_steps, FOR_BENCH_MEMORY | FOR_BENCH_PRICE, "timed steps per run (3)"},
     {OPT_repeat, FOR_BENCH, "timed steps, after one untimed step (5)"},
@@ -40,6 +41,9 @@ static const struct {
     {OPT_out, PEER, "folder for tables, pictures and results.json"},
     {OPT_out, FOR_CONVERT | FOR_TUNE, "file to write"},
     {OPT_init, FOR_CONVERT, "weights to read: safetensors, an index of shards, or a folder"},
+    {OPT_draw, FOR_SIMULATE,
+     "with --update: draw the timeline of the first 8 steps (local: whole rounds, or 32): .svg, "
+     ".png or .txt"},
     {OPT_trace, FOR_PLAN, "write the planned timeline of a step, for Perfetto"},
     {OPT_trace, FOR_DRAW, "trace to draw; --trace may be omitted"},
     {OPT_peers, FOR_BENCH_ALLREDUCE,

@@ -81,9 +81,22 @@ static const struct {
     {OPT_lr_patience, TPB, NULL, NULL, false},
 };
 
+/* Options of single commands that have the name of a field of the recipe. */
+static const struct {
+    option_id id;
+    const char *key;
+} shared_keys[] = {
+    {OPT_file_dtype, "dtype"},
+    {OPT_sim_update, "update"},
+    {OPT_sim_workers, "workers"},
+    {OPT_sim_staleness, "staleness"},
+    {OPT_sim_local_steps, "local_steps"},
+};
+
 option option_about(option_id id) {
     option about = table[id];
-    if (id == OPT_file_dtype) about.key = "dtype"; /* not the recipe's, which has that name, too */
+    for (size_t i = 0; i < sizeof shared_keys / sizeof *shared_keys; i++)
+        if (shared_keys[i].id == id) about.key = shared_keys[i].key;
     for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++) {
         if (exceptions[i].id != id) continue;
         about.commands = exceptions[i].commands;
@@ -109,9 +122,13 @@ const char *option_value_name(option_id id, int i) {
 }
 
 const char *const option_group_names[N_GROUPS] = {
-    [GROUP_MODEL] = "Model and data", [GROUP_RECIPE] = "Recipe (changes the numbers)",
-    [GROUP_OPTIMIZER] = "Optimizer",  [GROUP_PLAN] = "Plan (where and when the work is done)",
-    [GROUP_SCHEDULE] = "Schedule",    [GROUP_RUN] = "Run",
+    [GROUP_MODEL] = "Model and data",
+    [GROUP_RECIPE] = "Recipe (changes the numbers)",
+    [GROUP_OPTIMIZER] = "Optimizer",
+    [GROUP_PLAN] = "Plan (where and when the work is done)",
+    [GROUP_SCHEDULE] = "Schedule",
+    [GROUP_WORKERS] = "Workers (with --update)",
+    [GROUP_RUN] = "Run",
 };
 
 bool options_fail(options *o, const char *format, ...) {

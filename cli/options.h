@@ -60,6 +60,7 @@ typedef enum option_group {
     GROUP_OPTIMIZER,
     GROUP_PLAN,
     GROUP_SCHEDULE,
+    GROUP_WORKERS,
     GROUP_RUN,
     N_GROUPS
 } option_group;
@@ -159,13 +160,15 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
                                                                                                    \
     X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "number of pipeline stages")    \
     X(forward_ms, TEXT, forward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                  \
-      "forward time of a microbatch: one for all stages, or one per stage")                        \
+      "forward time of a microbatch: one for all stages, or one per stage; "                       \
+      "with --update: of a worker's share of a batch")                                             \
     X(backward_ms, TEXT, backward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                \
       "time of the input gradients of a microbatch")                                               \
     X(weight_ms, TEXT, weight_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                    \
       "time of the weight gradients of a microbatch")                                              \
     X(transfer_ms, REAL, transfer_ms, SCHEDULE, FOR_SIMULATE, 0, "X", "0",                         \
-      "transfer time between neighbouring stages; uses no compute")                                \
+      "transfer time between neighbouring stages; uses no compute; with "                          \
+      "--update: of all parameters, one way")                                                      \
     X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
       "pipeline schedule; auto searches for the best:")                                            \
     X(chunks, COUNT, chunks, SCHEDULE, FOR_SIMULATE, 0, "V", NULL,                                 \
@@ -175,6 +178,21 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "- 1)")                                                                                      \
     X(weight_held, REAL, weight_held, SCHEDULE, FOR_SIMULATE, 0, "X", "1",                         \
       "fraction of a microbatch's activations needed by the weight gradients")                     \
+    X(sim_update, CHOICE, sim_update, WORKERS, FOR_SIMULATE, 0, "sync|async|local", NULL,          \
+      "simulate workers instead of a pipeline; sync: all-reduce; async: "                          \
+      "parameter servers; local: local steps, then an all-reduce")                                 \
+    X(sim_workers, COUNT, sim_workers, WORKERS, FOR_SIMULATE, 0, "M", NULL,                        \
+      "number of workers, which share each batch")                                                 \
+    X(servers, COUNT, servers, WORKERS, FOR_SIMULATE, 0, "K", "1",                                 \
+      "async: parameter servers, which divide the parameters")                                     \
+    X(sim_staleness, COUNT, sim_staleness, WORKERS, FOR_SIMULATE, 0, "N", NULL,                    \
+      "async: highest staleness of a gradient in steps; 0: wait for all "                          \
+      "workers (default: no limit)")                                                               \
+    X(slow, REAL, slow, WORKERS, FOR_SIMULATE, 0, "X", "1", "worker 0 takes X times as long")      \
+    X(sim_local_steps, COUNT, sim_local_steps, WORKERS, FOR_SIMULATE, 0, "H", NULL,                \
+      "local: steps between two all-reduces")                                                      \
+    X(update_ms, REAL, update_ms, WORKERS, FOR_SIMULATE, 0, "X", "0",                              \
+      "time of an update of all parameters, on a server or a worker")                              \
                                                                                                    \
     X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "text to continue")                \
     X(stop, TEXT, stop, RUN, FOR_GENERATE, 0, "TEXT", NULL,                                        \
@@ -185,8 +203,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "sample from the N likeliest tokens; 0: all")                                                \
     X(logits, FLAG, logits, RUN, FOR_PREDICT, 0, NULL, NULL,                                       \
       "add the logits of all classes to each row of --json")                                       \
-    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
-      "total optimizer steps, including those before --resume")                                    \
+    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE | FOR_SIMULATE, 0, "N", \
+      NULL, "total optimizer steps, including those before --resume")                              \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "total epochs (1)")          \
     X(repeat, COUNT, repeat, RUN,                                                                  \
       FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_TUNE, 0, "N", NULL,            \
@@ -251,7 +269,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(trace, TEXT, trace, RUN, (TPB & ~FOR_TUNE) | FOR_DRAW, OF_ROOT, "FILE", NULL,                \
       "write a timeline of the last step with a full batch, for Perfetto and "                     \
       "weft draw")                                                                                 \
-    X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
+    X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW | FOR_SIMULATE, 0, "FILE", NULL,                  \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(json, TEXT, json, RUN,                                                                       \
@@ -313,7 +331,8 @@ typedef struct options {
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
-    double transfer_ms, weight_held, timeout, grace;
+    int64_t sim_workers, servers, sim_staleness, sim_local_steps;
+    double transfer_ms, weight_held, slow, update_ms, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
         ranks, loader_threads;
     int64_t save_every, test_every, patience, keep;
@@ -323,7 +342,7 @@ typedef struct options {
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, verbose, peers, memory, all;
-    int skip_broken, logits;
+    int skip_broken, logits, sim_update;
     char *csv;
     wf_names init_skip;
     wf_recipe recipe; /* behind the program's own fields */

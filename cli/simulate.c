@@ -1,4 +1,6 @@
-/* weft simulate: what a pipeline schedule costs for given times. No model, no devices. */
+/* weft simulate: the cost of a pipeline schedule for given times. No model, no devices. */
+#include "simulate.h"
+
 #include "draw/picture.h"
 #include "report.h"
 #include "text.h"
@@ -38,12 +40,12 @@ static exit_status check_counts(const options *o) {
     return EXIT_DONE;
 }
 
-static exit_status read_time(const char *name, const char *text, size_t n, double *time_out) {
-    char word[64] = "";
+exit_status simulate_read_time(option_id id, const char *text, size_t n, double *time_out) {
+    char word[64] = "", name[TEXT_BYTES];
     if (n < sizeof word) memcpy(word, text, n);
     if (text_to_real(word, time_out) && *time_out >= 0 && *time_out <= WF_SCHEDULE_MAX_TIME_MS)
         return EXIT_DONE;
-    return complain(EXIT_USAGE, "%s: '%.*s' is not a time from 0 to %g ms", name,
+    return complain(EXIT_USAGE, "%s: '%.*s' is not a time from 0 to %g ms", option_name(name, id),
                     (int)(n < 60 ? n : 60), text, WF_SCHEDULE_MAX_TIME_MS);
 }
 
@@ -56,7 +58,7 @@ static exit_status read_times(const options *o, option_id id, const char *text,
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ",");
         double time;
-        exit_status bad = read_time(name, at, length, &time);
+        exit_status bad = simulate_read_time(id, at, length, &time);
         if (bad) return bad;
         if (n < o->stages) memcpy(field + n * (int64_t)sizeof *times, &time, sizeof time);
         n++;
@@ -146,7 +148,7 @@ static exit_status simulate(cli *c, const wf_stage_times *times) {
     return bad;
 }
 
-exit_status run_simulate(cli *c) {
+static exit_status run_schedule(cli *c) {
     exit_status bad = check_counts(&c->o);
     if (!bad) bad = report_check(c);
     if (bad) return bad;
@@ -156,4 +158,10 @@ exit_status run_simulate(cli *c) {
     if (!bad) bad = simulate(c, times);
     free(times);
     return bad;
+}
+
+exit_status run_simulate(cli *c) {
+    exit_status bad = simulate_check_use(&c->o);
+    if (bad) return bad;
+    return option_is_given(&c->o, OPT_sim_update) ? simulate_updates(c) : run_schedule(c);
 }

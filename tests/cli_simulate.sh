@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# weft simulate: the published figures, the picture, limits, bad input, and every option.
+# weft simulate: the published figures, the picture, limits, bad input, and every option; with --update,
+# closed formulas and pictures of workers and servers.
 # label: serial
 source tests/cli_helpers.bash
 unset NO_COLOR
@@ -108,6 +109,90 @@ expect 2 "--weight-held: -1 is not from 0 to 1" $equal --weight-held -1
 expect 2 "must hold 1 microbatch at least" $equal --memory-limit 0
 expect 2 "weft simulate has no option --model" $equal --model mlp
 expect 1 "cannot be written" $equal --json "$folder/none/r.json"
+
+# ---- workers: each option changes the result, by a closed formula (more in tests/sim_updates.c) ----
+workers="simulate --workers 4 --forward-ms 4 --backward-ms 6 --weight-ms 2"
+gives --update step_ms 12.0000 "$workers --update sync"
+gives --update step_ms 18.0000 "$workers --update sync --transfer-ms 3"
+gives --update step_ms 12.6000 "$workers --update local --local-steps 10 --transfer-ms 3"
+gives --update step_ms 12.0000 "$workers --update async"
+gives --transfer-ms steps_per_second 83.3333 "$workers --update async"
+gives --transfer-ms server_busy 0.3333 "$workers --update async --transfer-ms 3 --workers 1"
+gives --workers step_ms 18.0000 "$workers --update async --transfer-ms 3 --workers 1"
+gives --workers step_ms 24.0600 "$workers --update async --transfer-ms 3"
+gives --servers step_ms 15.0000 "$workers --update async --transfer-ms 3 --workers 1 --servers 2"
+gives --slow step_ms 14.4000 "$workers --update async --slow 3"
+gives --slow worker_busy 0.5000 "$workers --update sync --slow 3"
+gives --staleness step_ms 36.0000 "$workers --update async --slow 3 --staleness 0"
+gives --staleness steps 100.0000 "$workers --update async --slow 3 --staleness 1"
+gives --local-steps step_ms 13.2000 "$workers --update local --local-steps 5 --transfer-ms 3"
+gives --update-ms step_ms 13.0000 "$workers --update sync --update-ms 1"
+gives --update-ms update_busy 0.3333 "$workers --update async --update-ms 1 --steps 10000 --staleness 0 --workers 1 --forward-ms 0 --backward-ms 0"
+gives --steps steps 7.0000 "$workers --update async --steps 7"
+gives --forward-ms step_ms 10.0000 "$workers --update async --forward-ms 2"
+gives --backward-ms step_ms 8.0000 "$workers --update async --backward-ms 2"
+gives --weight-ms step_ms 11.0000 "$workers --update async --weight-ms 1"
+
+# histogram ARGUMENTS: the pushes by staleness, as one line.
+histogram() { report "$@" | sed -n '/"staleness"/,/\]/p' | tr -dc '0-9,' | tr ',' ' '; }
+[[ $(histogram $workers --update async) == "1 399" ]] || fail "staleness: $(histogram $workers --update async)"
+[[ $(histogram $workers --update async --slow 10 --staleness 2 | wc -w) == 3 ]] || fail "--staleness 2: not from 0 to 2"
+[[ $(histogram $workers --update async --slow 10 | wc -w) == 9 ]] || fail "--slow 10: not up to 8 steps stale"
+[[ $(histogram $workers --update sync) == 400 && ! $(histogram $workers --update local --local-steps 2) ]] || fail "sync, local: staleness"
+for field in update workers servers steps step_ms steps_per_second worker_busy server_busy link_busy update_busy staleness; do
+    report $workers --update async | has "\"$field\":" || fail "--update --json: no $field"
+done
+
+# ---- workers: text and pictures ----
+"$WEFT" $workers --update async --servers 2 --slow 3 --update-ms 1 --transfer-ms 1 --staleness 1 --draw "$folder/rows.txt" >"$folder/out" || fail "exit $?"
+title="async, 4 workers (worker 0 slowed 3 x), 2 servers, staleness at most 1"
+[[ $(head -1 "$folder/out") == "$title" ]] || fail "no title: $(head -1 "$folder/out")"
+has -E '^step [0-9.]+ ms, [0-9.]+ steps/s in 100 steps; workers compute [0-9.]+ %' <"$folder/out" || fail "no throughput: $(sed -n 2p "$folder/out")"
+has -E "^a server's link is busy [0-9.]+ %" <"$folder/out" || fail "no load of servers"
+awk '/^staleness/ { getline; n = $2; getline; exit n + $2 != 400 }' "$folder/out" || fail "not all pushes: $(cat "$folder/out")"
+awk 'length > 80 && !/F forward/ { exit 1 }' "$folder/out" || fail "wider than 80 columns"
+[[ $(head -1 "$folder/rows.txt") == "$title" && $(sed -n 2p "$folder/rows.txt") == "the first 8 of 100 steps" ]] || fail "picture: $(head -2 "$folder/rows.txt")"
+[[ $(cut -d'|' -f1 "$folder/rows.txt" | grep -c '^worker [0-3] *$') == 4 && $(grep -c '^server [01] *|.*U' "$folder/rows.txt") == 2 ]] ||
+    fail "not a row each: $(cat "$folder/rows.txt")"
+has "number is the version of the parameters" <"$folder/rows.txt" || fail "no legend: $(tail -1 "$folder/rows.txt")"
+tested+=(--draw)
+"$WEFT" $workers --update local --local-steps 3 | has -F "the first 9 of 100 steps" || fail "local: not whole rounds are drawn"
+"$WEFT" $workers --update local --local-steps 3 | has "number is the step" || fail "local: no legend"
+"$WEFT" $workers --update async --workers 80 | has "the picture of 81 rows is left out" || fail "80 workers: all are drawn"
+if command -v gnuplot >/dev/null; then
+    "$WEFT" $workers --update async --update-ms 1 --quiet --draw "$folder/rows.svg" || fail "--draw rows.svg: exit $?"
+    for word in "worker 3" "server 0" "version of the parameters" "time, ms"; do
+        has -F "$word" <"$folder/rows.svg" || fail "rows.svg does not show '$word'"
+    done
+fi
+
+# ---- workers: bad input ----
+expect 2 "--workers is missing: M" simulate --update async --forward-ms 1
+expect 2 "--forward-ms is missing" simulate --update async --workers 2
+expect 2 "--local-steps is missing: H" $workers --update local
+expect 2 "--update: 'fast' is not one of sync|async|local" $workers --update fast
+expect 2 "0 workers; there may be 1 to 256" $workers --update async --workers 0
+expect 2 "1000 servers; there may be 1 to 256" $workers --update async --servers 1000
+expect 2 "0 steps; there may be 1 to 250000" $workers --update async --steps 0
+expect 2 "101 local steps; there may be 1 to 100" $workers --update local --local-steps 101
+expect 2 "slower by 0.5; the factor is from 1 to 1000" $workers --update async --slow 0.5
+expect 2 "a transfer takes -1 ms" $workers --update async --transfer-ms -1
+expect 2 "an update takes -1 ms" $workers --update async --update-ms -1
+expect 2 "--forward-ms: '1,2' is not a time" $workers --update async --forward-ms 1,2
+expect 2 "must take some time to compute" simulate --workers 2 --update sync --forward-ms 0
+expect 2 "not a whole number" $workers --update async --staleness -1
+expect 2 "a picture is a file .svg, .png or .txt" $workers --update async --draw "$folder/rows.gif"
+for option in "--servers 2" "--staleness 1"; do
+    expect 2 "${option% *} has no effect here: it is an option of --update async" $workers --update sync $option
+    expect 2 "${option% *} has no effect here: it is an option of --update async" $workers --update local --local-steps 2 $option
+done
+expect 2 "--local-steps has no effect here: it is an option of --update local" $workers --update async --local-steps 2
+for option in "--stages 2" "--micro 2" "--schedule zb1" "--chunks 2" "--memory-limit 2" "--weight-held 1"; do
+    expect 2 "${option% *} has no effect here: --update simulates workers, not a pipeline" $workers --update async $option
+done
+for option in "--workers 2" "--slow 2" "--update-ms 1" "--steps 2" "--draw $folder/rows.txt"; do
+    expect 2 "${option%% *} has no effect here: --update is not given" $equal $option
+done
 
 # ---- none was forgotten ----
 "$WEFT" simulate --help | awk 'length > 79 { exit 1 }' || fail "--help is wider than 79 columns"

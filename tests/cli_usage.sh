@@ -76,7 +76,7 @@ for words in "learning-rate:it is --lr" "batch_size:it is --batch" "gpus:it is -
     "dp:it is --plan dp=..." "schedule:it is --plan schedule=..." "output-dir:it is --out"; do
     expect 2 "there is no option --${words%%:*}; here ${words#*:}" $mlp "--${words%%:*}" 2
 done
-expect 2 "there is no option --dp; --help lists" simulate --dp 2 # no command with a plan
+expect 2 "there is no option --dataparallel; --help lists" simulate --dataparallel 2 # no command with a plan
 
 # ---- abbreviations, -- and -V ----
 expect 2 "--mo may be --model, --momentum" train --mo mlp
