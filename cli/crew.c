@@ -133,11 +133,16 @@ static void path_of(const crew *w, int64_t step, char path[4096]) {
     snprintf(path, 4096, "%.4000s/workers-%lld.safetensors", w->j->c->o.out, (long long)step);
 }
 
-wf_status crew_save(const crew *w, int64_t n_steps, int64_t saved_step) {
+wf_status crew_save(const crew *w, int64_t n_steps) {
     char path[4096];
-    (void)saved_step;
     path_of(w, n_steps, path);
     return wf_workers_save(w->workers, path);
+}
+
+void crew_forget(const crew *w, int64_t step) {
+    char path[4096];
+    path_of(w, step, path);
+    if (step >= 0 && w->j->c->is_root) unlink(path);
 }
 
 wf_status crew_load(const crew *w, int64_t n_steps) {

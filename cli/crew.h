@@ -29,7 +29,9 @@ void crew_close(crew *w);
 int64_t crew_stretch(const job *j, int64_t n_done);
 
 /* What --resume needs beside the state. */
-wf_status crew_save(const crew *w, int64_t n_steps, int64_t saved_step);
+wf_status crew_save(const crew *w, int64_t n_steps);
+/* After a newer state has been written. */
+void crew_forget(const crew *w, int64_t step);
 wf_status crew_load(const crew *w, int64_t n_steps);
 
 /* Replaces memory and traffic in a report by those of all ranks. Collective; `report` NULL: this is

@@ -110,10 +110,11 @@ static exit_status save(run *r) {
     if (!bad) bad = keep(r); /* what an earlier save has written meanwhile */
     if (bad) return bad;
     wf_status status = WF_OK;
-    if (r->crew.workers) status = crew_save(&r->crew, r->n_done, r->saved_step);
+    if (r->crew.workers) status = crew_save(&r->crew, r->n_done);
     if (status == WF_OK && r->trainer)
         status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
     if (status != WF_OK) return cannot_save(r, status);
+    if (r->crew.workers) crew_forget(&r->crew, r->saved_step);
     r->saved_step = r->n_done;
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }

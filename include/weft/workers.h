@@ -53,8 +53,8 @@ typedef struct wf_workers_config {
     int (*stops)(void *self);
     void *self;
     /* ASYNC: a file that gets the order of the pushes after each run, and one whose order is
-     * repeated, with the same bits; NULL: none. `identity` says model, data and recipe in words
-     * that another run must repeat; NULL: "". */
+     * repeated, with the same bits; NULL: none. They must outlive the workers. `identity` says
+     * model, data and recipe in words that another run must repeat; NULL: "". */
     const char *record, *replay, *identity;
 } wf_workers_config;
 

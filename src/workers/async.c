@@ -114,7 +114,7 @@ static wf_status run_part(wf_workers *w, int64_t n_steps, wf_step_result *result
     w->order.results = results;
     w->n_squares_in = 0;
     w->shown = 0;
-    WF_TRY(wfi_order_begin(w, n_steps, w->starts));
+    wfi_order_begin(w, n_steps, w->starts);
     prepare_workers(w, n_steps * n_pushes);
     WF_TRY(run_threads(w));
     *n_done_out = w->order.n_granted / n_pushes;
@@ -152,6 +152,10 @@ static int64_t steps_at_once(const wf_workers *w, int64_t n_steps) {
 
 static wf_status check_replay(const wf_workers *w, int64_t n_steps) {
     int64_t n_recorded = w->record.first_step + (int64_t)wfi_record_n_steps(&w->record);
+    if (w->n_steps < w->record.first_step)
+        return wfi_fail(w->ctx, WF_INVALID_ARG,
+                        "%s begins after step %lld: resume from a checkpoint of that step",
+                        w->config.replay, (long long)w->record.first_step);
     if (w->n_steps + n_steps <= n_recorded) return WF_OK;
     return wfi_fail(w->ctx, WF_INVALID_ARG,
                     "%s ends after step %lld, so it cannot be replayed up to step %lld",
@@ -192,6 +196,5 @@ wf_status wfi_async_run(wf_workers *w, int64_t n_steps, wf_step_result *results,
     WF_TRY(w->replays ? replay(w, n_steps, results, n_done_out)
                       : run_part(w, n_steps, results, n_done_out));
     WF_TRY(wfi_workers_collect(w));
-    bool writes = w->records && w->n_servers_here && !w->servers->number;
-    return writes ? wfi_record_write(&w->record, w->config.record) : WF_OK;
+    return wfi_workers_write_record(w);
 }

@@ -185,6 +185,7 @@ static wf_status open_channel(wf_workers *w, wfi_channel *c, size_t bytes, int w
 }
 
 static void close_channel(wf_workers *w, wfi_channel *c) {
+    (void)wfi_channel_settle(c); /* after a failure messages may be under way: they fail, too */
     if (c->group)
         wf_group_free(c->group, c->buffer);
     else
@@ -252,20 +253,6 @@ static wf_status create_servers(wf_workers *w) {
 
 /* ---- life ---- */
 
-static wf_status open_record(wf_workers *w) {
-    unsigned char identity[WFI_IDENTITY_BYTES];
-    int64_t bound = w->recipe.staleness < WF_STALENESS_UNBOUNDED ? w->recipe.staleness : -1;
-    int32_t backup = (int32_t)w->recipe.n_backup;
-    wfi_record_identify(w->config.identity ? w->config.identity : "", identity);
-    w->replays = w->config.replay != NULL;
-    w->records = w->config.record && w->n_servers_here && !w->servers->number;
-    if (w->records)
-        return wfi_record_init(w->ctx, w->n_workers, backup, bound, 0, identity, &w->record);
-    if (!w->replays) return WF_OK;
-    WF_TRY(wfi_record_read(w->ctx, w->config.replay, &w->record));
-    return wfi_record_matches(&w->record, w->config.replay, identity, w->n_workers, bound, backup);
-}
-
 static wf_status create(wf_workers *w, const wf_model *model, const wf_recipe *recipe,
                         const wf_plan *plan) {
     int64_t env_ms;
@@ -287,8 +274,9 @@ static wf_status create(wf_workers *w, const wf_model *model, const wf_recipe *r
     WF_TRY(status);
     if (w->job) WF_TRY(create_groups(w));
     if (!is_async(w)) return wfi_local_create(w);
+    WF_TRY(wfi_order_create(w));
     WF_TRY(create_servers(w));
-    return open_record(w);
+    return wfi_workers_open_record(w);
 }
 
 wf_status wf_workers_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
@@ -451,7 +439,6 @@ wf_status wf_workers_recorded(wf_context *ctx, const char *record, int *n_worker
 }
 
 int64_t wf_workers_batch(const wf_workers *w, int worker) {
-    const int64_t *next = w->order.next_batch;
-    bool is_known = next && worker >= 0 && worker < w->n_workers;
-    return is_known ? next[worker] : w->n_steps;
+    bool is_known = w->order.next_batch && worker >= 0 && worker < w->n_workers;
+    return is_known ? w->order.next_batch[worker] : w->n_steps;
 }

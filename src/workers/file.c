@@ -1,21 +1,214 @@
 /* What rank 0's trainer does not have, in a file: where each worker reads on and, of local steps,
- * its optimizer's state and the outer momentum. */
+ * the workers' optimizer states and the outer momentum. Rank 0 writes and reads it. */
 #include "workers/run.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <weft/checkpoint.h>
 
-#define STEPS_KEY "weft.n_steps"
+#define STEPS_KEY   "weft.n_steps"
+#define BATCHES     "workers.next_batch"
+#define MOMENTUM    "outer.momentum"
+#define NAME_BYTES  64
+#define STEPS_BYTES 32
 
-wf_status wf_workers_save(wf_workers *w, const char *path) {
-    (void)w;
-    (void)path;
+static bool is_local(const wf_workers *w) {
+    return w->recipe.update == WF_UPDATE_LOCAL;
+}
+
+static void name_state(char name[NAME_BYTES], int worker, int state) {
+    snprintf(name, NAME_BYTES, "worker.%d.optimizer.%d", worker, state);
+}
+
+static int rank_of(const wf_workers *w, int worker) {
+    int rank = 0;
+    while (wfi_workers_first(w, rank + 1) <= worker) rank++;
+    return rank;
+}
+
+/* ---- one state of one worker ---- */
+
+/* From or to the worker's memory, in its own process. */
+static wf_status move_here(const wf_workers *w, int worker, int state, bool reads, float *data) {
+    size_t n = wfi_vector_n(&w->vector);
+    const wfi_worker_rank *rank = w->ranks;
+    while (rank->rank != rank_of(w, worker)) rank++;
+    if (rank->n > 1) {
+        float *own = wfi_local_states(w, wfi_workers_find(w, worker)) + (size_t)state * n;
+        memcpy(reads ? data : own, reads ? own : data, n * sizeof *data);
+        if (reads || rank->workers->number != worker) return WF_OK;
+    } /* the trainer has the first one's */
+    return reads ? wfi_image_read(rank->trainer, &w->vector, WFI_IMAGE_STATES, state, 0, n, data)
+                 : wfi_image_write(rank->trainer, &w->vector, WFI_IMAGE_STATES, state, 0, n, data);
+}
+
+/* Between rank 0's `data` and the worker. Collective. */
+static wf_status exchange(wf_workers *w, int worker, int state, bool reads, float *data) {
+    int owner = rank_of(w, worker), own = w->job ? wf_job_rank(w->job) : owner;
+    int64_t n = (int64_t)wfi_vector_n(&w->vector);
+    bool is_remote = w->job && owner != 0;
+    if (reads && own == owner) WF_TRY(move_here(w, worker, state, true, data));
+    if (is_remote && own == (reads ? owner : 0))
+        WF_TRY(wf_group_send(w->world, data, n, WF_F32, reads ? 0 : owner, NULL));
+    if (is_remote && own == (reads ? 0 : owner))
+        WF_TRY(wf_group_recv(w->world, data, n, WF_F32, reads ? owner : 0, NULL));
+    return !reads && own == owner ? move_here(w, worker, state, false, data) : WF_OK;
+}
+
+static bool is_root(const wf_workers *w) {
+    return !w->job || wf_job_rank(w->job) == 0;
+}
+
+/* ---- writing ---- */
+
+static wf_status declare(const wf_workers *w, wf_safetensors_writer *writer) {
+    char name[NAME_BYTES], steps[STEPS_BYTES];
+    const wf_shape each = {.n_dims = 1, .dim = {w->n_workers}},
+                   vector = {.n_dims = 1, .dim = {(int64_t)wfi_vector_n(&w->vector)}};
+    int n_states = is_local(w) ? wfi_recipe_n_states(&w->recipe) : 0;
+    snprintf(steps, sizeof steps, "%lld", (long long)w->n_steps);
+    WF_TRY(wf_safetensors_writer_add_metadata(writer, STEPS_KEY, steps));
+    WF_TRY(wf_safetensors_writer_add_tensor(writer, BATCHES, WF_I64, &each));
+    if (is_local(w)) WF_TRY(wf_safetensors_writer_add_tensor(writer, MOMENTUM, WF_F32, &vector));
+    for (int k = 0; k < w->n_workers; k++)
+        for (int s = 0; s < n_states; s++) {
+            name_state(name, k, s);
+            WF_TRY(wf_safetensors_writer_add_tensor(writer, name, WF_F32, &vector));
+        }
     return WF_OK;
 }
 
-wf_status wf_workers_load(wf_workers *w, const char *path) {
-    (void)w;
-    (void)path;
+static wf_status write_batches(const wf_workers *w, wf_safetensors_writer *writer) {
+    int64_t *batches = wfi_alloc(w->ctx, (size_t)w->n_workers, sizeof *batches, "batches");
+    if (!batches) return WF_NO_MEMORY;
+    for (int k = 0; k < w->n_workers; k++) batches[k] = wf_workers_batch(w, k);
+    wf_status status =
+        wf_safetensors_writer_write(writer, 0, batches, (size_t)w->n_workers * sizeof *batches);
+    wfi_free(w->ctx, batches);
+    return status;
+}
+
+/* `writer` NULL: this is not rank 0. */
+static wf_status write_states(wf_workers *w, wf_safetensors_writer *writer, float *data) {
+    size_t bytes = wfi_vector_n(&w->vector) * sizeof *data;
+    int n_states = wfi_recipe_n_states(&w->recipe), next = 2;
+    if (writer) WF_TRY(wf_safetensors_writer_write(writer, 1, w->momentum, bytes));
+    for (int k = 0; k < w->n_workers; k++)
+        for (int s = 0; s < n_states; s++, next++) {
+            WF_TRY(exchange(w, k, s, true, data));
+            if (writer) WF_TRY(wf_safetensors_writer_write(writer, next, data, bytes));
+        }
     return WF_OK;
+}
+
+static wf_status save(wf_workers *w, wf_safetensors_writer *writer, float *data) {
+    if (writer) WF_TRY(declare(w, writer));
+    if (writer) WF_TRY(write_batches(w, writer));
+    if (is_local(w)) WF_TRY(write_states(w, writer, data));
+    return writer ? wf_safetensors_writer_commit(writer) : WF_OK;
+}
+
+/* A failure on rank 0 is one of all. */
+static wf_status finish(wf_workers *w, wf_status status) {
+    if (status != WF_OK && w->job)
+        wfi_failure_set(wfi_workers_failure(w), status, wf_context_error(w->ctx));
+    return status == WF_OK && w->job ? wf_group_barrier(w->world, NULL) : status;
+}
+
+wf_status wf_workers_save(wf_workers *w, const char *path) {
+    wf_safetensors_writer *writer = NULL;
+    float *data = wfi_alloc(w->ctx, wfi_vector_n(&w->vector) + 1, sizeof *data, "a state");
+    wf_status status = data ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK && is_root(w)) status = wf_safetensors_writer_create(w->ctx, path, &writer);
+    if (status == WF_OK) status = save(w, writer, data);
+    wf_safetensors_writer_destroy(writer);
+    wfi_free(w->ctx, data);
+    return finish(w, status);
+}
+
+/* ---- reading ---- */
+
+static wf_status read_tensor(const wf_safetensors *file, wf_context *ctx, const char *path,
+                             const char *name, void *data, size_t bytes) {
+    int i = wf_safetensors_find(file, name);
+    const wf_safetensors_entry *entry = wf_safetensors_get(file, i);
+    if (i >= 0 && entry->n_bytes == bytes) return wf_safetensors_read(file, i, data, bytes);
+    return wfi_fail(ctx, WF_CORRUPT, "%s: '%s' is missing, or has the size of another run's", path,
+                    name);
+}
+
+static wf_status check_steps(const wf_workers *w, const wf_safetensors *file, const char *path,
+                             int64_t n_steps) {
+    char wanted[STEPS_BYTES];
+    const char *text = wf_safetensors_metadata(file, STEPS_KEY);
+    snprintf(wanted, sizeof wanted, "%lld", (long long)n_steps);
+    if (text && !strcmp(text, wanted)) return WF_OK;
+    return wfi_fail(w->ctx, WF_CORRUPT, "%s is not of step %s, which rank 0's trainer has", path,
+                    wanted);
+}
+
+static wf_status read_batches(const wf_workers *w, const wf_safetensors *file, const char *path,
+                              int64_t *batches) {
+    WF_TRY(
+        read_tensor(file, w->ctx, path, BATCHES, batches, (size_t)w->n_workers * sizeof *batches));
+    for (int k = 0; k < w->n_workers; k++)
+        if (batches[k] < 0 || batches[k] > WFI_RECORD_MAX_COUNT)
+            return wfi_fail(w->ctx, WF_CORRUPT, "%s: worker %d reads on with batch %lld", path, k,
+                            (long long)batches[k]);
+    return WF_OK;
+}
+
+static wf_status share(wf_workers *w, void *data, size_t bytes) {
+    if (!w->job) return WF_OK;
+    return wf_group_broadcast(w->world, data, data, (int64_t)(bytes / 4), WF_I32, 0, NULL);
+}
+
+/* `file` NULL: this is not rank 0. */
+static wf_status read_states(wf_workers *w, const wf_safetensors *file, const char *path,
+                             float *data) {
+    char name[NAME_BYTES];
+    size_t bytes = wfi_vector_n(&w->vector) * sizeof *data;
+    int n_states = wfi_recipe_n_states(&w->recipe);
+    if (file) WF_TRY(read_tensor(file, w->ctx, path, MOMENTUM, w->momentum, bytes));
+    WF_TRY(share(w, w->momentum, bytes));
+    for (int k = 0; k < w->n_workers; k++)
+        for (int s = 0; s < n_states; s++) {
+            name_state(name, k, s);
+            if (file) WF_TRY(read_tensor(file, w->ctx, path, name, data, bytes));
+            WF_TRY(exchange(w, k, s, false, data));
+        }
+    return WF_OK;
+}
+
+/* Rank 0's trainer says which step it is of. */
+static wf_status load(wf_workers *w, const wf_safetensors *file, const char *path, float *data,
+                      int64_t *batches) {
+    int64_t n_steps = is_root(w) ? wf_trainer_n_steps(w->ranks->trainer) : 0;
+    if (file) WF_TRY(check_steps(w, file, path, n_steps));
+    if (file) WF_TRY(read_batches(w, file, path, batches));
+    WF_TRY(share(w, &n_steps, sizeof n_steps));
+    WF_TRY(share(w, batches, (size_t)w->n_workers * sizeof *batches));
+    if (is_local(w)) WF_TRY(read_states(w, file, path, data));
+    w->n_steps = n_steps;
+    w->is_spread = w->has_parameters = false;
+    for (int k = 0; k < w->n_workers; k++) {
+        wfi_one_worker *one = wfi_workers_find(w, k);
+        if (one) one->batch = batches[k];
+        if (w->order.next_batch) w->order.next_batch[k] = batches[k];
+    }
+    return is_local(w) ? WF_OK : wfi_workers_resume_record(w);
+}
+
+wf_status wf_workers_load(wf_workers *w, const char *path) {
+    wf_safetensors *file = NULL;
+    size_t n = (size_t)w->n_workers;
+    int64_t *batches = wfi_alloc(w->ctx, n, sizeof *batches, "batches");
+    float *data = wfi_alloc(w->ctx, wfi_vector_n(&w->vector) + 1, sizeof *data, "a state");
+    wf_status status = data && batches ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK && is_root(w)) status = wf_safetensors_open(w->ctx, path, &file);
+    if (status == WF_OK) status = load(w, file, path, data, batches);
+    wf_safetensors_close(file);
+    wfi_free(w->ctx, batches);
+    wfi_free(w->ctx, data);
+    return finish(w, status);
 }

@@ -227,7 +227,9 @@ static void count_traffic(wf_workers *w) {
     size_t bytes = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS);
     size_t n = (size_t)w->n_ranks;
     if (w->job) {
-        w->averages = wf_group_traffic(w->world);
+        wf_traffic now = wf_group_traffic(w->world);
+        w->averages.sent_bytes += now.sent_bytes - w->before.sent_bytes;
+        w->averages.received_bytes += now.received_bytes - w->before.received_bytes;
         return;
     }
     w->averages.sent_bytes += 2 * (n - 1) * (bytes / n);
@@ -235,6 +237,7 @@ static void count_traffic(wf_workers *w) {
 }
 
 static wf_status run_round(wf_workers *w, wf_step_result *results) {
+    if (w->job) w->before = wf_group_traffic(w->world);
     WF_TRY(run_ranks(w));
     WF_TRY(make_outer_step(w));
     WF_TRY(share_numbers(w));

@@ -16,22 +16,23 @@ static int64_t version_now(const wf_workers *w) {
            (wfi_workers_sums(w) ? o->n_granted / pushes_of_a_step(w) : o->n_granted);
 }
 
-wf_status wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts) {
+wf_status wfi_order_create(wf_workers *w) {
     wfi_order *o = &w->order;
     size_t n_workers = (size_t)w->n_workers, n_micro = (size_t)w->vector.n_micro;
-    if (!o->version) {
-        o->version = wfi_alloc(w->ctx, n_workers, sizeof *o->version, "workers");
-        o->next_batch = wfi_alloc(w->ctx, n_workers, sizeof *o->next_batch, "workers");
-        o->is_in = wfi_alloc(w->ctx, n_workers, sizeof *o->is_in, "workers");
-        o->records = wfi_alloc(w->ctx, n_workers * n_micro, 2 * sizeof *o->records, "workers");
-    }
-    if (!o->version || !o->next_batch || !o->is_in || !o->records) return WF_NO_MEMORY;
+    o->version = wfi_alloc(w->ctx, n_workers, sizeof *o->version, "workers");
+    o->next_batch = wfi_alloc(w->ctx, n_workers, sizeof *o->next_batch, "workers");
+    o->is_in = wfi_alloc(w->ctx, n_workers, sizeof *o->is_in, "workers");
+    o->records = wfi_alloc(w->ctx, n_workers * n_micro, 2 * sizeof *o->records, "workers");
+    return o->version && o->next_batch && o->is_in && o->records ? WF_OK : WF_NO_MEMORY;
+}
+
+void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts) {
+    wfi_order *o = &w->order;
     o->first_version = wfi_workers_sums(w) ? w->n_steps : w->n_steps * w->n_workers;
     o->n_granted = o->n_started = o->n_tickets = 0;
     o->n_wanted = n_steps * pushes_of_a_step(w);
     o->stop_reason = 0;
     o->n_begun = starts ? 0 : w->n_workers;
-    return WF_OK;
 }
 
 void wfi_order_release(wf_workers *w) {

@@ -41,7 +41,8 @@ wf_status wfi_order_grant(wf_workers *w, wfi_note *note, const double *records, 
  * is < 0, any worker's; NULL: there is none among n_pushes of them. */
 const wfi_push *wfi_order_find(const wf_workers *w, int worker, size_t from, int64_t n_pushes);
 /* A run of n_steps begins. */
-wf_status wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts);
+void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts);
+wf_status wfi_order_create(wf_workers *w);
 void wfi_order_release(wf_workers *w);
 
 /* Serves until all workers have ended. */

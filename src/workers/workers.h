@@ -8,7 +8,9 @@
  *     server.c            a server: applies pushes in that order
  *     async.c, local.c    runs of several steps
  *     create.c            placement of workers and servers on ranks and processes
- *     state.c             state between runs, and files
+ *     state.c, file.c     state between runs, and in files
+ *     keep.c              the record of a run, and its file
+ *     memory.c            host memory, as the plan counts it
  */
 #ifndef WFI_WORKERS_H
 #define WFI_WORKERS_H
@@ -146,18 +148,19 @@ struct wf_workers {
     int64_t n_steps, timeout_ms;
     bool is_spread;    /* all have the state of rank 0's trainer since it changed */
     wfi_record record; /* that is written, or repeated */
+    unsigned char identity[WFI_IDENTITY_BYTES];
     bool records, replays;
     bool starts;         /* workers begin the run with the servers' parameters */
     bool has_parameters; /* workers have read some since the state changed */
     int64_t *staleness;  /* [n_staleness] */
     size_t n_staleness, staleness_capacity;
-    size_t *host_bytes;       /* [ranks of the plan] of vectors and messages, of those here */
-    int64_t n_run;            /* steps that this process has run */
-    wf_traffic averages;      /* LOCAL: of a rank's averages */
-    int64_t n_round;          /* LOCAL: steps of the round in hand */
-    double *numbers;          /* [n_workers][n_round][3]: see local.c */
-    float *common, *momentum; /* LOCAL: the common parameters, and the outer momentum */
-    int64_t shown;            /* steps that the progress has shown */
+    size_t *host_bytes;          /* [ranks of the plan] of vectors and messages, of those here */
+    int64_t n_run;               /* steps that this process has run */
+    wf_traffic averages, before; /* LOCAL: of averages; and of the group before a round */
+    int64_t n_round;             /* LOCAL: steps of the round in hand */
+    double *numbers;             /* [n_workers][n_round][3]: see local.c */
+    float *common, *momentum;    /* LOCAL: the common parameters, and the outer momentum */
+    int64_t shown;               /* steps that the progress has shown */
 };
 
 static inline bool wfi_workers_sums(const wf_workers *w) {
@@ -181,6 +184,11 @@ wf_status wfi_workers_collect(wf_workers *w);
 
 /* Host memory of a rank's workers and servers: what create.c and local.c allocate. */
 size_t wfi_workers_host_bytes(const wf_workers *w, int rank);
+
+/* keep.c: at creation; after a run; and after a load. */
+wf_status wfi_workers_open_record(wf_workers *w);
+wf_status wfi_workers_write_record(wf_workers *w);
+wf_status wfi_workers_resume_record(wf_workers *w);
 
 /* The largest reason to stop of any rank; 0: none. Collective. */
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out);
