@@ -22,6 +22,9 @@ static inline bool crew_is_needed(const options *o) {
 /* The workers of a record are the recipe's, unless it says how many. Complains. */
 exit_status crew_take_record(cli *c);
 
+/* weft plan of workers. */
+exit_status crew_plan(const job *j);
+
 wf_status crew_open(const job *j, progress *bar, crew *crew_out);
 void crew_close(crew *w);
 

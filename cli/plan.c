@@ -1,5 +1,6 @@
 /* weft plan: what a plan costs, before anything runs. */
 #include "checkpoint.h"
+#include "crew.h"
 #include "draw/timeline_report.h"
 #include "fold.h"
 #include "job.h"
@@ -375,6 +376,16 @@ exit_status run_plan(cli *c) {
     if (bad) return bad;
     bad = check_ranks(&j);
     if (bad) {
+        job_close(&j);
+        return bad;
+    }
+    if (crew_is_needed(&c->o)) {
+        bad = c->o.program || c->o.draw
+                  ? complain(EXIT_USAGE,
+                             "--program and --draw show the program of all ranks; with "
+                             "--update %s each worker has its own",
+                             c->o.recipe.update == WF_UPDATE_ASYNC ? "async" : "local")
+                  : crew_plan(&j);
         job_close(&j);
         return bad;
     }

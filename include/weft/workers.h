@@ -56,10 +56,13 @@ typedef struct wf_workers_config {
      * repeated, with the same bits; NULL: none. They must outlive the workers. `identity` says
      * model, data and recipe in words that another run must repeat; NULL: "". */
     const char *record, *replay, *identity;
+    /* 1: only wf_workers_rank_get, with planned figures of all ranks, which are threads; 2: the
+     * same, of processes. */
+    int plan_only;
 } wf_workers_config;
 
 #define WF_WORKERS_CONFIG_INIT                                                                     \
-    { sizeof(wf_workers_config), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_workers_config), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Memory and traffic of one rank. */
 typedef struct wf_workers_rank {
@@ -110,6 +113,10 @@ WF_API WF_NODISCARD wf_status wf_workers_save(wf_workers *workers, const char *p
  * must agree. Errors: those of wf_safetensors_open; CORRUPT; those of a job. */
 WF_API WF_NODISCARD wf_status wf_workers_load(wf_workers *workers, const char *path);
 
+/* What rank `rank` of the plan has: its first worker and how many (0: none), and its server; -1:
+ * none. */
+WF_API void wf_workers_place(const wf_workers *workers, int rank, int *first_out, int *n_out,
+                             int *server_out);
 /* How many gradients of ASYNC runs so far were `steps` steps old, rounded up; -1: none was as old
  * or older. Equal on all ranks after a run. */
 WF_API int64_t wf_workers_staleness(const wf_workers *workers, int64_t steps);

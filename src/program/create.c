@@ -204,7 +204,13 @@ static wf_status same_state(const wf_program *p, const wf_program *like) {
     return WF_OK;
 }
 
-static wf_status check_shares(const wf_plan *plan) {
+/* Recipes and plans of several sets of parameters, or that are not complete. */
+static wf_status check_form(const wf_recipe *recipe, const wf_plan *plan, wf_program_kind kind) {
+    bool is_several = recipe->update != WF_UPDATE_SYNC && kind != WF_PROGRAM_FORWARD;
+    if (is_several || plan->n_servers)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "a program has one set of parameters; update=async with its ps=, and "
+                        "update=local, are of wf_workers_create (weft train, weft plan)");
     if (!plan->measures_lanes) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: lanes=measured stands for shares that are still to be measured "
@@ -228,7 +234,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
     wf_program *p;
     bool chooses = kind != WF_PROGRAM_FORWARD && wfi_plan_chooses_recompute(plan);
     if (like) plan = like->plan; /* where all has been chosen */
-    WF_TRY(check_shares(plan));
+    WF_TRY(check_form(recipe, plan, kind));
     WF_TRY(wfi_program_begin(ctx, model, recipe, plan, backend, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);

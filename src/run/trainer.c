@@ -205,10 +205,6 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     wf_plan_use_memory(t->plan, t->device_memory_bytes);
-    if (recipe->update != WF_UPDATE_SYNC && !t->forward_only)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "a trainer has one set of parameters: update=async and update=local need "
-                        "wf_workers_create");
     WF_TRY(t->forward_only ? wfi_recipe_resolve_forward(t->ctx, recipe, model, plan, &t->recipe)
                            : wf_recipe_resolve(t->ctx, recipe, model, plan, &t->recipe));
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));

@@ -40,7 +40,7 @@ static wf_status check(const wf_workers *w, const wf_model *model, const wf_reci
         return wfi_fail(w->ctx, WF_INVALID_ARG,
                         "workers: the recipe has update=sync, which is a trainer's; take "
                         "update=async or update=local");
-    if (!w->config.read)
+    if (!w->config.read && !w->config.plan_only)
         return wfi_fail(w->ctx, WF_INVALID_ARG, "workers: config.read is NULL: nothing feeds them");
     if (w->job && n_job != n_plan)
         return wfi_fail(w->ctx, WF_INVALID_ARG, "plan: %s has %d ranks, and the job has %d",
@@ -73,6 +73,14 @@ static wf_status make_plan(const wf_workers *w, wf_plan **plan_out) {
 
 /* ---- trainers ---- */
 
+/* Gradients need no optimizer: its state is on the servers, and between runs on rank 0. */
+static wf_recipe without_state(const wf_workers *w) {
+    wf_recipe recipe = w->own;
+    recipe.optimizer = WF_SGD;
+    recipe.momentum = recipe.nesterov = 0;
+    return recipe;
+}
+
 static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, const wf_plan *plan,
                                 const wfi_device_list *list) {
     wf_workers *w = rank->all;
@@ -87,9 +95,9 @@ static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, co
     config.devices = NULL;
     config.job = NULL;
     config.trace = config.own_batch = config.forward_only = config.keep_gradients = 0;
-    /* Rank 0's has the optimizer's state between runs. */
     bool is_whole = !is_async(w) || !rank->rank;
-    WF_TRY(wfi_trainer_create_on(w->ctx, model, &w->own, plan, &config, &own,
+    wf_recipe recipe = is_whole ? w->own : without_state(w);
+    WF_TRY(wfi_trainer_create_on(w->ctx, model, &recipe, plan, &config, &own,
                                  is_whole ? WF_PROGRAM_TRAIN : WF_PROGRAM_GRADIENT,
                                  &rank->trainer));
     if (is_async(w)) WF_TRY(wf_trainer_prepare_gradients(rank->trainer, w->own.batch));
@@ -124,11 +132,29 @@ static wf_status create_ranks(wf_workers *w, const wf_model *model, const wf_pla
     return WF_OK;
 }
 
+/* What a rank runs, for the plan alone: rank 0 also has the optimizer's state. */
+static wf_status create_programs(wf_workers *w, const wf_model *model, const wf_plan *plan) {
+    const wfi_backend *backend = wfi_backend_of(&wfi_device_cpu);
+    wf_program *whole;
+    WF_TRY(wfi_program_create(w->ctx, model, &w->own, plan, backend, WF_PROGRAM_TRAIN, WFI_USE_RUN,
+                              NULL, &whole));
+    w->programs[0] = whole;
+    if (!is_async(w)) return WF_OK;
+    WF_TRY(wfi_program_create(w->ctx, model, &w->own, plan, backend, WF_PROGRAM_GRADIENT,
+                              WFI_USE_RUN, whole, &w->programs[1]));
+    wf_recipe recipe = without_state(w);
+    return wfi_program_create(w->ctx, model, &recipe, plan, backend, WF_PROGRAM_GRADIENT,
+                              WFI_USE_RUN, NULL, &w->programs[2]);
+}
+
 /* A process without workers knows the vector from a program that it does not run. */
 static wf_status create_vector(wf_workers *w, const wf_model *model, const wf_plan *plan) {
-    if (!w->n_here)
-        WF_TRY(wf_program_create(w->ctx, model, &w->own, plan, WF_PROGRAM_GRADIENT, &w->program));
-    const wf_program *p = w->n_here ? w->ranks->trainer->ready[0]->program : w->program;
+    if (w->config.plan_only)
+        WF_TRY(create_programs(w, model, plan));
+    else if (!w->n_here)
+        WF_TRY(
+            wf_program_create(w->ctx, model, &w->own, plan, WF_PROGRAM_GRADIENT, &w->programs[0]));
+    const wf_program *p = w->n_here ? w->ranks->trainer->ready[0]->program : w->programs[0];
     if (p->graph->n_hidden)
         return wfi_fail(w->ctx, WF_UNSUPPORTED,
                         "workers: a recurrent model goes on with its hidden state from batch to "
@@ -268,10 +294,11 @@ static wf_status create(wf_workers *w, const wf_model *model, const wf_recipe *r
     if (is_async(w)) w->n_servers = w->plan->n_servers ? w->plan->n_servers : 1;
     wf_plan *one;
     WF_TRY(make_plan(w, &one));
-    wf_status status = create_ranks(w, model, one);
+    wf_status status = w->config.plan_only ? WF_OK : create_ranks(w, model, one);
     if (status == WF_OK) status = create_vector(w, model, one);
     wf_plan_destroy(one);
     WF_TRY(status);
+    if (w->config.plan_only) return WF_OK;
     if (w->job) WF_TRY(create_groups(w));
     if (!is_async(w)) return wfi_local_create(w);
     WF_TRY(wfi_order_create(w));
@@ -296,6 +323,7 @@ wf_status wf_workers_create(wf_context *ctx, const wf_model *model, const wf_rec
         wf_workers_destroy(w);
         return status;
     }
+    w->config.trainer = NULL; /* the caller's, for the creation */
     *workers_out = w;
     return WF_OK;
 }
@@ -336,7 +364,7 @@ void wf_workers_destroy(wf_workers *w) {
     }
     destroy_groups(w);
     wfi_vector_release(&w->vector);
-    wf_program_destroy(w->program);
+    for (int k = 0; k < 3; k++) wf_program_destroy(w->programs[k]);
     wfi_record_release(&w->record);
     wfi_order_release(w);
     wfi_free(w->ctx, w->ranks);
@@ -405,9 +433,25 @@ static void fill_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
     r->received_bytes /= (uint64_t)wfi_max_i64(w->n_run, 1);
 }
 
+/* Of workers that only plan. */
+static void plan_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
+    const wf_program *p = w->programs[!is_async(w) ? 0 : rank ? 2 : 1];
+    if (rank < w->n_ranks) {
+        r->memory.planned_peak_bytes = p->ranks[0].arenas[WFI_SPACE_DEVICE].peak_bytes;
+        r->memory.planned_host_peak_bytes = p->ranks[0].arenas[WFI_SPACE_HOST].peak_bytes;
+        r->memory.planned_disk_peak_bytes = p->ranks[0].arenas[WFI_SPACE_DISK].peak_bytes;
+    }
+    r->memory.planned_host_peak_bytes += wfi_workers_host_bytes(w, rank);
+    r->sent_bytes = r->received_bytes = wfi_workers_sent_bytes(w, rank);
+}
+
 wf_status wf_workers_rank_get(wf_workers *w, int rank, wf_workers_rank *rank_out) {
     *rank_out = (wf_workers_rank){0};
     if (rank < 0 || rank >= wf_plan_n_ranks(w->plan)) return WF_OK;
+    if (w->config.plan_only) {
+        plan_rank(w, rank, rank_out);
+        return WF_OK;
+    }
     if (is_here(w, rank)) fill_rank(w, rank, rank_out);
     if (!w->job) return WF_OK;
     return wf_group_broadcast(w->world, rank_out, rank_out,
@@ -428,6 +472,15 @@ int64_t wf_workers_n_steps(const wf_workers *w) {
 
 int64_t wf_workers_staleness(const wf_workers *w, int64_t steps) {
     return steps >= 0 && (size_t)steps < w->n_staleness ? w->staleness[steps] : -1;
+}
+
+void wf_workers_place(const wf_workers *w, int rank, int *first_out, int *n_out, int *server_out) {
+    bool works = rank >= 0 && rank < w->n_ranks;
+    *first_out = works ? wfi_workers_first(w, rank) : 0;
+    *n_out = works ? wfi_workers_first(w, rank + 1) - *first_out : 0;
+    *server_out = -1;
+    for (int k = 0; k < w->n_servers; k++)
+        if (wfi_workers_server_rank(w, k) == rank) *server_out = k;
 }
 
 wf_status wf_workers_recorded(wf_context *ctx, const char *record, int *n_workers_out) {

@@ -1,12 +1,16 @@
-/* The host memory of workers and servers, as the plan counts it. */
+/* The host memory and the traffic of workers and servers, as the plan counts them. */
 #include "workers/run.h"
+
+static bool are_processes(const wf_workers *w) {
+    return w->job || w->config.plan_only == 2;
+}
 
 static size_t of_local(const wf_workers *w, int rank) {
     size_t n = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS);
     int n_workers = wfi_workers_first(w, rank + 1) - wfi_workers_first(w, rank);
     size_t states = n_workers > 1 ? wfi_image_bytes(&w->vector, WFI_IMAGE_STATES) : 0;
     /* Threads share the common parameters and the momentum. */
-    size_t common = w->job || !rank ? 2 * n : 0;
+    size_t common = are_processes(w) || !rank ? 2 * n : 0;
     return common +
            (size_t)n_workers * (wfi_round_up(n, WFI_ALIGN_BYTES) + states +
                                 wfi_round_up(wfi_vector_buffer_bytes(&w->vector), WFI_ALIGN_BYTES));
@@ -20,7 +24,7 @@ static size_t of_messages(const wf_workers *w, int rank) {
             size_t each = wfi_message_bytes(w, k) + (k ? 0 : wfi_asking_bytes(w));
             bool is_mine = rank < w->n_ranks && worker >= wfi_workers_first(w, rank) &&
                            worker < wfi_workers_first(w, rank + 1);
-            bool serves = w->job && wfi_workers_server_rank(w, k) == rank;
+            bool serves = are_processes(w) && wfi_workers_server_rank(w, k) == rank;
             bytes += is_mine || serves ? each : 0;
         }
     return bytes;
@@ -40,4 +44,24 @@ static size_t of_servers(const wf_workers *w, int rank) {
 size_t wfi_workers_host_bytes(const wf_workers *w, int rank) {
     if (w->recipe.update == WF_UPDATE_LOCAL) return of_local(w, rank);
     return of_messages(w, rank) + of_servers(w, rank);
+}
+
+/* A worker's messages to servers on other ranks, or the answers of a rank's servers to them. */
+static uint64_t sent_async(const wf_workers *w, int rank) {
+    uint64_t bytes = 0;
+    for (int worker = 0; worker < w->n_workers; worker++)
+        for (int k = 0; k < w->n_servers; k++) {
+            int server = wfi_workers_server_rank(w, k);
+            bool is_mine = rank < w->n_ranks && worker >= wfi_workers_first(w, rank) &&
+                           worker < wfi_workers_first(w, rank + 1);
+            if (is_mine != (server == rank))
+                bytes += wfi_message_bytes(w, k) + (k ? 0 : wfi_asking_bytes(w));
+        }
+    return bytes;
+}
+
+uint64_t wfi_workers_sent_bytes(const wf_workers *w, int rank) {
+    if (w->recipe.update != WF_UPDATE_LOCAL) return sent_async(w, rank);
+    uint64_t n = (uint64_t)w->n_ranks, each = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS) / n;
+    return 2 * (n - 1) * each / (uint64_t)w->recipe.local_steps;
 }

@@ -133,7 +133,8 @@ struct wf_workers {
     wf_recipe recipe, own; /* of all; of one worker */
     wf_workers_config config;
     int n_workers, n_ranks, n_servers; /* n_ranks: those with workers */
-    wf_program *program;               /* of a worker, only looked at; NULL: a trainer has it */
+    /* Of a rank without a trainer [0]; of a plan: whole, of rank 0, of others. NULL: not needed. */
+    wf_program *programs[3];
     wfi_vector vector;
     wfi_worker_rank *ranks; /* [n_here] */
     int n_here;
@@ -184,6 +185,8 @@ wf_status wfi_workers_collect(wf_workers *w);
 
 /* Host memory of a rank's workers and servers: what create.c and local.c allocate. */
 size_t wfi_workers_host_bytes(const wf_workers *w, int rank);
+/* What it sends to other ranks in a step, without the first pull of a run. */
+uint64_t wfi_workers_sent_bytes(const wf_workers *w, int rank);
 
 /* keep.c: at creation; after a run; and after a load. */
 wf_status wfi_workers_open_record(wf_workers *w);
