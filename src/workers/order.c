@@ -68,12 +68,20 @@ static bool starts_another(wf_workers *w, const wfi_note *note) {
     return true;
 }
 
+/* How many pushes the run needs at least: those of the parts that workers have begun or will begin.
+ * With staleness 0, workers that are in the step in hand go on with the next one. */
+static int64_t pushes_begun(const wf_workers *w) {
+    const wfi_order *o = &w->order;
+    int64_t n = pushes_of_a_step(w);
+    if (!wfi_workers_sums(w)) return wfi_max_i64(o->n_started, 1);
+    return o->n_granted + (o->n_granted % n ? n : 1);
+}
+
 /* The run ends after the parts that workers have begun, and the rest of their step. */
 static void end_early(wf_workers *w) {
     wfi_order *o = &w->order;
-    int64_t n = pushes_of_a_step(w),
-            n_begun = wfi_workers_sums(w) ? o->n_granted + 1 : wfi_max_i64(o->n_started, 1);
-    o->n_wanted = wfi_min_i64(o->n_wanted, (n_begun + n - 1) / n * n);
+    int64_t n = pushes_of_a_step(w);
+    o->n_wanted = wfi_min_i64(o->n_wanted, (pushes_begun(w) + n - 1) / n * n);
 }
 
 /* ---- the bound ---- */

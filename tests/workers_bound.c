@@ -1,0 +1,84 @@
+/* The bound of staleness, with slow workers; and runs that stop early, at any moment. */
+#include "workers_case.h"
+
+#include "workers/record.h"
+
+#include <unistd.h>
+
+static char folder[] = "/tmp/weft-test-XXXXXX", path[64];
+
+static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
+    one_case c = case_of(seed, n_workers);
+    c.net = (case_net){.n_hidden = 12};
+    c.recipe.update = WF_UPDATE_ASYNC;
+    c.recipe.staleness = staleness;
+    return c;
+}
+
+/* ---- early ends ---- */
+
+/* Asks to stop from the n-th question on. */
+typedef struct stopping_crew {
+    case_crew crew;
+    int n_asked, n_before;
+} stopping_crew;
+
+static int stops(void *self) {
+    stopping_crew *s = self;
+    return __atomic_add_fetch(&s->n_asked, 1, __ATOMIC_RELAXED) > s->n_before ? 7 : 0;
+}
+
+static void stop_after(const one_case *c, const char *plan, int n_before) {
+    wf_context *ctx = test_context();
+    static stopping_crew s;
+    wf_step_result results[CASE_STEPS] = {{0}};
+    int64_t n_done, n_more;
+    case_crew_init(&s.crew, c);
+    s.n_asked = 0;
+    s.n_before = n_before;
+    s.crew.config.stops = stops;
+    s.crew.config.record = c->recipe.update == WF_UPDATE_ASYNC ? path : NULL;
+    s.crew.trainer.timeout_ms = 3000;
+    TEST_OK(ctx, case_try_crew(ctx, &s.crew, plan));
+    TEST_OK(ctx, wf_workers_run(s.crew.workers, c->n_steps, results, &n_done));
+    assert_in_range(n_done, 1, c->n_steps);
+    for (int k = 0; k < n_done; k++) assert_true(results[k].n_rows > 0);
+    assert_int_equal(results[n_done - 1].stop_reason, s.n_asked > n_before ? 7 : 0);
+    s.n_before = 1000000;
+    TEST_OK(ctx, wf_workers_run(s.crew.workers, 2, results, &n_more));
+    assert_int_equal(n_more, 2);
+    assert_int_equal(wf_workers_n_steps(s.crew.workers), n_done + 2);
+    wf_workers_destroy(s.crew.workers);
+    test_context_end(ctx);
+}
+
+static void stops_after_whole_steps(void **state) {
+    (void)state;
+    for (int backup = 0; backup < 2; backup++)
+        for (int i = 0; i < 20; i++) {
+            one_case c = async_case((uint64_t)i, 3, i % 2);
+            c.recipe.n_backup = i % 2 ? 0 : backup;
+            c.naps_us = 100;
+            stop_after(&c, i % 3 ? "dp=3" : "dp=2,ps=2", i);
+        }
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/record", folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    (void)remove(path);
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stops_after_whole_steps),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
