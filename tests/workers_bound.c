@@ -15,6 +15,63 @@ static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
     return c;
 }
 
+/* ---- the bound ---- */
+
+static int64_t count_staleness(const case_crew *crew, int64_t *n_out) {
+    int64_t n_steps = 0;
+    for (*n_out = 0; wf_workers_staleness(crew->workers, n_steps) >= 0; n_steps++)
+        *n_out += wf_workers_staleness(crew->workers, n_steps);
+    return n_steps - 1;
+}
+
+/* One worker naps ten times as long as the others. Returns the largest staleness. */
+static int64_t run_with_slow_worker(const one_case *c, const char *plan) {
+    wf_context *ctx = test_context();
+    case_crew crew;
+    wf_step_result results[CASE_STEPS];
+    int64_t n_done, n, n_steps;
+    case_crew_init(&crew, c);
+    crew.config.record = path;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
+    TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    n_steps = count_staleness(&crew, &n);
+    assert_int_equal(n, c->n_steps * c->recipe.n_workers);
+    wf_workers_destroy(crew.workers);
+    wfi_record record;
+    TEST_OK(ctx, wfi_record_read(ctx, path, &record));
+    assert_int_equal(record.n_pushes, n);
+    wfi_record_release(&record);
+    test_context_end(ctx);
+    return n_steps;
+}
+
+static void no_gradient_breaks_the_bound(void **state) {
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        one_case c = async_case(100 + (uint64_t)i, 2 + i % 5, 1 + i % 3);
+        c.n_steps = 12;
+        c.naps_us = 300;
+        c.slow = i % (int)c.recipe.n_workers;
+        int64_t oldest = run_with_slow_worker(&c, i % 2 ? "dp=2" : "dp=1,ps=2");
+        if (oldest > c.recipe.staleness)
+            fail_msg("a gradient is %d steps old, the bound is %d", (int)oldest,
+                     (int)c.recipe.staleness);
+    }
+}
+
+/* The same naps break bounds that do not hold them back: the test above can fail. */
+static void without_a_bound_gradients_are_older(void **state) {
+    (void)state;
+    one_case c = async_case(200, 4, WF_STALENESS_UNBOUNDED);
+    c.n_steps = 12;
+    c.naps_us = 300;
+    c.slow = 1;
+    for (int64_t oldest = 0; oldest <= 1;) {
+        oldest = run_with_slow_worker(&c, "dp=4");
+        c.naps_us *= 2;
+    }
+}
+
 /* ---- early ends ---- */
 
 /* Asks to stop from the n-th question on. */
@@ -78,6 +135,8 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_gradient_breaks_the_bound),
+        cmocka_unit_test(without_a_bound_gradients_are_older),
         cmocka_unit_test(stops_after_whole_steps),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

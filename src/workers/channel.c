@@ -71,6 +71,7 @@ wf_status wfi_channel_answer(wfi_channel *c) {
 }
 
 wf_status wfi_channel_settle(wfi_channel *c) {
+    if (!c->group) return WF_OK; /* and both threads of the process may be here */
     WF_TRY(finish(&c->sending));
     return finish(&c->receiving);
 }
