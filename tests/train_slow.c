@@ -3,6 +3,7 @@
  */
 #include "run/trainer.h"
 #include "small_models.h"
+#include "workers/workers.h"
 
 #define N_STEPS 2
 
@@ -95,6 +96,62 @@ static void bad_values(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- workers with parameters of their own ---- */
+
+/* The first samples of a batch, whichever worker reads. */
+static wf_status read_part(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
+    small_batch *own = (small_batch *)self + worker;
+    int64_t n = SMALL_BATCH / 2;
+    small_batch_fill(own, (int)batch);
+    part_out->feeds[0] = (wf_feed){"x", own->x, (size_t)n * SMALL_IMAGE * sizeof *own->x};
+    part_out->feeds[1] = (wf_feed){"y", own->y, (size_t)n * sizeof *own->y};
+    part_out->n_feeds = 2;
+    part_out->n_samples = n;
+    part_out->n_batch = SMALL_BATCH;
+    return WF_OK;
+}
+
+static wf_workers *workers_of(wf_context *ctx, wf_update_mode update, small_batch *batches) {
+    wf_recipe recipe = small_recipe();
+    wf_trainer_config trainer = WF_TRAINER_CONFIG_INIT;
+    wf_workers_config config = WF_WORKERS_CONFIG_INIT;
+    wf_workers *workers;
+    wf_model *model;
+    wf_plan *plan;
+    recipe.n_lanes = recipe.n_workers = 2;
+    recipe.update = update;
+    recipe.staleness = 0; /* otherwise one worker may compute all parts */
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    config.trainer = &trainer;
+    config.read = read_part;
+    config.self = batches;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    TEST_OK(ctx, wf_workers_create(ctx, model, &recipe, plan, &config, &workers));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return workers;
+}
+
+/* Each worker has a trainer of one rank; the variable counts the plan's ranks. */
+static void one_worker_of_two(void **state) {
+    (void)state;
+    for (int slow = 0; slow < 4; slow++) {
+        small_batch batches[2];
+        wf_context *ctx = test_context();
+        wf_step_result results[N_STEPS];
+        int64_t n_done;
+        setenv("WEFT_SLOW_RANK", slow % 2 ? "1:1.5" : "0:1.5", 1);
+        wf_workers *w = workers_of(ctx, slow < 2 ? WF_UPDATE_ASYNC : WF_UPDATE_LOCAL, batches);
+        unsetenv("WEFT_SLOW_RANK");
+        TEST_OK(ctx, wf_workers_run(w, N_STEPS, results, &n_done));
+        for (int r = 0; r < 2; r++)
+            assert_int_equal(w->ranks[r].trainer->workers[0].n_slowed > 0, r == slow % 2);
+        wf_workers_destroy(w);
+        test_context_end(ctx);
+    }
+}
+
 /* The trainer reads the variable before it makes anything. */
 static void refused_by_trainer(void **state) {
     (void)state;
@@ -116,9 +173,9 @@ static void refused_by_trainer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),   cmocka_unit_test(length_of_sleeps),
-        cmocka_unit_test(slow_by_field),      cmocka_unit_test(bad_values),
-        cmocka_unit_test(refused_by_trainer),
+        cmocka_unit_test(bits_of_one_rank),  cmocka_unit_test(length_of_sleeps),
+        cmocka_unit_test(slow_by_field),     cmocka_unit_test(bad_values),
+        cmocka_unit_test(one_worker_of_two), cmocka_unit_test(refused_by_trainer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

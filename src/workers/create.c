@@ -100,6 +100,9 @@ static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, co
     WF_TRY(wfi_trainer_create_on(w->ctx, model, &recipe, plan, &config, &own,
                                  is_whole ? WF_PROGRAM_TRAIN : WF_PROGRAM_GRADIENT,
                                  &rank->trainer));
+    /* WEFT_SLOW_RANK counts the plan's ranks, but each trainer has one rank, number 0. */
+    wfi_slow slow = rank->trainer->slow;
+    rank->trainer->workers[0].slow_factor = slow.rank == rank->rank ? slow.factor : 1;
     if (is_async(w)) WF_TRY(wf_trainer_prepare_gradients(rank->trainer, w->own.batch));
     return WF_OK;
 }
