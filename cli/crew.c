@@ -51,9 +51,18 @@ static int find_stop(void *self) {
     return (int)interrupt_status();
 }
 
+/* The first n steps of the stretch are done. */
+static void time_steps(crew *w, int64_t n) {
+    if (n <= w->n_timed || n > w->n_stretch) return;
+    double now = now_seconds(), each = (now - w->timed_s) * 1e3 / (double)(n - w->n_timed);
+    while (w->n_timed < n) w->ms[w->n_timed++] = each;
+    w->timed_s = now;
+}
+
 static void show(void *self, int64_t n_steps, double loss) {
-    const crew *w = self;
+    crew *w = self;
     const job *j = w->j;
+    time_steps(w, n_steps - w->first);
     progress_step(w->bar, n_steps, (n_steps - 1) / j->n_epoch, loss, NAN,
                   job_items(j, j->c->o.recipe.batch));
 }
@@ -124,6 +133,18 @@ int64_t crew_stretch(const job *j, int64_t n_done) {
     /* Between two averages there are no common parameters. */
     int64_t each = o->recipe.local_steps, end = (n_done + n + each - 1) / each * each;
     return end < j->n_steps ? end - n_done : j->n_steps - n_done;
+}
+
+wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, double *ms,
+                   int64_t *n_ran_out) {
+    w->ms = ms;
+    w->first = first;
+    w->n_stretch = n;
+    w->n_timed = 0;
+    w->timed_s = now_seconds();
+    wf_status status = wf_workers_run(w->workers, n, results, n_ran_out);
+    time_steps(w, *n_ran_out);
+    return status;
 }
 
 /* ---- files ---- */

@@ -13,6 +13,9 @@ typedef struct crew {
     int64_t *next;       /* [n] batch that its loader reads next */
     int n;
     progress *bar; /* of rank 0 */
+    double *ms;    /* [n_stretch] times of the steps that are run now */
+    int64_t first, n_stretch, n_timed;
+    double timed_s; /* when the latest timed step was done */
 } crew;
 
 /* Whether the recipe asks for it. */
@@ -30,6 +33,10 @@ void crew_close(crew *w);
 
 /* Steps from step `n_done` on that are run at a stretch: to the next test or checkpoint. */
 int64_t crew_stretch(const job *j, int64_t n_done);
+/* Runs n steps from step `first` on; results and their times [n]. Rank 0 times each step that the
+ * library reports, and divides the time of several among them; other ranks know only the mean. */
+wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, double *ms,
+                   int64_t *n_ran_out);
 
 /* What --resume needs beside the state. */
 wf_status crew_save(const crew *w, int64_t n_steps);

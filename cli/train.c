@@ -282,21 +282,23 @@ static exit_status step(run *r) {
 
 /* Workers' steps to the next test or checkpoint. */
 static exit_status stretch(run *r) {
-    int64_t n = crew_stretch(&r->j, r->n_done), n_ran, batch = r->c->o.recipe.batch;
+    int64_t n = crew_stretch(&r->j, r->n_done), n_ran = 0, batch = r->c->o.recipe.batch;
     wf_step_result *results = calloc((size_t)n, sizeof *results);
-    if (!results) return complain(EXIT_FAILED, "no memory left");
-    double start = now_seconds();
-    wf_status status = wf_workers_run(r->crew.workers, n, results, &n_ran);
-    double ms = (now_seconds() - start) * 1e3 / (double)(n_ran ? n_ran : 1);
-    exit_status bad = status == WF_OK ? EXIT_DONE : failed(r, status);
+    double *ms = calloc((size_t)n, sizeof *ms);
+    exit_status bad = EXIT_DONE;
+    wf_status status = WF_OK;
+    if (!results || !ms) bad = complain(EXIT_FAILED, "no memory left");
+    if (!bad) status = crew_run(&r->crew, r->n_done, n, results, ms, &n_ran);
+    if (status != WF_OK) bad = failed(r, status);
     for (int64_t k = 0; k < n_ran && !bad; k++) {
         int64_t n_before = r->n_done % r->j.n_epoch * batch, n_left = r->j.about.n_train - n_before;
         bad = note_step(r, &results[k], r->n_done / r->j.n_epoch, n_left < batch ? n_left : batch,
-                        ms);
+                        ms[k]);
     }
-    if (n_ran) r->c->stop = (exit_status)results[n_ran - 1].stop_reason;
+    if (!bad && n_ran) r->c->stop = (exit_status)results[n_ran - 1].stop_reason;
     r->next = (position){r->n_done / r->j.n_epoch, r->n_done % r->j.n_epoch * batch};
     free(results);
+    free(ms);
     return bad;
 }
 
