@@ -1,4 +1,4 @@
-/* A slow rank (WEFT_SLOW_RANK) sleeps after each of its compute instructions, the other ranks
+/* A slow rank (WEFT_SLOW_RANK) sleeps for each of its compute instructions, the other ranks
  * never, and no bit of the result changes.
  */
 #include "run/trainer.h"
@@ -26,6 +26,8 @@ static void expect_sleeps(const wf_trainer *trainer, int rank, bool is_slow) {
     int64_t n = trainer->ready[0]->program->ranks[rank].n_stream[WFI_STREAM_COMPUTE] * N_STEPS;
     assert_true(n > 0);
     assert_int_equal(trainer->workers[rank].n_slowed, is_slow ? n : 0);
+    int64_t debt_ns = trainer->workers[rank].slow_debt_ns;
+    assert_true(is_slow ? debt_ns && debt_ns < WFI_SLOW_LEAST_NS : !debt_ns);
 }
 
 static void bits_of_one_rank(void **state) {

@@ -80,6 +80,10 @@ void wfi_slow_end(const wfi_executor *e, const wfi_instruction *now, int64_t beg
     wfi_worker *w = slow_worker(e, now);
     if (!w) return;
     wfi_stream_settle(w->streams[now->stream]);
-    sleep_ns(w, wfi_slow_ns(w->slow_factor, wfi_now_ns() - begin_ns));
+    w->slow_debt_ns += wfi_slow_ns(w->slow_factor, wfi_now_ns() - begin_ns);
     w->n_slowed++;
+    if (w->slow_debt_ns < WFI_SLOW_LEAST_NS) return;
+    int64_t asleep_ns = wfi_now_ns();
+    sleep_ns(w, w->slow_debt_ns);
+    w->slow_debt_ns -= wfi_now_ns() - asleep_ns;
 }

@@ -1,15 +1,18 @@
 /* A rank that takes longer, for tests and measurements. Private.
  *
- * After each instruction on its compute stream, a slow rank sleeps factor - 1 times as long as the
- * instruction took, WFI_SLOW_MOST_NS at most. The factor is a field of the rank's worker.
+ * After the instructions on its compute stream, a slow rank sleeps factor - 1 times as long as they
+ * took, WFI_SLOW_MOST_NS for each at most. The system sleeps longer than it was asked to, so short
+ * sleeps are collected, and time that was slept too much shortens the next sleep. The factor is a
+ * field of the rank's worker.
  */
 #ifndef WFI_DELAY_H
 #define WFI_DELAY_H
 
 #include "base/base.h"
 
-#define WFI_SLOW_MAX     1000 /* the largest factor */
-#define WFI_SLOW_MOST_NS 5000000000LL
+#define WFI_SLOW_MAX      1000 /* the largest factor */
+#define WFI_SLOW_MOST_NS  5000000000LL
+#define WFI_SLOW_LEAST_NS 200000LL /* the shortest sleep */
 
 typedef struct wfi_slow {
     int32_t rank;  /* -1: none */
@@ -19,7 +22,7 @@ typedef struct wfi_slow {
 /* Reads WEFT_SLOW_RANK. Errors: INVALID_ARG; the sentence names the variable and its value. */
 wf_status wfi_slow_read(wf_context *ctx, wfi_slow *slow_out);
 
-/* How long a rank sleeps after an instruction that took `took_ns`. */
+/* How long a rank sleeps for an instruction that took `took_ns`. */
 int64_t wfi_slow_ns(double factor, int64_t took_ns);
 
 /* Around an instruction: the time when it began, and the sleep after it. */
