@@ -32,6 +32,8 @@ const command commands[] = {
      NULL},
     {"bench price", "measure the cost of the default lanes and slices", FOR_BENCH_PRICE,
      run_bench_price, NULL},
+    {"bench async", "time synchronous, asynchronous and local updates", FOR_BENCH_ASYNC,
+     run_bench_async, NULL},
     {"tune", "find the fastest kernels and write them as a table", FOR_TUNE, run_tune, NULL},
     {"simulate", "simulate a schedule or asynchronous updates for given times", FOR_SIMULATE,
      run_simulate, NULL},

@@ -10,7 +10,7 @@ static const struct {
     unsigned commands;
     const char *help;
 } to_others[] = {
-    {OPT_data, FOR_PLAN | FOR_BENCH | FOR_TUNE,
+    {OPT_data, FOR_PLAN | FOR_BENCH | FOR_BENCH_ASYNC | FOR_TUNE,
      "synthetic, fashion-mnist, a folder of pictures, a text file, or a file of tokens "
      "(synthetic)"},
     {OPT_image, FOR_BENCH_PARALLEL, "height and width of the synthetic images (128; --quick: 96)"},
@@ -21,6 +21,16 @@ static const struct {
     {OPT_loss, FOR_BENCH | FOR_TUNE,
      "loss function; mse: against one-hot targets (images: mse; text: cross-entropy)"},
     {OPT_plan, FOR_BENCH_DDP, "keys of every plan, except dp and overlap: bucket=1MiB"},
+    {OPT_n_lanes, FOR_BENCH_ASYNC,
+     "independent gradient sums, added in a fixed tree (4 per worker if they divide the batch, or "
+     "2, or 1)"},
+    {OPT_n_workers, FOR_BENCH_ASYNC, "workers, which share each batch (one per core, at least 2)"},
+    {OPT_staleness, FOR_BENCH_ASYNC,
+     "maximum age of the parameters behind a gradient, in steps, in the rows with a bound (4)"},
+    {OPT_servers, FOR_BENCH_ASYNC,
+     "highest number of parameter servers; rows have 1, 2, 4, ... and this number (2)"},
+    {OPT_slow, FOR_BENCH_ASYNC,
+     "slow one worker down by this factor in half of the rows; 1: no such rows (3)"},
     {OPT_devices, FOR_BENCH_PARALLEL, "two devices of one kind: cpu:2, cuda:2 (cpu:2)"},
     {OPT_ranks, FOR_RUN, "number of processes; -n N is the same; required"},
     {OPT_ranks, FOR_BENCH_ALLREDUCE, "number of ranks (one per core)"},
@@ -32,13 +42,14 @@ static const struct {
     {OPT_steps, FOR_BENCH_DDP, "timed steps per run (5)"},
     {OPT_steps, FOR_BENCH_MEMORY | FOR_BENCH_PRICE, "timed steps per run (3)"},
     {OPT_repeat, FOR_BENCH, "timed steps, after one untimed step (5)"},
-    {OPT_repeat, FOR_BENCH_MEMORY | FOR_BENCH_PRICE,
+    {OPT_steps, FOR_BENCH_ASYNC, "steps per run; the first is not timed (60)"},
+    {OPT_repeat, FOR_BENCH_MEMORY | FOR_BENCH_PRICE | FOR_BENCH_ASYNC,
      "rounds; each round times everything once (3)"},
     {OPT_repeat, FOR_BENCH_PARALLEL, "rounds; each round times everything once (10; --quick: 3)"},
     {OPT_wire, FOR_BENCH_ALLREDUCE,
      "inproc: ranks as threads; shm: processes; mpi: processes of mpirun (inproc,shm)"},
     {OPT_out, FOR_BENCH_PARALLEL, "folder for tables, pictures and results.json (model-parallel)"},
-    {OPT_out, PEER, "folder for tables, pictures and results.json"},
+    {OPT_out, PEER | FOR_BENCH_ASYNC, "folder for tables, pictures and results.json"},
     {OPT_out, FOR_CONVERT | FOR_TUNE, "file to write"},
     {OPT_init, FOR_CONVERT, "weights to read: safetensors, an index of shards, or a folder"},
     {OPT_draw, FOR_SIMULATE,

@@ -29,7 +29,8 @@ enum {
     FOR_GENERATE = 16384,
     FOR_PREDICT = 32768,
     FOR_TUNE = 65536,
-    FOR_BENCH_PRICE = 131072
+    FOR_BENCH_PRICE = 131072,
+    FOR_BENCH_ASYNC = 262144
 };
 #define TP    (FOR_TRAIN | FOR_PLAN)
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
@@ -37,8 +38,8 @@ enum {
 #define TPBEP (TPBE | FOR_PREDICT)
 #define ALL   (TPBE | FOR_BENCH_PARALLEL | RUNS)
 #define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_EVAL | FOR_PREDICT) /* of processes */
-/* Rows are runs of bench train. */
-#define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_PRICE)
+/* Rows are runs of bench train, or of train. */
+#define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_PRICE | FOR_BENCH_ASYNC)
 /* Measured in rounds, with peers beside. */
 #define PEER (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_ALLREDUCE)
 
@@ -78,7 +79,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
  * OF_RANK, OF_ROOT), argument, default, help */
 #define OPTION_LIST(X)                                                                             \
     X(model, TEXT, model, MODEL, ALL | FOR_PREDICT | FOR_GENERATE, 1, "NAME", NULL, "model name:") \
-    X(data, TEXT, data, MODEL, TPBEP, 1, "NAME|PATH", NULL,                                        \
+    X(data, TEXT, data, MODEL, TPBEP | FOR_BENCH_ASYNC, 1, "NAME|PATH", NULL,                      \
       "synthetic, fashion-mnist, a folder of pictures (train/CLASS/..., val/CLASS/...) or of "     \
       "MNIST's or CIFAR-10's files, a text file, or a file of tokens")                             \
     X(data_format, CHOICE, data_format, MODEL, TPBEP, 1,                                           \
@@ -101,9 +102,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "gpt: number of blocks (12); lstm: number of layers (2)")                                    \
     X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
       "gpt: width (768); lstm: width of the hidden state (200)")                                   \
-    X(embedding, COUNT, embedding, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                \
-      "lstm: width of the embedding (--hidden)")                                                   \
-    X(tied, FLAG, tied, MODEL, TPBE | RUNS | FOR_GENERATE, 1, NULL, NULL,                          \
+    X(embedding, COUNT, embedding, MODEL, TPBE | (RUNS & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, "N", \
+      NULL, "lstm: width of the embedding (--hidden)")                                             \
+    X(tied, FLAG, tied, MODEL, TPBE | (RUNS & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, NULL, NULL,     \
       "lstm: tie the output layer to the embedding; both have the same width")                     \
     X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
       "gpt: number of attention heads; must divide the width (12, or fewer)")                      \
@@ -183,12 +184,15 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "parameter servers; local: local steps, then an all-reduce")                                 \
     X(sim_workers, COUNT, sim_workers, WORKERS, FOR_SIMULATE, 0, "M", NULL,                        \
       "number of workers, which share each batch")                                                 \
-    X(servers, COUNT, servers, WORKERS, FOR_SIMULATE, 0, "K", "1",                                 \
+    X(servers, COUNT, servers, WORKERS, FOR_SIMULATE | FOR_BENCH_ASYNC, 0, "K", "1",               \
       "async: parameter servers, which divide the parameters")                                     \
     X(sim_staleness, COUNT, sim_staleness, WORKERS, FOR_SIMULATE, 0, "N", NULL,                    \
       "async: highest staleness of a gradient in steps; 0: wait for all "                          \
       "workers (default: no limit)")                                                               \
-    X(slow, REAL, slow, WORKERS, FOR_SIMULATE, 0, "X", "1", "worker 0 takes X times as long")      \
+    X(slow, REAL, slow, WORKERS, FOR_SIMULATE | FOR_BENCH_ASYNC, 0, "X", "1",                      \
+      "worker 0 takes X times as long")                                                            \
+    X(target_loss, REAL, target_loss, WORKERS, FOR_BENCH_ASYNC, 0, "X", NULL,                      \
+      "report the time to this loss (the last loss of sync with even workers)")                    \
     X(sim_local_steps, COUNT, sim_local_steps, WORKERS, FOR_SIMULATE, 0, "H", NULL,                \
       "local: steps between two all-reduces")                                                      \
     X(update_ms, REAL, update_ms, WORKERS, FOR_SIMULATE, 0, "X", "0",                              \
@@ -207,8 +211,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       NULL, "total optimizer steps, including those before --resume")                              \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "total epochs (1)")          \
     X(repeat, COUNT, repeat, RUN,                                                                  \
-      FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_TUNE, 0, "N", NULL,            \
-      "rounds; each round times everything once (5)")                                              \
+      FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_BENCH_ASYNC | FOR_TUNE, 0,     \
+      "N", NULL, "rounds; each round times everything once (5)")                                   \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "buffer sizes (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                           \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
@@ -239,8 +243,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "accept --init weights trained with another normalization, image size, "                     \
       "tokenizer or other classes")                                                                \
     X(out, TEXT, out, RUN,                                                                         \
-      FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT | FOR_TUNE, OF_ROOT, "DIR",   \
-      NULL, "folder for checkpoints, log and learning curve")                                      \
+      FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_ASYNC | FOR_CONVERT | FOR_TUNE, \
+      OF_ROOT, "DIR", NULL, "folder for checkpoints, log and learning curve")                      \
     X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
       "floating-point type of the file; rounds to nearest, ties to even; a "                       \
       "number out of range is an error")                                                           \
@@ -332,7 +336,7 @@ typedef struct options {
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     int64_t sim_workers, servers, sim_staleness, sim_local_steps;
-    double transfer_ms, weight_held, slow, update_ms, timeout, grace;
+    double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
         ranks, loader_threads;
     int64_t save_every, test_every, patience, keep;
