@@ -18,12 +18,15 @@ const char *checkpoint_path(const cli *c, const char *name, char path[4096]) {
     return path;
 }
 
+bool checkpoint_exists(const cli *c) {
+    char path[4096];
+    return access(checkpoint_path(c, "state", path), F_OK) == 0;
+}
+
 exit_status checkpoint_refuse_old(const cli *c) {
     char path[4096], *steps = NULL;
     path_in(c, "state.safetensors", path, sizeof path);
-    char index[sizeof path + 20];
-    snprintf(index, sizeof index, "%s.index.json", path);
-    if (access(path, F_OK) && access(index, F_OK)) return EXIT_DONE;
+    if (!checkpoint_exists(c)) return EXIT_DONE;
     if (wf_trainer_state_metadata(c->ctx, path, "weft.n_steps", &steps) != WF_OK || !steps)
         return complain(EXIT_USAGE, "--out: %s already exists; choose another folder", path);
     complain(

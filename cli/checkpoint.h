@@ -33,6 +33,8 @@ void checkpoint_unlock(int lock);
 
 /* ---- checkpoint.c ---- */
 
+/* Whether --out has one. */
+bool checkpoint_exists(const cli *c);
 /* Refuses --out if a run is there already. */
 exit_status checkpoint_refuse_old(const cli *c);
 /* run.json: what is trained on what, for people and for --resume. */
@@ -63,6 +65,9 @@ exit_status checkpoint_keep_last(const cli *c, int64_t step);
 
 /* ---- resume.c ---- */
 
+/* After a restart: sets --resume if rank 0 finds a checkpoint in --out. Without one the run begins
+ * anew. */
+exit_status checkpoint_resume_after_restart(cli *c);
 /* Rank 0 reads what the checkpoint says, all ranks get it: c->o takes the recipe over, and
  * contradictions are refused. `bad`: what has gone wrong on rank 0 before. */
 exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out);

@@ -26,6 +26,8 @@ typedef struct cli {
     bool has_begun;   /* to make steps: there is something to lose */
     bool is_root;     /* the process that talks and writes files: rank 0, or the only one */
     FILE *say;        /* results for people: standard output, unless the report goes there */
+
+    struct history *history;  /* over the restarts of a run (restart.h); NULL: none */
     struct progress *waiting; /* shows what the library does meanwhile; NULL: nothing does */
     char memory_cap[200];     /* the limit of a rank's memory that no option gave, and why; or "" */
     int *say_error;           /* why the first of them did not get through: errno, or 0 */

@@ -1,11 +1,13 @@
 /* --ranks N: this very program, N times. */
-#include "cli.h"
+#include "restart.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
 /* After a failure of another a rank may still have to notice that. */
 #define GRACE_MS 10000
+/* A single rank joins no job. It may need as long to save as a job that makes progress. */
+#define ALONE_MS 600000
 
 /* The words this program was called with, in one block; *words_out points into it. */
 static char *read_words(char ***words_out) {
@@ -73,7 +75,7 @@ exit_status launch_self(cli *c) {
     config.n_ranks = (int)c->o.ranks;
     config.program = "/proc/self/exe";
     config.argv = words;
-    config.grace_ms = GRACE_MS;
+    config.grace_ms = config.n_ranks > 1 ? GRACE_MS : ALONE_MS;
     signal(SIGCHLD, SIG_DFL);
     interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
     if (interrupt_status()) {
@@ -81,7 +83,7 @@ exit_status launch_self(cli *c) {
         free(block);
         return complain(interrupt_status(), "interrupted; no rank has been started");
     }
-    wf_status status = wf_launch(c->ctx, &config, &result);
+    wf_status status = restart_launch(c->ctx, &config, c->o.restarts, true, &result);
     free(words);
     free(block);
     return status == WF_OK ? tell(&result) : complain_of(c, status);

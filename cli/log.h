@@ -4,7 +4,7 @@
 #ifndef CLI_LOG_H
 #define CLI_LOG_H
 
-#include "job.h"
+#include "report.h"
 
 #define LOG_EVENTS "events.out.tfevents.weft"
 
@@ -33,6 +33,10 @@ exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, dou
 /* Once a second by itself. Before a checkpoint: what it counts as done is then in the log. */
 exit_status log_flush(run_log *log);
 exit_status log_close(run_log *log);
+
+/* log_read.c: adds the logged steps after `first`, up to `last`, to the record; NAN where the log
+ * has none. */
+exit_status log_read(const run_log *log, const job *j, int64_t first, int64_t last, record *r);
 
 /* Draws --out's curve.csv and curve.png from the log. Where gnuplot is missing it writes the table
  * only and says so if it is the last picture. Complains. */

@@ -33,6 +33,9 @@ static const struct {
      "slow one worker down by this factor in half of the rows; 1: no such rows (3)"},
     {OPT_devices, FOR_BENCH_PARALLEL, "two devices of one kind: cpu:2, cuda:2 (cpu:2)"},
     {OPT_ranks, FOR_RUN, "number of processes; -n N is the same; required"},
+    {OPT_restarts, FOR_RUN,
+     "after a failure, start all ranks again, at most N times; ranks find the number of restarts "
+     "in WEFT_RESTART"},
     {OPT_ranks, FOR_BENCH_ALLREDUCE, "number of ranks (one per core)"},
     {OPT_ranks, FOR_BENCH_DDP, "highest number of ranks (one per core)"},
     {OPT_ranks, FOR_BENCH_MEMORY, "highest number of ranks of a plan (one per core)"},

@@ -265,6 +265,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "split checkpoints into shards of this size, with an index")                                 \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "continue from the checkpoint in --out")                                                     \
+    X(restarts, COUNT, restarts, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, OF_RANK, "N", "0",           \
+      "after a rank has failed, start all ranks again from the last checkpoint, "                  \
+      "at most N times")                                                                           \
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
       "with --resume: refuse a checkpoint of another processor or other "                          \
       "libraries, because bits may change")                                                        \
@@ -339,7 +342,7 @@ typedef struct options {
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
         ranks, loader_threads;
-    int64_t save_every, test_every, patience, keep;
+    int64_t save_every, test_every, patience, keep, restarts;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
     double dropout, label_smoothing, mixup, temperature;

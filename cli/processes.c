@@ -1,5 +1,6 @@
 /* Ranks as processes: which of them this one is. */
 #include "agree.h"
+#include "restart.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -42,6 +43,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     wf_place place;
     *done_out = false;
     wf_status status = wf_launch_place(c->ctx, &place);
+    c->history = history_find();
     if (status != WF_OK) return complain_of(c, status);
     /* A job of one rank is a job, if somebody has started it. */
     bool is_mpi = o->wire && !strcmp(o->wire, "mpi");
@@ -57,8 +59,8 @@ exit_status processes_begin(cli *c, bool *done_out) {
                                         "weft ..., without --ranks");
         if (o->wire && o->ranks == 1 && c->command & JOBS)
             return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
-        if (o->ranks == 1) return EXIT_DONE;
-        if (names_cpus(o))
+        if (o->ranks == 1 && (!o->restarts || c->history)) return EXIT_DONE;
+        if (names_cpus(o) && o->ranks > 1)
             return complain(EXIT_USAGE,
                             "--devices %.60s puts ranks on threads, --ranks %lld starts processes; "
                             "give one of them",
@@ -66,6 +68,12 @@ exit_status processes_begin(cli *c, bool *done_out) {
         *done_out = true;
         return launch_self(c);
     }
+    if (o->restarts && !c->history)
+        return complain(EXIT_USAGE,
+                        "--restarts %lld: these ranks were started by %s, and only their launcher "
+                        "can start them again; use --ranks N, weft run --restarts N, or start the "
+                        "job again with --resume",
+                        (long long)o->restarts, place.source);
     if (names_cpus(o))
         return complain(EXIT_USAGE,
                         "--devices %.60s puts ranks on threads, but this is rank %d of %d "

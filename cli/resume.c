@@ -3,6 +3,7 @@
  * run's own run.json or from --data. */
 #include "agree.h"
 #include "checkpoint.h"
+#include "restart.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -55,10 +56,8 @@ static exit_status read_data_path(const cli *c, json_t *record) {
 static exit_status read_record(const cli *c, json_t *record) {
     char path[4096];
     wf_safetensors *file;
-    char index[sizeof path + 20];
     snprintf(path, sizeof path, "%s/state.safetensors", c->o.out);
-    snprintf(index, sizeof index, "%s.index.json", path);
-    if (access(path, F_OK) && access(index, F_OK))
+    if (!checkpoint_exists(c))
         return complain(EXIT_FAILED,
                         "--resume: there is no run in %s, which has no state.safetensors; without "
                         "--resume a new run starts",
@@ -68,6 +67,16 @@ static exit_status read_record(const cli *c, json_t *record) {
     exit_status bad = read_notes(path, file, record);
     wf_safetensors_close(file);
     return bad ? bad : read_data_path(c, record);
+}
+
+exit_status checkpoint_resume_after_restart(cli *c) {
+    options *o = &c->o;
+    int64_t resumes = c->is_root && restart_number() && o->out && checkpoint_exists(c);
+    if (!restart_number() || !o->out) return EXIT_DONE;
+    wf_status status = c->job ? wf_job_broadcast(c->job, &resumes, sizeof resumes) : WF_OK;
+    if (status != WF_OK) return complain_of(c, status);
+    if (resumes) o->resume = 1;
+    return EXIT_DONE;
 }
 
 /* ---- all ranks get it ---- */

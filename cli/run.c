@@ -1,10 +1,11 @@
 /* weft run: any program as ranks. */
-#include "cli.h"
+#include "restart.h"
 
 #include <signal.h>
 #include <string.h>
 
-#define MAX_WORDS 12 /* -n N --timeout SECONDS --grace SECONDS, each twice by mistake */
+/* -n N --timeout SECONDS --grace SECONDS --restarts N, each twice by mistake */
+#define MAX_WORDS 16
 
 /* Everything up to the first word that is no option is ours; -n is short for --ranks. Returns
  * how many words that is, or -1 after a complaint. */
@@ -26,10 +27,10 @@ static int take_words(int argc, char *const *argv, char *words[MAX_WORDS], int *
 }
 
 /* The value of the ranks' launch, as an exit status. */
-static exit_status launch(wf_context *ctx, const wf_launch_config *config) {
+static exit_status launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts) {
     const cli c = {.ctx = ctx};
     wf_launch_result result;
-    wf_status status = wf_launch(ctx, config, &result);
+    wf_status status = restart_launch(ctx, config, n_restarts, false, &result);
     if (status != WF_OK) return complain_of(&c, status);
     if (result.failed_rank >= 0)
         return complain((exit_status)result.exit_status, "%s", result.sentence);
@@ -59,7 +60,7 @@ static exit_status run_program(const options *o, char *const *program) {
     config.argv = program;
     if (wf_context_create(NULL, &ctx) != WF_OK) return complain(EXIT_FAILED, "no memory left");
     signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */
-    exit_status status = launch(ctx, &config);
+    exit_status status = launch(ctx, &config, o->restarts);
     wf_context_destroy(ctx);
     return status;
 }

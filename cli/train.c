@@ -8,6 +8,7 @@
 #include "processor.h"
 #include "progress.h"
 #include "report.h"
+#include "restart.h"
 #include "text.h"
 
 #include <math.h>
@@ -40,6 +41,11 @@ typedef struct run {
 
 #define FIRST_DRAW_S 10
 #define DRAW_AGAIN   1.5 /* times as long: a long run has no more pictures than it has use for */
+
+/* Only rank 0 writes it. */
+static history *history_of(const run *r) {
+    return r->c->is_root ? r->c->history : NULL;
+}
 
 static exit_status check(const cli *c) {
     const options *o = &c->o;
@@ -109,10 +115,12 @@ static exit_status save(run *r) {
     exit_status bad = log_flush(&r->log);
     if (!bad) bad = keep(r); /* what an earlier save has written meanwhile */
     if (bad) return bad;
+    history_mark(history_of(r), r->n_done);
     wf_status status = WF_OK;
     if (r->crew.workers) status = crew_save(&r->crew, r->n_done);
     if (status == WF_OK && r->trainer)
         status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
+    history_mark(history_of(r), r->n_done);
     if (status != WF_OK) return cannot_save(r, status);
     if (r->crew.workers) crew_forget(&r->crew, r->saved_step);
     r->saved_step = r->n_done;
@@ -237,6 +245,7 @@ static exit_status draw_at_times(run *r) {
 static exit_status not_finite(run *r) {
     char last[4200] = "nothing has been saved", why[600], path[4096];
     snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
+    history_give_up(r->c->history);
     exit_status bad = settle(r);
     if (bad) return bad;
     if (r->saved_step >= 0)
@@ -255,7 +264,7 @@ static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch
                              double ms) {
     bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
     double items = job_items(&r->j, n_samples);
-    r->n_done++;
+    history_step(history_of(r), ++r->n_done);
     if (!record_add(&r->record, result->loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
     exit_status bad = log_step(&r->log, r->n_done, epoch, result, ms, has_labels);
@@ -321,12 +330,25 @@ static bool has_lost_patience(const run *r) {
     return r->c->o.patience && r->tests.n_since >= r->c->o.patience;
 }
 
+/* The steps begin, perhaps again. */
+static void begin_steps(run *r) {
+    int64_t n_before = r->c->history ? r->c->history->n_repeated : 0;
+    double lost_s, all_s;
+    r->c->has_begun = true;
+    r->begun_s = now_seconds();
+    history_begin(history_of(r), r->n_done);
+    if (!history_of(r) || !restart_number()) return;
+    history_seconds(r->c->history, &lost_s, &all_s);
+    say(r->c, "restart %lld after step %lld of %lld; steps repeated: %lld; lost so far: %.1f s\n",
+        (long long)restart_number(), (long long)r->n_done, (long long)r->j.n_steps,
+        (long long)(r->c->history->n_repeated - n_before), lost_s);
+}
+
 static exit_status loop(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
     const effort begin = effort_now();
-    r->c->has_begun = true;
-    r->begun_s = now_seconds();
+    begin_steps(r);
     r->draw_s = FIRST_DRAW_S;
     bad = score(r, r->n_done - 1); /* which a run that was stopped may owe */
     while (!bad && r->n_done < r->j.n_steps && !has_lost_patience(r)) {
@@ -391,6 +413,9 @@ static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
     if (bad) return bad;
+    bad = checkpoint_resume_after_restart(r->c);
+    if (bad) return bad;
+    bool is_again = o->resume && restart_number();
     bad = own_folder(r);
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
     if (!bad) bad = crew_take_record(r->c);
@@ -407,7 +432,7 @@ static exit_status prepare(run *r) {
     if (!bad) bad = timeline_check(r->c);
     if (!bad) bad = interrupted_early(r);
     if (bad) return bad;
-    job_describe(&r->j);
+    if (!is_again) job_describe(&r->j);
     wf_status status = create_trainer(r);
     if (status != WF_OK) return job_complain_of_plan(&r->j, status);
     bad = interrupted_early(r);
@@ -423,7 +448,8 @@ static exit_status prepare(run *r) {
         r->next = r->from.next;
         r->n_done = r->saved_step = r->from.n_steps;
         r->tests = r->from.tests;
-        say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
+        if (!is_again)
+            say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
         if (o->recipe.lr_schedule == WF_LR_COSINE && r->j.n_steps > o->recipe.schedule_steps)
             say(r->c, "lr      0 from step %lld on, where the run's cosine ends\n",
                 (long long)o->recipe.schedule_steps);
@@ -442,9 +468,25 @@ static exit_status prepare(run *r) {
         if (bad) return bad;
     }
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
+    if (!bad && is_again && r->c->history && r->c->history->first_step >= 0)
+        bad = log_read(&r->log, &r->j, r->c->history->first_step, r->n_done, &r->record);
     if (bad) return bad;
-    if (!r->crew.workers) report_say_memory(r->c, r->trainer, false);
+    if (!r->crew.workers && !is_again) report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
+}
+
+/* How often the run was started again, and what that has cost. */
+static void report_restarts(run *r, json_t *report) {
+    const history *h = r->c->history;
+    double lost_s, all_s;
+    history_seconds(h, &lost_s, &all_s);
+    double effective = h && all_s > 0 ? 1 - lost_s / all_s : h || !restart_number() ? 1 : NAN;
+    json_object_set_new(report, "restarts", json_integer(restart_number()));
+    json_object_set_new(report, "effective", json_number(effective));
+    json_object_set_new(report, "repeated_steps", json_integer(h ? h->n_repeated : 0));
+    if (!h || !restart_number()) return;
+    say(r->c, "lost    %.1f of %.1f s in %lld restarts, which repeated %lld steps\n", lost_s, all_s,
+        (long long)restart_number(), (long long)h->n_repeated);
 }
 
 static exit_status finish(run *r) {
@@ -455,6 +497,7 @@ static exit_status finish(run *r) {
         r->trainer ? report_create(&r->j, r->trainer, &r->record, 0, &report) : WF_OK;
     if (status == WF_OK && r->crew.workers) status = crew_report(&r->crew, report);
     if (status != WF_OK || !report) return complain_of(r->c, status);
+    report_restarts(r, report);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
     if (r->j.is_tokens)

@@ -171,7 +171,7 @@ refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 refuses --host-memory 3 "of the host's memory" "$adam --plan offload=state --host-memory 1KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged
-for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" --profile; do
+for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" "--restarts 3" --profile; do
     [[ $(report ${mlp/train/plan} $extra | field fits) == true ]] || fail "weft plan $extra"
 done
 [[ ! -e $folder/none ]] || fail "weft plan makes a folder"
@@ -202,6 +202,8 @@ refuses --init-skip 2 "nothing of the model is called 'fc'" "$mlp --init $folder
 gives --resume batch 8 "plan --resume --out $folder/run"
 gives --resume steps 4 "train --resume --out $folder/run --steps 4"
 DNNL_MAX_CPU_ISA=SSE41 refuses --strict 1 "made by weft" "train --resume --out $folder/run --steps 4 --strict"
+gives --restarts restarts 0 "$mlp --restarts 1" # (tests/launch_restart.sh has what it does)
+refuses --restarts 2 "only their launcher can start them again" "run -n 2 -- $WEFT $mlp --restarts 1"
 refuses --strict 2 "there is no --resume" "$mlp --strict"
 "$WEFT" $mlp --steps 3 --save-every 2 --out "$folder/every" >"$folder/said" 2>&1
 [[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"

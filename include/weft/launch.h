@@ -58,6 +58,7 @@ typedef struct wf_launch_result {
     int interrupted_by; /* the signal that interrupted the launcher: SIGINT, SIGTERM, ...; or 0 */
     char sentence[512]; /* the error, or "" */
     int n_killed;       /* number of ranks that did not stop on request and were killed */
+    int stopped_by;     /* interrupted_by, or a signal that came after a rank had failed; or 0 */
 } wf_launch_result;
 
 /* The function of each rank of wf_spawn. The job is joined before the call and left after it. */

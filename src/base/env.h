@@ -11,6 +11,9 @@
     X(WEFT_STALL_MS, COUNT, "10000",                                                               \
       "report the awaited rank after this many milliseconds without progress; "                    \
       "0: never")                                                                                  \
+    X(WEFT_RESTART, COUNT, "0",                                                                    \
+      "number of restarts before this start, set by --restarts; above 0, weft "                    \
+      "train continues from the checkpoint in --out")                                              \
     X(WEFT_TOKEN, SECRET, "",                                                                      \
       "token that the ranks of a job present over tcp://; the same in all ranks")                  \
     X(WEFT_MPI_LIBRARY, TEXT, "",                                                                  \

@@ -173,6 +173,7 @@ static wf_status begin(wfi_process_group *group) {
 static void fill_result(const wfi_process_group *group, wf_launch_result *result) {
     *result = (wf_launch_result){.failed_rank = group->failed_rank,
                                  .interrupted_by = group->interrupted_by,
+                                 .stopped_by = group->stopped_by,
                                  .exit_status = group->late_status};
     for (int rank = 0; rank < group->n_ranks; rank++)
         result->n_killed += group->ranks[rank].is_killed;

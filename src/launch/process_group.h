@@ -52,6 +52,7 @@ typedef struct wfi_process_group {
     wfi_wait_clock still; /* since their job last moved after that */
     uint64_t moved;       /* wfi_control_progress at that time */
     int interrupted_by;
+    int stopped_by;   /* the same, or a signal after a failure */
     int late_status;  /* of a rank that failed while it stopped; 0 */
     wf_status status; /* of the launch itself: TIMEOUT, IO, NO_MEMORY */
 } wfi_process_group;
@@ -66,6 +67,7 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
 
 /* From here on signals to this process wait in group->signal_fd. Errors: DEVICE, INVALID_ARG. */
 wf_status wfi_signals_catch(wfi_process_group *group);
+/* Signals that have come since are kept in group->stopped_by. */
 void wfi_signals_restore(wfi_process_group *group);
 /* The next that has come, or 0. */
 int wfi_signals_next(wfi_process_group *group);

@@ -45,8 +45,8 @@ void wfi_signals_restore(wfi_process_group *group) {
     if (group->signal_fd < 0) return;
     const struct timespec now = {0, 0};
     static const int own[] = {SIGPIPE, SIGXFSZ};
-    while (wfi_signals_next(group)) {
-    } /* they have been obeyed: all ranks are gone */
+    for (int number; (number = wfi_signals_next(group)) != 0;) /* all ranks are gone */
+        if (number != SIGTSTP) group->stopped_by = number;
     for (size_t i = 0; i < WFI_COUNT(own); i++) {
         sigset_t only;
         sigemptyset(&only);

@@ -69,6 +69,7 @@ void wfi_process_group_interrupt(wfi_process_group *group, int signal_number) {
         suspend(group);
         return;
     }
+    group->stopped_by = signal_number;
     if (group->failed_rank < 0 && !group->interrupted_by && group->status == WF_OK)
         group->interrupted_by = signal_number;
     if (group->is_stopping)

@@ -1,0 +1,154 @@
+/* The launcher's side of restarts: which failures may pass, and how long to wait. */
+#include "restart.h"
+
+#include "progress.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FIRST_WAIT_S 0.1
+#define LAST_WAIT_S  10.0
+
+typedef struct supervisor {
+    wf_context *ctx;
+    wf_launch_config *config;
+    wf_launch_result *result;
+    history *shared;          /* NULL: the program is any */
+    int64_t number, n_most;   /* of restarts */
+    double wait_s, timeout_s; /* before the next; for the whole run, or 0 */
+    double begun_s, attempt_s;
+} supervisor;
+
+/* ---- which failures ---- */
+
+/* Whether the latest attempt came further than those before. */
+static bool has_progress(const supervisor *s, int64_t most_before) {
+    if (!s->shared) return now_seconds() - s->attempt_s >= LAST_WAIT_S;
+    int64_t first = s->shared->first_step;
+    return s->shared->most_done > (most_before > first ? most_before : first);
+}
+
+/* A usage error or a plan that does not fit repeats at once. An interrupted rank has saved and was
+ * told to stop. weft train ends with 1 for reasons of its own: those pass only if they came after
+ * new steps. */
+static bool may_pass(const supervisor *s, wf_status status, bool is_further) {
+    const wf_launch_result *r = s->result;
+    if (status != WF_OK) return status == WF_REMOTE; /* the watchdog was killed */
+    if (r->failed_rank < 0 || r->interrupted_by) return false;
+    if (r->signal) return true;
+    if (r->exit_status == EXIT_USAGE || r->exit_status == EXIT_DOES_NOT_FIT) return false;
+    if (r->exit_status == EXIT_INTERRUPTED || r->exit_status == EXIT_TERMINATED ||
+        r->exit_status == EXIT_HUNG_UP)
+        return false;
+    if (!s->shared) return true;
+    return !s->shared->is_final && (r->exit_status == EXIT_RANK || is_further);
+}
+
+/* ---- waiting ---- */
+
+/* Returns the signal that ended the wait, or 0. */
+static int wait_for(double seconds) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    struct sigaction action;
+    sigset_t set, old;
+    struct timespec time = {(time_t)seconds,
+                            (long)((seconds - (double)(time_t)seconds) * 999999999.0)};
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        bool is_ignored = !sigaction(numbers[i], NULL, &action) && action.sa_handler == SIG_IGN;
+        if (i < 2 || !is_ignored) sigaddset(&set, numbers[i]);
+    }
+    sigprocmask(SIG_BLOCK, &set, &old);
+    int number = sigtimedwait(&set, NULL, &time);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return number > 0 ? number : 0;
+}
+
+/* Between two attempts, or in the failed one: then no restart was printed. */
+static bool is_interrupted(const supervisor *s, int number) {
+    if (!number) return false;
+    *s->result = (wf_launch_result){.failed_rank = -1, .interrupted_by = number};
+    snprintf(s->result->sentence, sizeof s->result->sentence,
+             "interrupted by signal %d (%s) before a restart; no rank ran", number,
+             strsignal(number));
+    if (s->shared) complain(EXIT_DONE, "%s", s->result->sentence); /* weft run prints it itself */
+    return true;
+}
+
+static void double_wait(supervisor *s) {
+    s->wait_s = 2 * s->wait_s < LAST_WAIT_S ? 2 * s->wait_s : LAST_WAIT_S;
+}
+
+/* ---- attempts ---- */
+
+/* The number that the ranks find; an outer launcher may have counted, too. */
+static void set_number(int64_t number) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    setenv(RESTART_ENV, text, 1);
+}
+
+/* What is left of the run's own deadline. False: nothing. */
+static bool cut_timeout(supervisor *s) {
+    if (!(s->timeout_s > 0)) return true;
+    double left_s = s->timeout_s - (now_seconds() - s->begun_s + s->wait_s);
+    s->config->timeout_ms = (int64_t)(left_s * 1000 + 0.999);
+    return left_s > 0;
+}
+
+static void say_restart(const supervisor *s, wf_status status) {
+    const char *why = status == WF_OK ? s->result->sentence : wf_context_error(s->ctx);
+    complain(EXIT_DONE, "%s; restart %lld of %lld in %.1f s", why, (long long)s->number,
+             (long long)s->n_most, s->wait_s);
+}
+
+static wf_status run_attempts(supervisor *s, int64_t outer) {
+    for (;;) {
+        int64_t most = s->shared ? s->shared->most_done : 0;
+        set_number(outer + s->number);
+        s->attempt_s = now_seconds();
+        wf_status status = wf_launch(s->ctx, s->config, s->result);
+        bool is_further = has_progress(s, most);
+        if (is_further) s->wait_s = FIRST_WAIT_S;
+        if (!may_pass(s, status, is_further)) return status;
+        if (s->number == s->n_most) {
+            complain(EXIT_DONE, "no restart is left: --restarts %lld", (long long)s->n_most);
+            return status;
+        }
+        if (status == WF_OK && is_interrupted(s, s->result->stopped_by)) return WF_OK;
+        if (!cut_timeout(s)) return status;
+        s->number++;
+        say_restart(s, status);
+        if (is_interrupted(s, wait_for(s->wait_s))) return WF_OK;
+        double_wait(s);
+    }
+}
+
+wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
+                         wf_launch_result *result_out) {
+    char text[32];
+    int fd = -1;
+    supervisor s = {.ctx = ctx,
+                    .config = config,
+                    .result = result_out,
+                    .n_most = n_restarts,
+                    .wait_s = FIRST_WAIT_S,
+                    .timeout_s = (double)config->timeout_ms / 1000,
+                    .begun_s = now_seconds()};
+    if (!n_restarts) return wf_launch(ctx, config, result_out);
+    if (is_own && !(s.shared = history_create(&fd)))
+        return wf_context_fail(ctx, WF_DEVICE, "the memory for the history of restarts is refused");
+    snprintf(text, sizeof text, "%d", fd);
+    if (is_own)
+        setenv(HISTORY_ENV, text, 1);
+    else
+        unsetenv(HISTORY_ENV);
+    wf_status status = run_attempts(&s, restart_number());
+    if (s.shared) munmap(s.shared, sizeof *s.shared);
+    if (fd >= 0) close(fd);
+    return status;
+}

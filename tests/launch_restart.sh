@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# --restarts: ranks that were killed or stopped are started again from the last checkpoint, and the
+# run ends as if nothing had happened. Failures that would repeat at once are not tried again.
+# WEFT_TEST_FULL=1: 60 random kills instead of three.
+# label: once
+source tests/cli_helpers.bash
+source tests/processes.bash
+net="--model mlp --image 8 --data synthetic --batch 12 --micro 6 --lanes 3 --threads 1 --optimizer adam"
+
+# ---- failures that would repeat ----
+tries=$folder/tries
+count() { wc -l <"$tries"; }
+run_counted() { # run_counted STATUS TRIES WEFT'S ARGUMENTS... SCRIPT
+    local status=$1 n=$2 got=0
+    : >"$tries"
+    "$WEFT" run "${@:3:$#-3}" -- sh -c "echo \$WEFT_RESTART >>$tries; ${*: -1}" >"$folder/out" 2>"$folder/said" || got=$?
+    [[ $got == "$status" ]] || fail "weft run: exit $got, expected $status: $(cat "$folder/said")"
+    [[ $(count) == "$n" ]] || fail "weft run: $(count) attempts, expected $n"
+}
+run_counted 0 3 -n 1 --restarts 3 '[ $WEFT_RESTART = 2 ] || kill -9 $$'
+[[ $(paste -sd, "$tries") == 0,1,2 ]] || fail "WEFT_RESTART: $(paste -sd, "$tries")"
+says 'was killed by signal 9 .*; restart 2 of 3 in 0.2 s' || fail "a restart is not said: $(cat "$folder/said")"
+run_counted 7 2 -n 1 --restarts 1 'exit 7'
+says 'no restart is left: --restarts 1' || fail "does not say that no restart is left"
+run_counted 7 1 -n 1 'exit 7'
+run_counted 2 1 -n 1 --restarts 3 'exit 2'
+run_counted 3 1 -n 1 --restarts 3 'exit 3'
+run_counted 143 1 -n 1 --restarts 3 'exit 143'
+# An interruption before a restart.
+: >"$tries"
+"$WEFT" run -n 1 --restarts 100 -- sh -c "echo >>$tries; exit 7" 2>"$folder/said" &
+launcher=$!
+has_tried() { [[ $(count) -ge 4 ]]; }
+until_true_of $launcher has_tried || fail "no restarts"
+kill -TERM $launcher
+got=0
+wait $launcher || got=$?
+[[ $got == 143 ]] || fail "SIGTERM before a restart: exit $got: $(cat "$folder/said")"
+
+expect 2 "only their launcher can start them again" run -n 2 -- "$WEFT" train $net --steps 1 --restarts 3
+for bad in "--batch -1" "--data $folder/missing"; do
+    # shellcheck disable=SC2086
+    "$WEFT" train $net --ranks 3 --restarts 3 --steps 1 $bad >"$folder/out" 2>"$folder/said" && fail "$bad: no failure"
+    says 'restart' && fail "$bad: it is tried again: $(cat "$folder/said")"
+done
+expect 1 "is not finite" train --model mlp --data synthetic --batch 64 --threads 1 --ranks 2 --restarts 3 --steps 20 --lr 1e6
+says 'restart [1-9]' && fail "a loss that is not finite: it is tried again"
+
+# ---- kills of random ranks ----
+n_kills=$(is_full && echo 60 || echo 3)
+n_steps=$((n_kills * 60))
+report train $net --steps $n_steps | tr -d ' \n' >"$folder/whole"
+train --image 8 --optimizer adam --steps $n_steps --save-every 20 --restarts 1000 --json "$folder/report"
+has_restarted() { [[ $(grep -c '; restart ' "$folder/said") -ge $1 ]]; }
+for ((kill = 1; kill <= n_kills; kill++)); do
+    # The log shrinks with each restart, and then grows by steps that are new.
+    until_true_of $launcher has_steps $((kill * 50 - 20)) || break
+    mapfile -t ranks < <(children $launcher | tr ' ' '\n' | grep .)
+    all+=" ${ranks[*]}"
+    kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null
+    until_true_of $launcher has_restarted $kill || fail "kill $kill: no restart: $(cat "$folder/said")"
+done
+finishes 0 "$n_kills kills"
+[[ $(field weights_sha256 <"$folder/report") == $(grep -o 'weights_sha256":"[^"]*' "$folder/whole" | cut -d'"' -f3) ]] ||
+    fail "other bits after $n_kills kills"
+[[ $(tr -d ' \n' <"$folder/report" | grep -o '"losses":[^]]*') == $(grep -o '"losses":[^]]*' "$folder/whole") ]] ||
+    fail "other losses than those of an undisturbed run"
+[[ $(field restarts <"$folder/report") == "$n_kills" ]] || fail "restarts: $(field restarts <"$folder/report")"
+[[ $(field effective <"$folder/report") == 0.* ]] || fail "effective: $(field effective <"$folder/report")"
+[[ $(grep -c '"loss"' "$folder/run/log.jsonl") == "$n_steps" ]] || fail "steps are logged twice"
+grep -q "^lost .* in $n_kills restarts, which repeated" "$folder/out" || fail "does not say what was lost"
+ls -A "$folder/run" | grep -E '^\.weft|tmp' && fail "temporary files are left"
+
+# ---- no checkpoint, and a rank that is stopped past the deadline ----
+stopped() { # stopped MS
+    rm -rf "$folder/report" "$folder/run"
+    WEFT_TIMEOUT_MS=$1 "$WEFT" train $net --ranks 2 --plan dp=2,lanes=2+1 --steps 400 --restarts 9 --json "$folder/report" \
+        --out "$folder/run" >"$folder/out" 2>"$folder/said" </dev/null &
+    launcher=$!
+    until_true_of $launcher has_steps 1 || { fail "no steps are made: $(cat "$folder/said")"; return; }
+    kill -STOP "$(pid_of 1)"
+    wait $launcher || fail "a stopped rank: exit $?: $(cat "$folder/said")"
+}
+with_deadlines stopped 700
+want=$(report train $net --steps 400 | field weights_sha256)
+[[ $(field weights_sha256 <"$folder/report") == "$want" ]] || fail "other bits after a stopped rank"
+[[ $(field restarts <"$folder/report") -ge 1 ]] || fail "a stopped rank: no restart"
+[[ $(field repeated_steps <"$folder/report") -ge 1 ]] || fail "no step is repeated"
+finish
