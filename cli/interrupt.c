@@ -3,6 +3,8 @@
 
 #include <signal.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 /* The one mutable global: a signal handler has nowhere else to write. Atomic access, because any
  * thread may be the one that the signal interrupts. */
@@ -15,6 +17,28 @@ static void remember(int number) {
 static bool is_ignored(int number) {
     struct sigaction action;
     return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
+}
+
+/* ---- the grace ---- */
+
+static timer_t timer; /* of the grace; handlers have no other place to find it */
+static double grace_s;
+
+/* In a signal handler: only calls that are safe there. */
+static void end_now(int number) {
+    static const char text[] =
+        "weft: the grace has passed before a checkpoint was written; the last one is intact\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(128 + __atomic_load_n(&signal_seen, __ATOMIC_RELAXED));
+}
+
+static void remember_for(int number) {
+    const time_t whole = (time_t)grace_s;
+    const struct itimerspec at = {
+        .it_value = {whole, (long)((grace_s - (double)whole) * 999999999.0) + 1}};
+    remember(number);
+    timer_settime(timer, 0, &at, NULL);
 }
 
 static void set(void (*handler)(int number), int flags) {
@@ -30,6 +54,19 @@ static void set(void (*handler)(int number), int flags) {
 void interrupt_watch(void) {
     set(remember, (int)(SA_RESETHAND | SA_RESTART)); /* the second one kills */
     signal(SIGPIPE, SIG_IGN); /* who reads what we say may go: the work goes on */
+}
+
+exit_status interrupt_within(double seconds) {
+    struct sigevent event;
+    memset(&event, 0, sizeof event);
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGALRM;
+    grace_s = seconds;
+    signal(SIGALRM, end_now);
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+        return complain(EXIT_FAILED, "--grace: the system has no timer left");
+    if (!interrupt_status()) set(remember_for, (int)(SA_RESETHAND | SA_RESTART));
+    return EXIT_DONE;
 }
 
 void interrupt_unwatch(void) {

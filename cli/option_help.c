@@ -33,6 +33,9 @@ static const struct {
      "slow one worker down by this factor in half of the rows; 1: no such rows (3)"},
     {OPT_devices, FOR_BENCH_PARALLEL, "two devices of one kind: cpu:2, cuda:2 (cpu:2)"},
     {OPT_ranks, FOR_RUN, "number of processes; -n N is the same; required"},
+    {OPT_grace, FOR_TRAIN | FOR_PLAN,
+     "after SIGTERM or SIGINT, finish the step and save to --out, but end after this time at the "
+     "latest (no limit)"},
     {OPT_restarts, FOR_RUN,
      "after a failure, start all ranks again, at most N times; ranks find the number of restarts "
      "in WEFT_RESTART"},

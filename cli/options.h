@@ -292,7 +292,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "counterpart")                                                                               \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
       "stop all ranks after this time and exit with status 4")                                     \
-    X(grace, REAL, grace, RUN, FOR_RUN, 0, "SECONDS", NULL,                                        \
+    X(grace, REAL, grace, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, 0, "SECONDS", NULL,                 \
       "kill ranks that do not stop on request within this time (2); a weft job "                   \
       "that still makes progress is killed by a second signal only")                               \
     X(peers, FLAG, peers, RUN, PEER, 0, NULL, NULL,                                                \

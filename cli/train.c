@@ -51,6 +51,9 @@ static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
         return complain(EXIT_USAGE, "--save-every needs --out and at least 1 step");
+    if (option_is_given(o, OPT_grace) && (!o->out || !(o->grace > 0 && o->grace < 1e9)))
+        return complain(EXIT_USAGE, "--grace needs --out, where the checkpoint goes, and more than "
+                                    "0 seconds");
     if ((o->shard_bytes || o->save_async) && !o->out)
         return complain(EXIT_USAGE, "%s needs --out, where checkpoints go",
                         o->shard_bytes ? "--shard-size" : "--save-async");
@@ -413,7 +416,8 @@ static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
     if (bad) return bad;
-    bad = checkpoint_resume_after_restart(r->c);
+    bad = o->grace > 0 ? interrupt_within(o->grace) : EXIT_DONE;
+    if (!bad) bad = checkpoint_resume_after_restart(r->c);
     if (bad) return bad;
     bool is_again = o->resume && restart_number();
     bad = own_folder(r);
