@@ -130,7 +130,7 @@ static exit_status write_points(run_log *log, int64_t step, int64_t epoch, const
 }
 
 exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
-                     double ms, bool has_accuracy) {
+                     double ms, bool has_accuracy, int64_t n_skipped) {
     point points[EVENTS_SCALARS] = {{"loss", "Loss/train", result->loss},
                                     {"lr", "Learning rate", result->lr},
                                     {"ms", NULL, ms}};
@@ -140,6 +140,7 @@ exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_re
             (point){"accuracy", "Accuracy/train", (double)result->n_hits / (double)result->n_rows};
     if (result->gradient_norm > 0)
         points[n++] = (point){"gradient_norm", "Gradient norm", result->gradient_norm};
+    if (n_skipped) points[n++] = (point){"skipped", NULL, (double)n_skipped};
     return write_points(log, step, epoch, points, n);
 }
 

@@ -25,8 +25,9 @@ typedef struct run_log {
  * added from then on; the last one may be half a line after a kill, and is dropped when the log is
  * opened again. `dir` NULL: nothing is logged. */
 exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps);
+/* `n_skipped`: steps that this one leaves out, itself included; 0: none. */
 exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
-                     double ms, bool has_accuracy);
+                     double ms, bool has_accuracy, int64_t n_skipped);
 /* `accuracy` may be NAN. The test that a run makes at its end is not logged again by one that goes
  * on from there. */
 exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);

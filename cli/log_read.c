@@ -16,7 +16,8 @@ static double value_of(const json_t *entry, const char *key) {
 }
 
 /* Fills both arrays, which begin with the step after `first`. */
-static void read_lines(FILE *file, int64_t first, int64_t last, double *loss, double *ms) {
+static void read_lines(FILE *file, int64_t first, int64_t last, double *loss, double *ms,
+                       int64_t *n_skipped) {
     char *line = NULL;
     size_t bytes = 0;
     while (getline(&line, &bytes, file) > 0) {
@@ -26,6 +27,8 @@ static void read_lines(FILE *file, int64_t first, int64_t last, double *loss, do
         if (k >= 0 && k < last - first && json_object_get(entry, "ms")) {
             loss[k] = value_of(entry, "loss");
             ms[k] = value_of(entry, "ms");
+            if (json_object_get(entry, "skipped"))
+                *n_skipped += (int64_t)value_of(entry, "skipped");
         }
         json_decref(entry);
     }
@@ -39,7 +42,7 @@ exit_status log_read(const run_log *log, const job *j, int64_t first, int64_t la
     FILE *file = fopen(log->lines.path, "re");
     bool is_whole = loss && ms;
     for (int64_t k = 0; k < n && is_whole; k++) loss[k] = ms[k] = NAN;
-    if (file && is_whole) read_lines(file, first, last, loss, ms);
+    if (file && is_whole) read_lines(file, first, last, loss, ms, &r->n_skipped);
     if (file) fclose(file);
     for (int64_t k = 0; k < n && is_whole; k++)
         is_whole = record_add(r, loss[k], ms[k], job_items(j, samples_of(j, first + k)));

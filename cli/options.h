@@ -69,6 +69,7 @@ typedef enum option_group {
 enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
 enum { MEMORY_SHARED, MEMORY_PLAIN };
 enum { COSTS_COMPUTED, COSTS_MEASURED };
+enum { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_REWIND };
 #define MICRO_AUTO (-1)
 
 /* Whose an option is, where there are several ranks: all of them need the same, but for those of
@@ -265,6 +266,10 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "split checkpoints into shards of this size, with an index")                                 \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "continue from the checkpoint in --out")                                                     \
+    X(on_nan, CHOICE, on_nan, RUN, FOR_TRAIN, 0, "stop|skip|rewind", "stop",                       \
+      "after a step that is not finite: stop; skip: undo the step and leave its batch "            \
+      "out, with a copy of the state in host memory; rewind: go back to the last "                 \
+      "checkpoint and leave out the batches since then")                                           \
     X(restarts, COUNT, restarts, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, OF_RANK, "N", "0",           \
       "after a rank has failed, start all ranks again from the last checkpoint, "                  \
       "at most N times")                                                                           \
@@ -349,7 +354,7 @@ typedef struct options {
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, verbose, peers, memory, all;
-    int skip_broken, logits, sim_update;
+    int skip_broken, logits, sim_update, on_nan;
     char *csv;
     wf_names init_skip;
     wf_recipe recipe; /* behind the program's own fields */

@@ -8,6 +8,7 @@
 /* What the steps of a run gave, in their order. */
 typedef struct record {
     samples loss, ms;
+    int64_t n_skipped;     /* steps that were not finite and changed nothing */
     double items, seconds; /* after the first step: samples or tokens, and their time */
 } record;
 

@@ -33,12 +33,15 @@ typedef struct run {
     int64_t kept_step;   /* of the last checkpoint that was kept; -1 */
     int64_t tested_step; /* of the last test of this process; -1 */
     bool cannot_save;    /* to --out, which has been said */
+    int64_t n_bad;       /* steps in a row that were not finite */
+    int64_t n_left_out;  /* steps that the latest one leaves out */
     bool is_crowded;     /* by other programs, which has been said */
     double test_loss, test_accuracy;
     double begun_s, draw_s; /* the loop; and after how long the curve is drawn again */
     scores tests;
 } run;
 
+#define MOST_BAD     100 /* steps in a row that are not finite: the weights are to blame */
 #define FIRST_DRAW_S 10
 #define DRAW_AGAIN   1.5 /* times as long: a long run has no more pictures than it has use for */
 
@@ -54,6 +57,8 @@ static exit_status check(const cli *c) {
     if (option_is_given(o, OPT_grace) && (!o->out || !(o->grace > 0 && o->grace < 1e9)))
         return complain(EXIT_USAGE, "--grace needs --out, where the checkpoint goes, and more than "
                                     "0 seconds");
+    if (o->on_nan == ON_NAN_REWIND && !o->out)
+        return complain(EXIT_USAGE, "--on-nan rewind needs --out, where checkpoints go");
     if ((o->shard_bytes || o->save_async) && !o->out)
         return complain(EXIT_USAGE, "%s needs --out, where checkpoints go",
                         o->shard_bytes ? "--shard-size" : "--save-async");
@@ -262,6 +267,42 @@ static exit_status failed(run *r, wf_status status) {
     return status == WF_NOT_FINITE ? not_finite(r) : complain_of(r->c, status);
 }
 
+/* The state of the last checkpoint. */
+static exit_status rewind_state(run *r) {
+    char path[4096];
+    exit_status bad = settle(r);
+    if (bad) return bad;
+    snprintf(path, sizeof path, "%.4000s/state.safetensors", r->c->o.out);
+    return complain_of(r->c, wf_trainer_load_state(r->trainer, path));
+}
+
+/* The step counts, and leaves the state as it was before, or as it was at the last checkpoint. All
+ * ranks come here after the same step. */
+static exit_status leave_out(run *r) {
+    char why[600], end[100] = "the step is left out";
+    bool rewinds = r->c->o.on_nan == ON_NAN_REWIND;
+    progress_clear(&r->bar);
+    if (r->c->o.on_nan == ON_NAN_STOP) return not_finite(r);
+    if (++r->n_bad > MOST_BAD) {
+        complain(EXIT_DONE,
+                 "%d steps in a row were not finite, so leaving out batches does not "
+                 "help",
+                 MOST_BAD);
+        return not_finite(r);
+    }
+    snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
+    exit_status bad =
+        rewinds ? rewind_state(r) : complain_of(r->c, wf_trainer_undo_step(r->trainer));
+    if (bad) return bad;
+    int64_t n = r->n_done + 1 - wf_trainer_n_steps(r->trainer);
+    if (rewinds)
+        snprintf(end, sizeof end, "going back to step %lld and leaving out %lld batches",
+                 (long long)wf_trainer_n_steps(r->trainer), (long long)n);
+    if (r->c->is_root) complain(EXIT_DONE, "%s; %s", why, end);
+    r->record.n_skipped += r->n_left_out = n;
+    return complain_of(r->c, wf_trainer_skip_steps(r->trainer, n));
+}
+
 /* Counts a step of a batch of that epoch. */
 static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch, int64_t n_samples,
                              double ms) {
@@ -270,10 +311,10 @@ static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch
     history_step(history_of(r), ++r->n_done);
     if (!record_add(&r->record, result->loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
-    exit_status bad = log_step(&r->log, r->n_done, epoch, result, ms, has_labels);
+    exit_status bad = log_step(&r->log, r->n_done, epoch, result, ms, has_labels, r->n_left_out);
     if (bad) return bad;
     bool has_hits = has_labels && result->n_rows;
-    progress_step(&r->bar, r->n_done, epoch, result->loss,
+    progress_step(&r->bar, r->n_done, epoch, isfinite(result->loss) ? result->loss : r->bar.loss,
                   has_hits ? (double)result->n_hits / (double)result->n_rows : NAN, items);
     return EXIT_DONE;
 }
@@ -281,12 +322,18 @@ static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch
 /* Waiting for the batch belongs to the step. */
 static exit_status step(run *r) {
     const wf_batch *batch;
-    wf_step_result result;
+    wf_step_result result = {.loss = NAN};
     double start = now_seconds();
     wf_status status = wf_loader_next(r->loader, &batch);
     if (status != WF_OK) return complain_of(r->c, status);
     status = job_step(&r->j, r->trainer, batch, &result);
-    if (status != WF_OK) return failed(r, status);
+    r->n_left_out = 0;
+    if (status == WF_OK)
+        r->n_bad = 0;
+    else if (status != WF_NOT_FINITE)
+        return failed(r, status);
+    exit_status bad = status == WF_OK ? EXIT_DONE : leave_out(r);
+    if (bad) return bad;
     r->next = batch->last_of_epoch ? (position){batch->epoch + 1, 0}
                                    : (position){batch->epoch, batch->first_sample + batch->n_all};
     return note_step(r, &result, batch->epoch, batch->n_all, (now_seconds() - start) * 1e3);
@@ -353,7 +400,8 @@ static exit_status loop(run *r) {
     const effort begin = effort_now();
     begin_steps(r);
     r->draw_s = FIRST_DRAW_S;
-    bad = score(r, r->n_done - 1); /* which a run that was stopped may owe */
+    if (r->saved_step < 0 && o->on_nan == ON_NAN_REWIND) bad = save(r);
+    if (!bad) bad = score(r, r->n_done - 1); /* which a run that was stopped may owe */
     while (!bad && r->n_done < r->j.n_steps && !has_lost_patience(r)) {
         int64_t before = r->n_done;
         if (interrupt_agreed(r->c)) return interrupted(r);
@@ -431,6 +479,9 @@ static exit_status prepare(run *r) {
                        : o->patience ? "--patience"
                        : is_plateau  ? "--lr-schedule plateau"
                                      : "--keep-best");
+    if (!bad && o->on_nan != ON_NAN_STOP && crew_is_needed(o))
+        bad = complain(EXIT_USAGE, "--on-nan has no effect here: workers of --update async and "
+                                   "local stop at a step that is not finite");
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
@@ -487,6 +538,7 @@ static void report_restarts(run *r, json_t *report) {
     double effective = h && all_s > 0 ? 1 - lost_s / all_s : h || !restart_number() ? 1 : NAN;
     json_object_set_new(report, "restarts", json_integer(restart_number()));
     json_object_set_new(report, "effective", json_number(effective));
+    json_object_set_new(report, "skipped_steps", json_integer(r->record.n_skipped));
     json_object_set_new(report, "repeated_steps", json_integer(h ? h->n_repeated : 0));
     if (!h || !restart_number()) return;
     say(r->c, "lost    %.1f of %.1f s in %lld restarts, which repeated %lld steps\n", lost_s, all_s,

@@ -114,6 +114,7 @@ wf_trainer_config job_trainer_config(const job *j) {
     config.host_memory_bytes = o->host_memory;
     config.folder = o->out;
     config.save_async = o->save_async;
+    config.keep_undo = o->on_nan == ON_NAN_SKIP;
     config.profile = o->profile;
     config.trace = o->trace != NULL;
     config.forward_only = (j->c->command & (FOR_EVAL | FOR_PREDICT)) != 0;
@@ -173,7 +174,8 @@ wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
     int n_feeds = job_feeds(batch, feeds);
     if (!batch->first_sample) wf_trainer_reset_hidden(trainer, WF_PROGRAM_TRAIN);
     wf_status status = wf_trainer_step(trainer, feeds, n_feeds, batch->n_samples, result_out);
-    if (status == WF_OK) j->c->stop = (exit_status)result_out->stop_reason;
+    if (status == WF_OK || status == WF_NOT_FINITE)
+        j->c->stop = (exit_status)result_out->stop_reason;
     return status;
 }
 

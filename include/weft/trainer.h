@@ -12,7 +12,8 @@
  *   SHAPE        a feed is missing, unknown or of the wrong size; a bad number of samples
  *   INVALID_ARG  a label or token that the model does not have; the sentence names input, sample
  *                and value. This and SHAPE leave the trainer unchanged
- *   NOT_FINITE   the loss of a microbatch, or a number that a step computed; equal on all ranks
+ *   NOT_FINITE   the loss of a microbatch, or a number that a step computed; equal on all ranks.
+ *                The result of the step is set, and wf_trainer_undo_step restores the state
  *   TIMEOUT, DEVICE, REMOTE   the trainer can only be destroyed
  *
  * In a job, an error other than refused feeds ends the job: processes would no longer agree. Feeds
@@ -56,10 +57,12 @@ typedef struct wf_trainer_config {
     size_t host_memory_bytes; /* per rank, for offload=; 0 = unlimited */
     const char *folder;       /* for files of offload=...:disk; NULL: TMPDIR, or /tmp */
     int save_async;           /* save in the background: see wf_trainer_save_wait */
+    int keep_undo;            /* copy the state to host memory before each step, for
+                               * wf_trainer_undo_step; counts as host memory */
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch: row-major in host memory, dim 0 = samples, with the dtype of its
  * wf_input. Labels must be below the number of classes; negative ones are ignored. Tokens must be
@@ -175,6 +178,17 @@ WF_API WF_NODISCARD wf_status wf_trainer_prepare_gradients(wf_trainer *trainer, 
  * all processes call it. Errors: INVALID_ARG (a trainer for forward runs only, or a recipe
  * with ema, whose average such a step does not update). */
 WF_API WF_NODISCARD wf_status wf_trainer_count_step(wf_trainer *trainer);
+
+/* Restores the state from before the latest run, a step that was NOT_FINITE, bit for bit:
+ * parameters, buffers, optimizer state and hidden state. The step is not counted:
+ * wf_trainer_skip_steps(trainer, 1) leaves its batch out. In a job, all processes call it. Errors:
+ * INVALID_ARG (no config.keep_undo, or the latest run was another one), DEVICE; in a job also
+ * TIMEOUT and REMOTE. */
+WF_API WF_NODISCARD wf_status wf_trainer_undo_step(wf_trainer *trainer);
+/* Counts `n_steps` steps that change nothing. Random numbers, the learning-rate schedule and
+ * checkpoints then continue after them. In a job, all processes call it. Errors: INVALID_ARG (a
+ * trainer for forward runs only, a negative number). */
+WF_API WF_NODISCARD wf_status wf_trainer_skip_steps(wf_trainer *trainer, int64_t n_steps);
 
 /* Finds this process's part of a step of `n_samples` over all ranks: with own_batch in a job, the
  * samples of its replica's microbatches; else all. The stages of one replica have the same part. */

@@ -19,7 +19,8 @@ class _TrainerConfig(Config):
                 ("timeout_ms", C.c_int64), ("profile", C.c_int), ("trace", C.c_int),
                 ("keep_gradients", C.c_int), ("forward_only", C.c_int), ("job", P),
                 ("own_batch", C.c_int), ("shard_bytes", C.c_size_t),
-                ("host_memory_bytes", C.c_size_t), ("folder", S), ("save_async", C.c_int)]
+                ("host_memory_bytes", C.c_size_t), ("folder", S), ("save_async", C.c_int),
+                ("keep_undo", C.c_int)]
 
 
 class _JobConfig(Config):

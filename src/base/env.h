@@ -1,4 +1,5 @@
-/* Environment variables that weft reads. Private. None of them changes a result. */
+/* Environment variables that weft reads. Private. None of them changes a result, except
+ * WEFT_FLIP_BIT, which tests use to damage one. */
 #ifndef WFI_ENV_H
 #define WFI_ENV_H
 
@@ -27,6 +28,9 @@
       "instruction")                                                                               \
     X(WEFT_SLOW_RANK, TEXT, "",                                                                    \
       "tests and measurements: RANK:FACTOR; that rank of the plan takes FACTOR times as long")     \
+    X(WEFT_FLIP_BIT, TEXT, "",                                                                     \
+      "tests: STEP:RANK:BIT: flip this bit of the first number of a rank's "                       \
+      "state before that step")                                                                    \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
       "tests: shift device memory by this many bytes, a multiple of 64")                           \
     X(WEFT_ARENA_GAP, COUNT, "0",                                                                  \

@@ -44,6 +44,7 @@ static void add_configuration(wfi_text *statement, const wf_trainer *t) {
     } flags[] = {{"own_batch", t->own_batch},
                  {"forward_only", t->forward_only},
                  {"keep_gradients", t->keep_gradients},
+                 {"keep_undo", t->keeps_undo},
                  {"save_async", t->save_async},
                  {"trace", t->traces},
                  {"--wire nccl", wfi_control_wires_devices(t->job)}};

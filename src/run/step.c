@@ -97,8 +97,11 @@ static wf_status begin_hidden(wf_trainer *t, const wfi_ready *r) {
 static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
                      wf_step_result *result_out) {
     int stop_reason = 0;
+    t->can_undo = false;
     WF_TRY(wfi_trainer_poll_saves(t));
     WF_TRY(begin_hidden(t, r));
+    if (wfi_updates(r->program)) WF_TRY(wfi_undo_keep(t));
+    if (wfi_updates(r->program)) WF_TRY(wfi_fault_strike(t));
     double *records = t->job ? begin_in_job(t, r) : r->records, norm = 0;
     r->reported = records;
     const wfi_share *share = &t->share;
@@ -208,9 +211,10 @@ static wf_status train(wf_trainer *t, wf_program_kind kind, const wf_feed *feeds
     if (!is_part) n_rows = wfi_count_rows(r, n_all);
     wf_step_result result;
     WF_TRY(run(t, r, n_rows, find_lr(t), &result));
-    WF_TRY(wfi_not_finite_check(t, r));
-    t->n_steps += wfi_updates(r->program);
     *result_out = result;
+    WF_TRY(wfi_not_finite_check(t, r));
+    t->can_undo = false;
+    t->n_steps += wfi_updates(r->program);
     return WF_OK;
 }
 
@@ -232,6 +236,14 @@ wf_status wf_trainer_prepare_gradients(wf_trainer *t, int64_t n_samples) {
                         "forward_only");
     WF_TRY(check_samples(t, n_samples));
     return wfi_trainer_ready(t, WF_PROGRAM_GRADIENT, n_samples, &ignored);
+}
+
+wf_status wf_trainer_skip_steps(wf_trainer *t, int64_t n_steps) {
+    if (t->forward_only || n_steps < 0)
+        return wfi_fail(t->ctx, WF_INVALID_ARG, "skip %lld steps%s", (long long)n_steps,
+                        t->forward_only ? " of a trainer for forward runs only" : "");
+    t->n_steps += n_steps;
+    return WF_OK;
 }
 
 wf_status wf_trainer_count_step(wf_trainer *t) {

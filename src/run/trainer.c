@@ -186,12 +186,14 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 
 /* ---- life ---- */
 
-/* Variables that move the trainer's tasks and memory. None of them changes a result. */
+/* Variables that move the trainer's tasks and memory, or damage its state. Only the latter change a
+ * result. */
 static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
     int64_t shift_bytes;
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_DELAY_US, &t->delay_us));
     WF_TRY(wfi_slow_read(t->ctx, &t->slow));
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_ARENA_SHIFT, &shift_bytes));
+    WF_TRY(wfi_fault_read(t));
     *shift_bytes_out = wfi_round_up((size_t)shift_bytes, WFI_ALIGN_BYTES);
     return WF_OK;
 }
@@ -216,6 +218,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     if (!t->job || wf_job_rank(t->job) == 0) wf_program_warn(first->program);
     WF_TRY(wfi_trainer_check_parts(t));
     if (t->job) WF_TRY(wfi_trainer_compare_program(t));
+    WF_TRY(wfi_undo_create(t));
     return wfi_trainer_initialise(t);
 }
 
@@ -237,6 +240,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->host_memory_bytes = config->host_memory_bytes;
     t->save_async = config->save_async;
     t->keep_gradients = config->keep_gradients;
+    t->keeps_undo = config->keep_undo && !config->forward_only;
     t->forward_only = config->forward_only;
     t->own_batch = config->own_batch;
     t->traces = config->trace;
@@ -263,6 +267,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
 void wf_trainer_destroy(wf_trainer *t) {
     if (!t) return;
     wfi_trainer_abandon_saves(t);
+    wfi_undo_destroy(t);
     /* First what runs, then what it runs on. */
     for (int r = 0; r < t->n_workers; r++) wfi_worker_stop(&t->workers[r]);
     for (int32_t i = 0; i < t->n_ready; i++) ready_destroy(t->ctx, t->ready[i]);
@@ -316,6 +321,8 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     memory.measured_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DEVICE);
     memory.planned_host_peak_bytes = wfi_trainer_planned_peak(t, rank, WFI_SPACE_HOST, false);
     memory.measured_host_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_HOST);
+    memory.planned_host_peak_bytes += wfi_undo_bytes(t, rank);
+    memory.measured_host_peak_bytes += wfi_undo_bytes(t, rank);
     memory.planned_disk_peak_bytes = wfi_trainer_planned_peak(t, rank, WFI_SPACE_DISK, false);
     memory.measured_disk_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DISK);
     memory.is_measured = true;

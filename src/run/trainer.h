@@ -44,6 +44,12 @@ typedef struct wfi_share {
     int64_t step, first_sample, n_rows;
 } wfi_share;
 
+/* Of tests: before step `step`, counted from 1, a bit of the first number of a rank's state flips.
+ */
+typedef struct wfi_fault {
+    int step, rank, bit; /* step 0: there is none */
+} wfi_fault;
+
 struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
@@ -53,6 +59,11 @@ struct wf_trainer {
     size_t device_memory_bytes, host_memory_bytes;
     size_t shard_bytes, shadow_bytes; /* the latter: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
+    bool keeps_undo;
+    bool can_undo;         /* the latest run was a step that was not finite */
+    bool was_spoiled;      /* before that step */
+    struct wfi_undo *undo; /* [n_workers] */
+    wfi_fault fault;
     bool uses_average; /* in the weights' place; see wf_trainer_use_average */
     bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
@@ -124,6 +135,20 @@ wf_status wfi_trainer_check_average(const wf_trainer *t, const char *what);
 wf_status wfi_trainer_poll_saves(wf_trainer *t);
 /* Removes those that are not in their place. */
 void wfi_trainer_abandon_saves(wf_trainer *t);
+
+/* ---- undo.c ---- */
+
+/* Room for the copies, if the trainer keeps them. Errors: DOES_NOT_FIT, NO_MEMORY. */
+wf_status wfi_undo_create(wf_trainer *t);
+void wfi_undo_destroy(wf_trainer *t);
+/* Bytes of a rank's copy in its process's host memory. */
+size_t wfi_undo_bytes(const wf_trainer *t, int rank);
+/* Before a step. All processes call it. Errors: those of a copy and of a wait. */
+wf_status wfi_undo_keep(wf_trainer *t);
+/* Reads WEFT_FLIP_BIT. Errors: INVALID_ARG. */
+wf_status wfi_fault_read(wf_trainer *t);
+/* Before a step, after wfi_undo_keep. */
+wf_status wfi_fault_strike(wf_trainer *t);
 
 /* ---- agreement.c ---- */
 

@@ -1,0 +1,134 @@
+/* The state before a step, kept in the host's memory, so that a step that was not finite leaves no
+ * trace: parameters, buffers, optimizer state and hidden state are one region of each arena, so a
+ * copy of that region has all of them, under every plan.
+ *
+ * Also the fault that tests ask for: a bit of the state flips after the copy was made.
+ */
+#include "base/env.h"
+#include "run/trainer.h"
+
+#include <stdio.h>
+
+struct wfi_undo {
+    char *copies[WFI_N_SPACES];
+};
+
+static size_t bytes_of(const wf_trainer *t, int rank, int space) {
+    return t->ready[0]->program->ranks[rank].arenas[space].state_bytes;
+}
+
+size_t wfi_undo_bytes(const wf_trainer *t, int rank) {
+    size_t bytes = 0;
+    for (int s = 0; s < WFI_N_SPACES && t->keeps_undo; s++) bytes += bytes_of(t, rank, s);
+    return bytes;
+}
+
+/* ---- life ---- */
+
+static wf_status check_room(const wf_trainer *t) {
+    for (int r = 0; r < t->n_workers && t->host_memory_bytes; r++) {
+        size_t undo = wfi_undo_bytes(t, r),
+               other = t->ready[0]->program->ranks[r].arenas[WFI_SPACE_HOST].peak_bytes;
+        if (undo + other > t->host_memory_bytes)
+            return wfi_fail(t->ctx, WF_DOES_NOT_FIT,
+                            "rank %d needs %zu bytes of host memory, %zu of them for the copy of "
+                            "its state that undoes a step; the limit is %zu",
+                            r, undo + other, undo, t->host_memory_bytes);
+    }
+    return WF_OK;
+}
+
+wf_status wfi_undo_create(wf_trainer *t) {
+    if (!t->keeps_undo) return WF_OK;
+    WF_TRY(check_room(t));
+    t->undo = wfi_alloc(t->ctx, (size_t)t->n_workers, sizeof *t->undo, "copies of the state");
+    if (!t->undo) return WF_NO_MEMORY;
+    for (int r = 0; r < t->n_workers; r++)
+        for (int s = 0; s < WFI_N_SPACES && t->workers[r].is_local; s++) {
+            if (!bytes_of(t, r, s)) continue;
+            t->undo[r].copies[s] = wfi_alloc(t->ctx, bytes_of(t, r, s), 1, "a copy of the state");
+            if (!t->undo[r].copies[s]) return WF_NO_MEMORY;
+        }
+    return WF_OK;
+}
+
+void wfi_undo_destroy(wf_trainer *t) {
+    for (int r = 0; r < t->n_workers && t->undo; r++)
+        for (int s = 0; s < WFI_N_SPACES; s++) wfi_free(t->ctx, t->undo[r].copies[s]);
+    wfi_free(t->ctx, t->undo);
+}
+
+/* ---- the copies ---- */
+
+static wf_status copy_space(const wf_trainer *t, int rank, wfi_space space, bool restores) {
+    const wfi_worker *w = &t->workers[rank];
+    char *copy = t->undo[rank].copies[space], *base = w->arenas[space].base;
+    size_t bytes = bytes_of(t, rank, space);
+    if (!copy) return WF_OK;
+    return restores ? wfi_memory_copy(w->copier, NULL, base, space, copy, WFI_SPACE_HOST, bytes)
+                    : wfi_memory_copy(w->copier, NULL, copy, WFI_SPACE_HOST, base, space, bytes);
+}
+
+static wf_status copy_all(const wf_trainer *t, bool restores) {
+    for (int r = 0; r < t->n_workers; r++)
+        for (int s = 0; s < WFI_N_SPACES && t->workers[r].is_local; s++)
+            WF_TRY(copy_space(t, r, (wfi_space)s, restores));
+    return WF_OK;
+}
+
+/* A rank may write into another's state as soon as a step runs there. */
+wf_status wfi_undo_keep(wf_trainer *t) {
+    if (!t->keeps_undo) return WF_OK;
+    t->was_spoiled = t->is_spoiled;
+    WF_TRY(copy_all(t, false));
+    t->can_undo = true;
+    return wfi_trainer_barrier(t, "keep its state");
+}
+
+wf_status wf_trainer_undo_step(wf_trainer *t) {
+    if (!t->can_undo)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "only a step that was not finite can be undone, right after it, by a "
+                        "trainer with keep_undo");
+    WF_TRY(wfi_trainer_barrier(t, "undo a step"));
+    wf_status status = copy_all(t, true);
+    if (t->job && status != WF_OK)
+        wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
+    WF_TRY(status);
+    t->can_undo = false;
+    t->is_spoiled = t->was_spoiled;
+    return wfi_trainer_barrier(t, "continue after 'undo a step'");
+}
+
+/* ---- a fault ---- */
+
+wf_status wfi_fault_read(wf_trainer *t) {
+    const char *text = wfi_env_text(WFI_WEFT_FLIP_BIT);
+    char rest;
+    wfi_fault *f = &t->fault;
+    if (!*text) return WF_OK;
+    if (sscanf(text, "%d:%d:%d%c", &f->step, &f->rank, &f->bit, &rest) != 3 || f->step < 1 ||
+        f->rank < 0 || f->bit < 0 || f->bit > 31)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "environment: WEFT_FLIP_BIT='%.64s'; it takes STEP:RANK:BIT, such as "
+                        "3:0:30",
+                        text);
+    return WF_OK;
+}
+
+wf_status wfi_fault_strike(wf_trainer *t) {
+    const wfi_fault *f = &t->fault;
+    if (!f->step || t->n_steps + 1 != f->step || f->rank >= t->n_workers) return WF_OK;
+    const wfi_worker *w = &t->workers[f->rank];
+    for (int s = 0; s < WFI_N_SPACES && w->is_local; s++) {
+        uint32_t number;
+        if (bytes_of(t, f->rank, s) < sizeof number) continue;
+        char *base = w->arenas[s].base;
+        WF_TRY(wfi_memory_copy(w->copier, NULL, &number, WFI_SPACE_HOST, base, (wfi_space)s,
+                               sizeof number));
+        number ^= UINT32_C(1) << f->bit;
+        return wfi_memory_copy(w->copier, NULL, base, (wfi_space)s, &number, WFI_SPACE_HOST,
+                               sizeof number);
+    }
+    return WF_OK;
+}
