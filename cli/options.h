@@ -270,6 +270,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "after a step that is not finite: stop; skip: undo the step and leave its batch "            \
       "out, with a copy of the state in host memory; rewind: go back to the last "                 \
       "checkpoint and leave out the batches since then")                                           \
+    X(verify, COUNT, verify, RUN, FOR_TRAIN, 0, "N", NULL,                                         \
+      "compare the state of replicas every N steps and before each checkpoint; a "                 \
+      "rank that differs is named (exit status 4)")                                                \
     X(restarts, COUNT, restarts, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, OF_RANK, "N", "0",           \
       "after a rank has failed, start all ranks again from the last checkpoint, "                  \
       "at most N times")                                                                           \
@@ -347,7 +350,7 @@ typedef struct options {
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
         ranks, loader_threads;
-    int64_t save_every, test_every, patience, keep, restarts;
+    int64_t save_every, test_every, patience, keep, restarts, verify;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
     double dropout, label_smoothing, mixup, temperature;

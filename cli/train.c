@@ -25,17 +25,18 @@ typedef struct run {
     record record;
     run_log log;
     progress bar;
-    resumed from;        /* what the checkpoint said */
-    int lock;            /* on --out */
-    position next;       /* the batch after the last step */
-    int64_t n_done;      /* steps, those before a resume included */
-    int64_t saved_step;  /* of the last checkpoint; -1: there is none */
-    int64_t kept_step;   /* of the last checkpoint that was kept; -1 */
-    int64_t tested_step; /* of the last test of this process; -1 */
-    bool cannot_save;    /* to --out, which has been said */
-    int64_t n_bad;       /* steps in a row that were not finite */
-    int64_t n_left_out;  /* steps that the latest one leaves out */
-    bool is_crowded;     /* by other programs, which has been said */
+    resumed from;          /* what the checkpoint said */
+    int lock;              /* on --out */
+    position next;         /* the batch after the last step */
+    int64_t n_done;        /* steps, those before a resume included */
+    int64_t saved_step;    /* of the last checkpoint; -1: there is none */
+    int64_t verified_step; /* of the last comparison of replicas; -1 */
+    int64_t kept_step;     /* of the last checkpoint that was kept; -1 */
+    int64_t tested_step;   /* of the last test of this process; -1 */
+    bool cannot_save;      /* to --out, which has been said */
+    int64_t n_bad;         /* steps in a row that were not finite */
+    int64_t n_left_out;    /* steps that the latest one leaves out */
+    bool is_crowded;       /* by other programs, which has been said */
     double test_loss, test_accuracy;
     double begun_s, draw_s; /* the loop; and after how long the curve is drawn again */
     scores tests;
@@ -65,8 +66,10 @@ static exit_status check(const cli *c) {
     const struct {
         option_id id;
         int64_t value;
-    } counts[] = {
-        {OPT_test_every, o->test_every}, {OPT_patience, o->patience}, {OPT_keep, o->keep}};
+    } counts[] = {{OPT_test_every, o->test_every},
+                  {OPT_patience, o->patience},
+                  {OPT_keep, o->keep},
+                  {OPT_verify, o->verify}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char name[TEXT_BYTES];
         if (option_is_given(o, counts[i].id) && !counts[i].value)
@@ -118,9 +121,26 @@ static exit_status keep(run *r) {
     return bad;
 }
 
+/* Whether replicas have equal state. One that differs is not to be saved: a restart continues from
+ * a good one. */
+static exit_status verify(run *r) {
+    int64_t n_bytes;
+    if (!r->c->o.verify || r->verified_step == r->n_done) return EXIT_DONE;
+    wf_status status = wf_trainer_verify(r->trainer, &n_bytes);
+    r->verified_step = r->n_done;
+    if (status != WF_OK) progress_clear(&r->bar);
+    if (status == WF_CORRUPT) return complain(EXIT_RANK, "%s", wf_context_error(r->c->ctx));
+    if (status != WF_OK || n_bytes) return complain_of(r->c, status);
+    return complain(
+        EXIT_USAGE,
+        "--verify has no effect here: with the plan %s no two ranks keep the same state",
+        wf_plan_text(r->j.plan));
+}
+
 static exit_status save(run *r) {
     if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
-    exit_status bad = log_flush(&r->log);
+    exit_status bad = verify(r);
+    if (!bad) bad = log_flush(&r->log);
     if (!bad) bad = keep(r); /* what an earlier save has written meanwhile */
     if (bad) return bad;
     history_mark(history_of(r), r->n_done);
@@ -400,13 +420,15 @@ static exit_status loop(run *r) {
     const effort begin = effort_now();
     begin_steps(r);
     r->draw_s = FIRST_DRAW_S;
-    if (r->saved_step < 0 && o->on_nan == ON_NAN_REWIND) bad = save(r);
+    bad = verify(r);
+    if (!bad && r->saved_step < 0 && o->on_nan == ON_NAN_REWIND) bad = save(r);
     if (!bad) bad = score(r, r->n_done - 1); /* which a run that was stopped may owe */
     while (!bad && r->n_done < r->j.n_steps && !has_lost_patience(r)) {
         int64_t before = r->n_done;
         if (interrupt_agreed(r->c)) return interrupted(r);
         bad = r->crew.workers ? stretch(r) : step(r);
         if (!bad) look_for_others(r, &begin);
+        if (!bad && o->verify && passes(before, r->n_done, o->verify)) bad = verify(r);
         if (!bad) bad = score(r, before);
         bool saves = passes(before, r->n_done, o->save_every ? o->save_every : r->j.n_epoch);
         if (!bad && saves) bad = save(r);
@@ -479,8 +501,11 @@ static exit_status prepare(run *r) {
                        : o->patience ? "--patience"
                        : is_plateau  ? "--lr-schedule plateau"
                                      : "--keep-best");
-    if (!bad && o->on_nan != ON_NAN_STOP && crew_is_needed(o))
-        bad = complain(EXIT_USAGE, "--on-nan has no effect here: workers of --update async and "
+    if (!bad && (o->on_nan != ON_NAN_STOP || o->verify) && crew_is_needed(o))
+        bad = complain(EXIT_USAGE,
+                       o->verify ? "--verify has no effect here: workers of --update async and "
+                                   "local have parameters of their own"
+                                 : "--on-nan has no effect here: workers of --update async and "
                                    "local stop at a step that is not finite");
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
@@ -606,6 +631,7 @@ exit_status run_train(cli *c) {
     run r = {.c = c,
              .lock = -1,
              .saved_step = -1,
+             .verified_step = -1,
              .kept_step = -1,
              .tested_step = -1,
              .tests = scores_none(),

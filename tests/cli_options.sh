@@ -204,6 +204,7 @@ gives --resume steps 4 "train --resume --out $folder/run --steps 4"
 DNNL_MAX_CPU_ISA=SSE41 refuses --strict 1 "made by weft" "train --resume --out $folder/run --steps 4 --strict"
 gives --restarts restarts 0 "$mlp --restarts 1" # (tests/launch_restart.sh has what it does)
 refuses --on-nan 2 "--on-nan rewind needs --out" "$mlp --on-nan rewind" # (tests/train_on_nan.sh has what it does)
+refuses --verify 2 "no two ranks keep the same state" "$mlp --verify 1" # (tests/train_verify.sh has what it does)
 refuses --grace 2 "--grace needs --out" "$mlp --grace 1" # (tests/train_grace.sh has the signals)
 refuses --restarts 2 "only their launcher can start them again" "run -n 2 -- $WEFT $mlp --restarts 1"
 refuses --strict 2 "there is no --resume" "$mlp --strict"

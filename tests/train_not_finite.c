@@ -129,6 +129,7 @@ static wf_status train(wf_context *ctx, const trial *x, wf_job *job, char said[7
     }
     for (; s < 4 && !status; s++) status = run(t, x, s, false, 's', &result);
     if (!status) status = wf_trainer_save_state(t, x->state, NULL, 0);
+    if (!status) status = wf_trainer_verify(t, NULL);
     if (!status) status = wf_trainer_weights_sha256(t, sha);
     /* What small_net has behind a batch norm loses it when it is not trained. */
     if (!status && x->c->function == scaled_net && strstr(x->c->words, "first seen")) {

@@ -30,7 +30,7 @@
       "tests and measurements: RANK:FACTOR; that rank of the plan takes FACTOR times as long")     \
     X(WEFT_FLIP_BIT, TEXT, "",                                                                     \
       "tests: STEP:RANK:BIT: flip this bit of the first number of a rank's "                       \
-      "state before that step")                                                                    \
+      "state before that step, unless ranks have been restarted")                                  \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
       "tests: shift device memory by this many bytes, a multiple of 64")                           \
     X(WEFT_ARENA_GAP, COUNT, "0",                                                                  \

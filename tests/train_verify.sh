@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# --verify: a bit that flips in one replica's state is found at the next comparison, and the rank is
+# named; with --restarts the run continues from a good checkpoint with the bits of a whole run.
+# label: once
+source tests/cli_helpers.bash
+net="train --model mlp --image 8 --data synthetic --batch 12 --micro 6 --lanes 3 --threads 1 --optimizer adam --steps 30"
+# flipped STATUS WORDS ARGUMENTS...: of rank 1 before step 6, the 3rd bit.
+flipped() { WEFT_FLIP_BIT=6:1:3 expect "$1" "$2" $net "${@:3}"; }
+
+for launch in "" "--ranks 3"; do
+    flipped 4 "after step 8, the state of rank 1 differs from that of most replicas, first in net" --plan dp=3 --verify 4 $launch
+done
+flipped 4 "after step 7, the state of rank 1 differs" --plan dp=3 --verify 20 --save-every 7 --out "$folder/run" --ranks 3
+[[ ! -e $folder/run/state.safetensors ]] || fail "a state that differs is saved"
+flipped 4 "after step 6, ranks 0 and 1 keep different copies of the state" --plan dp=2,lanes=2+1 --verify 1
+flipped 2 "no two ranks keep the same state" --plan dp=3,zero=3 --verify 4
+expect 2 "--verify has no effect here: workers" $net --update async --verify 1
+expect 2 "--verify must be at least 1" $net --verify 0
+[[ $(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=3 | field weights_sha256) != $(report $net | field weights_sha256) ]] ||
+    fail "the flipped bit changes nothing"
+
+# ---- nothing is wrong: with sharded state, several stages, tensor parallelism ----
+for plan in dp=3,zero=1 pp=2,dp=3 "tp=2,dp=3 --slices 2"; do
+    report $net --plan $plan --verify 7 >/dev/null
+done
+
+# ---- a fault that passes ----
+want=$(report $net | field weights_sha256)
+got=$(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=3 --ranks 3 --verify 4 --restarts 3 --save-every 5 --out "$folder/healed")
+[[ $(field weights_sha256 <<<"$got") == "$want" ]] || fail "a restart after a flipped bit: other bits"
+[[ $(field restarts <<<"$got") == 1 ]] || fail "a flipped bit: restarts $(field restarts <<<"$got")"
+grep -q 'repeated_steps": 3' <<<"$got" || fail "repeated: $(field repeated_steps <<<"$got")"
+finish
