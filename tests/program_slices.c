@@ -506,15 +506,39 @@ static void rows_are_proposed(void **state) {
     test_context_end(ctx);
 }
 
+/* More meshes than the search has room for. */
+static void many_meshes_are_tried(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model *model = find_gpt(ctx, 2);
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_plan *plan;
+    wf_program *p;
+    wf_proposal *found;
+    int n;
+    recipe.batch = recipe.n_micro = recipe.n_lanes = 24;
+    recipe.n_slices = 6;
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=24", &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    TEST_OK(ctx, wf_program_propose(p, 1024, 0, 0, &found, &n));
+    assert_int_equal(n, 0);
+    wf_proposals_destroy(ctx, found, n);
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_is_units),      cmocka_unit_test(refused),
-        cmocka_unit_test(as_published),         cmocka_unit_test(for_the_vocabulary),
-        cmocka_unit_test(rows_are_units),       cmocka_unit_test(nothing_to_divide),
-        cmocka_unit_test(rows_send_the_same),   cmocka_unit_test(kept_as_published),
-        cmocka_unit_test(tokens_are_units),     cmocka_unit_test(token_by_token),
-        cmocka_unit_test(gathered_once_a_pass), cmocka_unit_test(state_that_some_have),
-        cmocka_unit_test(rows_are_proposed),    cmocka_unit_test(names_are_whole),
+        cmocka_unit_test(a_pair_is_units),       cmocka_unit_test(refused),
+        cmocka_unit_test(as_published),          cmocka_unit_test(for_the_vocabulary),
+        cmocka_unit_test(rows_are_units),        cmocka_unit_test(nothing_to_divide),
+        cmocka_unit_test(rows_send_the_same),    cmocka_unit_test(kept_as_published),
+        cmocka_unit_test(tokens_are_units),      cmocka_unit_test(token_by_token),
+        cmocka_unit_test(gathered_once_a_pass),  cmocka_unit_test(state_that_some_have),
+        cmocka_unit_test(rows_are_proposed),     cmocka_unit_test(names_are_whole),
+        cmocka_unit_test(many_meshes_are_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,6 +101,7 @@ static void add_mesh(search *s, int tp, int dp, int pp) {
         if (has_row(&rows[k], dp, pp))
             s->candidates[s->n_candidates++] = (candidate){tp, dp, pp, &rows[k], false};
     candidate *end = &s->candidates[s->n_candidates];
+    if (end == first) return; /* there is no room for more */
     candidate smallest = end[-1];
     memmove(first + 1, first, (size_t)(end - 1 - first) * sizeof *first);
     *first = smallest;
