@@ -12,18 +12,8 @@
 #define NAME_BYTES  64
 #define STEPS_BYTES 32
 
-static bool is_local(const wf_workers *w) {
-    return w->recipe.update == WF_UPDATE_LOCAL;
-}
-
 static void name_state(char name[NAME_BYTES], int worker, int state) {
     snprintf(name, NAME_BYTES, "worker.%d.optimizer.%d", worker, state);
-}
-
-static int rank_of(const wf_workers *w, int worker) {
-    int rank = 0;
-    while (wfi_workers_first(w, rank + 1) <= worker) rank++;
-    return rank;
 }
 
 /* ---- one state of one worker ---- */
@@ -32,7 +22,7 @@ static int rank_of(const wf_workers *w, int worker) {
 static wf_status move_here(const wf_workers *w, int worker, int state, bool reads, float *data) {
     size_t n = wfi_vector_n(&w->vector);
     const wfi_worker_rank *rank = w->ranks;
-    while (rank->rank != rank_of(w, worker)) rank++;
+    while (rank->rank != wfi_workers_rank_of(w, worker)) rank++;
     if (rank->n > 1) {
         float *own = wfi_local_states(w, wfi_workers_find(w, worker)) + (size_t)state * n;
         memcpy(reads ? data : own, reads ? own : data, n * sizeof *data);
@@ -44,7 +34,7 @@ static wf_status move_here(const wf_workers *w, int worker, int state, bool read
 
 /* Between rank 0's `data` and the worker. Collective. */
 static wf_status exchange(wf_workers *w, int worker, int state, bool reads, float *data) {
-    int owner = rank_of(w, worker), own = w->job ? wf_job_rank(w->job) : owner;
+    int owner = wfi_workers_rank_of(w, worker), own = w->job ? wf_job_rank(w->job) : owner;
     int64_t n = (int64_t)wfi_vector_n(&w->vector);
     bool is_remote = w->job && owner != 0;
     if (reads && own == owner) WF_TRY(move_here(w, worker, state, true, data));
@@ -55,21 +45,18 @@ static wf_status exchange(wf_workers *w, int worker, int state, bool reads, floa
     return !reads && own == owner ? move_here(w, worker, state, false, data) : WF_OK;
 }
 
-static bool is_root(const wf_workers *w) {
-    return !w->job || wf_job_rank(w->job) == 0;
-}
-
 /* ---- writing ---- */
 
 static wf_status declare(const wf_workers *w, wf_safetensors_writer *writer) {
     char name[NAME_BYTES], steps[STEPS_BYTES];
     const wf_shape each = {.n_dims = 1, .dim = {w->n_workers}},
                    vector = {.n_dims = 1, .dim = {(int64_t)wfi_vector_n(&w->vector)}};
-    int n_states = is_local(w) ? wfi_recipe_n_states(&w->recipe) : 0;
+    int n_states = !wfi_workers_is_async(w) ? wfi_recipe_n_states(&w->recipe) : 0;
     snprintf(steps, sizeof steps, "%lld", (long long)w->n_steps);
     WF_TRY(wf_safetensors_writer_add_metadata(writer, STEPS_KEY, steps));
     WF_TRY(wf_safetensors_writer_add_tensor(writer, BATCHES, WF_I64, &each));
-    if (is_local(w)) WF_TRY(wf_safetensors_writer_add_tensor(writer, MOMENTUM, WF_F32, &vector));
+    if (!wfi_workers_is_async(w))
+        WF_TRY(wf_safetensors_writer_add_tensor(writer, MOMENTUM, WF_F32, &vector));
     for (int k = 0; k < w->n_workers; k++)
         for (int s = 0; s < n_states; s++) {
             name_state(name, k, s);
@@ -104,7 +91,7 @@ static wf_status write_states(wf_workers *w, wf_safetensors_writer *writer, floa
 static wf_status save(wf_workers *w, wf_safetensors_writer *writer, float *data) {
     if (writer) WF_TRY(declare(w, writer));
     if (writer) WF_TRY(write_batches(w, writer));
-    if (is_local(w)) WF_TRY(write_states(w, writer, data));
+    if (!wfi_workers_is_async(w)) WF_TRY(write_states(w, writer, data));
     return writer ? wf_safetensors_writer_commit(writer) : WF_OK;
 }
 
@@ -119,7 +106,8 @@ wf_status wf_workers_save(wf_workers *w, const char *path) {
     wf_safetensors_writer *writer = NULL;
     float *data = wfi_alloc(w->ctx, wfi_vector_n(&w->vector) + 1, sizeof *data, "a state");
     wf_status status = data ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK && is_root(w)) status = wf_safetensors_writer_create(w->ctx, path, &writer);
+    if (status == WF_OK && wfi_workers_is_root(w))
+        status = wf_safetensors_writer_create(w->ctx, path, &writer);
     if (status == WF_OK) status = save(w, writer, data);
     wf_safetensors_writer_destroy(writer);
     wfi_free(w->ctx, data);
@@ -183,12 +171,12 @@ static wf_status read_states(wf_workers *w, const wf_safetensors *file, const ch
 /* Rank 0's trainer says which step it is of. */
 static wf_status load(wf_workers *w, const wf_safetensors *file, const char *path, float *data,
                       int64_t *batches) {
-    int64_t n_steps = is_root(w) ? wf_trainer_n_steps(w->ranks->trainer) : 0;
+    int64_t n_steps = wfi_workers_is_root(w) ? wf_trainer_n_steps(w->ranks->trainer) : 0;
     if (file) WF_TRY(check_steps(w, file, path, n_steps));
     if (file) WF_TRY(read_batches(w, file, path, batches));
     WF_TRY(share(w, &n_steps, sizeof n_steps));
     WF_TRY(share(w, batches, (size_t)w->n_workers * sizeof *batches));
-    if (is_local(w)) WF_TRY(read_states(w, file, path, data));
+    if (!wfi_workers_is_async(w)) WF_TRY(read_states(w, file, path, data));
     w->n_steps = n_steps;
     w->is_spread = w->has_parameters = false;
     for (int k = 0; k < w->n_workers; k++) {
@@ -196,7 +184,7 @@ static wf_status load(wf_workers *w, const wf_safetensors *file, const char *pat
         if (one) one->batch = batches[k];
         if (w->order.next_batch) w->order.next_batch[k] = batches[k];
     }
-    return is_local(w) ? WF_OK : wfi_workers_resume_record(w);
+    return !wfi_workers_is_async(w) ? WF_OK : wfi_workers_resume_record(w);
 }
 
 wf_status wf_workers_load(wf_workers *w, const char *path) {
@@ -205,7 +193,8 @@ wf_status wf_workers_load(wf_workers *w, const char *path) {
     int64_t *batches = wfi_alloc(w->ctx, n, sizeof *batches, "batches");
     float *data = wfi_alloc(w->ctx, wfi_vector_n(&w->vector) + 1, sizeof *data, "a state");
     wf_status status = data && batches ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK && is_root(w)) status = wf_safetensors_open(w->ctx, path, &file);
+    if (status == WF_OK && wfi_workers_is_root(w))
+        status = wf_safetensors_open(w->ctx, path, &file);
     if (status == WF_OK) status = load(w, file, path, data, batches);
     wf_safetensors_close(file);
     wfi_free(w->ctx, batches);

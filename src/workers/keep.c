@@ -11,10 +11,6 @@ static int64_t bound_of(const wf_workers *w) {
     return w->recipe.staleness < WF_STALENESS_UNBOUNDED ? w->recipe.staleness : -1;
 }
 
-static bool is_root(const wf_workers *w) {
-    return !w->job || wf_job_rank(w->job) == 0;
-}
-
 static wf_status check_match(const wf_workers *w, const wfi_record *r, const char *path) {
     return wfi_record_matches(r, path, w->identity, w->n_workers, bound_of(w),
                               (int32_t)w->recipe.n_backup);
@@ -63,7 +59,7 @@ wf_status wfi_workers_write_record(wf_workers *w) {
     if (!w->config.record) return WF_OK;
     wf_status status = w->records ? wfi_record_pack(&w->record, &bytes, &n_bytes) : WF_OK;
     if (status == WF_OK) status = share_bytes(w, wfi_workers_server_rank(w, 0), &bytes, &n_bytes);
-    if (status == WF_OK && is_root(w))
+    if (status == WF_OK && wfi_workers_is_root(w))
         status = wf_file_replace(w->ctx, w->config.record, (const char *)bytes, n_bytes);
     wfi_free(w->ctx, bytes);
     return status;
@@ -132,7 +128,7 @@ wf_status wfi_workers_resume_record(wf_workers *w) {
     if (!w->config.record) return WF_OK;
     wf_status status = WF_OK;
     wfi_record file;
-    bool exists = is_root(w) && access(w->config.record, F_OK) == 0;
+    bool exists = wfi_workers_is_root(w) && access(w->config.record, F_OK) == 0;
     if (exists) status = wfi_record_read(w->ctx, w->config.record, &file);
     if (status == WF_OK && exists) {
         status = wfi_record_pack(&file, &bytes, &n_bytes);

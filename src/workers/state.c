@@ -4,13 +4,8 @@
 
 #include <string.h>
 
-/* The process of rank 0. */
-static bool is_root(const wf_workers *w) {
-    return w->n_here && w->ranks->rank == 0;
-}
-
 static wf_trainer *root(const wf_workers *w) {
-    return is_root(w) ? w->ranks->trainer : NULL;
+    return wfi_workers_is_root(w) ? w->ranks->trainer : NULL;
 }
 
 wf_trainer *wf_workers_trainer(wf_workers *w) {
@@ -31,10 +26,11 @@ static wf_status broadcast_tensor(wf_workers *w, const wfi_value *value, size_t 
     wf_trainer *own = w->n_here ? w->ranks->trainer : NULL;
     char *data = wfi_alloc(w->ctx, (size_t)n_words, sizeof(int32_t), value->name);
     if (!data) return WF_NO_MEMORY;
-    wf_status status = is_root(w) ? wf_trainer_read(own, value->name, data, bytes) : WF_OK;
+    wf_status status =
+        wfi_workers_is_root(w) ? wf_trainer_read(own, value->name, data, bytes) : WF_OK;
     if (status == WF_OK)
         status = wf_group_broadcast(w->world, data, data, n_words, WF_I32, 0, NULL);
-    if (status == WF_OK && own && !is_root(w))
+    if (status == WF_OK && own && !wfi_workers_is_root(w))
         status = wf_trainer_write(own, value->name, data, bytes);
     wfi_free(w->ctx, data);
     return status;
@@ -102,8 +98,8 @@ static wf_status exchange_vector(wf_workers *w, const exchange *x) {
     wfi_server *s = find_server(w, x->server);
     size_t first = wfi_vector_cut(&w->vector, w->n_servers, x->server),
            end = wfi_vector_cut(&w->vector, w->n_servers, x->server + 1);
-    if (s && is_root(w)) return with_trainer(w, x, first, end, vector_at(s, x));
-    return s || is_root(w) ? with_peer(w, x, s, first, end) : WF_OK;
+    if (s && wfi_workers_is_root(w)) return with_trainer(w, x, first, end, vector_at(s, x));
+    return s || wfi_workers_is_root(w) ? with_peer(w, x, s, first, end) : WF_OK;
 }
 
 /* Server 0 has the buffers. */
@@ -112,18 +108,18 @@ static wf_status exchange_buffers(wf_workers *w, bool to_server) {
     size_t bytes = wfi_vector_buffer_bytes(&w->vector);
     int server = wfi_workers_server_rank(w, 0);
     char *data = s ? s->buffers : NULL, *own = NULL;
-    if (!bytes || (!s && !is_root(w))) return WF_OK;
+    if (!bytes || (!s && !wfi_workers_is_root(w))) return WF_OK;
     if (!s && !(data = own = wfi_alloc(w->ctx, bytes, 1, "buffers"))) return WF_NO_MEMORY;
     wf_status status = WF_OK;
-    bool is_here = s && is_root(w), sends = to_server == is_root(w);
-    if (is_root(w) && to_server)
+    bool is_here = s && wfi_workers_is_root(w), sends = to_server == wfi_workers_is_root(w);
+    if (wfi_workers_is_root(w) && to_server)
         status = wfi_image_read(root(w), &w->vector, WFI_IMAGE_BUFFERS, 0, 0, bytes, data);
     if (status == WF_OK && !is_here)
         status =
             sends
                 ? wf_group_send(w->world, data, (int64_t)(bytes / 4), WF_I32, s ? 0 : server, NULL)
                 : wf_group_recv(w->world, data, (int64_t)(bytes / 4), WF_I32, s ? 0 : server, NULL);
-    if (status == WF_OK && is_root(w) && !to_server)
+    if (status == WF_OK && wfi_workers_is_root(w) && !to_server)
         status = wfi_image_write(root(w), &w->vector, WFI_IMAGE_BUFFERS, 0, 0, bytes, data);
     wfi_free(w->ctx, own);
     return status;
@@ -146,6 +142,6 @@ wf_status wfi_workers_spread(wf_workers *w) {
 
 wf_status wfi_workers_collect(wf_workers *w) {
     WF_TRY(exchange_all(w, false));
-    if (is_root(w)) wfi_trainer_count_to(root(w), w->n_steps);
+    if (wfi_workers_is_root(w)) wfi_trainer_count_to(root(w), w->n_steps);
     return WF_OK;
 }

@@ -7,10 +7,10 @@
  *     order.c             server 0: in which order pushes are applied
  *     server.c            a server: applies pushes in that order
  *     async.c, local.c    runs of several steps
- *     create.c            placement of workers and servers on ranks and processes
+ *     create.c            their life: ranks.c trainers, links.c channels, place.c placement
  *     state.c, file.c     state between runs, and in files
  *     keep.c              the record of a run, and its file
- *     memory.c            host memory, as the plan counts it
+ *     memory.c, report.c  memory and traffic of ranks, planned and measured
  */
 #ifndef WFI_WORKERS_H
 #define WFI_WORKERS_H
@@ -164,6 +164,13 @@ struct wf_workers {
     int64_t shown;               /* steps that the progress has shown */
 };
 
+static inline bool wfi_workers_is_async(const wf_workers *w) {
+    return w->recipe.update == WF_UPDATE_ASYNC;
+}
+/* Whether this process has rank 0. */
+static inline bool wfi_workers_is_root(const wf_workers *w) {
+    return !w->job || wf_job_rank(w->job) == 0;
+}
 static inline bool wfi_workers_sums(const wf_workers *w) {
     return w->recipe.staleness == 0;
 }
@@ -174,9 +181,26 @@ static inline wfi_failure *wfi_workers_failure(wf_workers *w) {
     return w->job ? wfi_control_failure(w->job) : &w->failure;
 }
 
+/* ---- place.c ---- */
+
 /* The worker of that number; NULL: it is in another process. */
 wfi_one_worker *wfi_workers_find(const wf_workers *w, int number);
+int wfi_workers_rank_of(const wf_workers *w, int worker);
 int wfi_workers_server_rank(const wf_workers *w, int server);
+/* Whether the rank is this process's. */
+bool wfi_workers_is_here(const wf_workers *w, int rank);
+
+/* ---- ranks.c, links.c: parts of the creation and of the end ---- */
+
+wf_status wfi_workers_create_ranks(wf_workers *w, const wf_model *model, const wf_plan *plan);
+wf_status wfi_workers_create_vector(wf_workers *w, const wf_model *model, const wf_plan *plan);
+wf_status wfi_workers_create_groups(wf_workers *w);
+wf_status wfi_workers_create_servers(wf_workers *w);
+void wfi_workers_destroy_worker(wf_workers *w, wfi_one_worker *one);
+void wfi_workers_destroy_server(wfi_server *s);
+void wfi_workers_destroy_groups(wf_workers *w);
+
+/* ---- state.c, keep.c, memory.c ---- */
 
 /* state.c: rank 0's trainer gives its state to all workers and servers, and gets it back. */
 wf_status wfi_workers_spread_weights(wf_workers *w);

@@ -1,0 +1,94 @@
+/* The trainers of ranks with workers, and the vector of their parameters. */
+#include "workers/run.h"
+
+/* Gradients need no optimizer: its state is on the servers, and between runs on rank 0. */
+static wf_recipe without_state(const wf_workers *w) {
+    wf_recipe recipe = w->own;
+    recipe.optimizer = WF_SGD;
+    recipe.momentum = recipe.nesterov = 0;
+    return recipe;
+}
+
+static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, const wf_plan *plan,
+                                const wfi_device_list *list) {
+    wf_workers *w = rank->all;
+    const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
+    wf_trainer_config config = w->config.trainer ? *w->config.trainer : defaults;
+    wfi_device_list own = {.n = 1, .n_places = list->n_places};
+    own.kinds[0] = list->kinds[rank->rank];
+    own.place[0] = list->place[rank->rank];
+    bool is_divided = w->job && !config.devices;
+    if (is_divided) own.place[0] = wf_job_local_rank(w->job);
+    if (is_divided) own.n_places = wf_job_n_local_ranks(w->job);
+    config.devices = NULL;
+    config.job = NULL;
+    config.trace = config.own_batch = config.forward_only = config.keep_gradients = 0;
+    bool is_whole = !wfi_workers_is_async(w) || !rank->rank;
+    wf_recipe recipe = is_whole ? w->own : without_state(w);
+    WF_TRY(wfi_trainer_create_on(w->ctx, model, &recipe, plan, &config, &own,
+                                 is_whole ? WF_PROGRAM_TRAIN : WF_PROGRAM_GRADIENT,
+                                 &rank->trainer));
+    /* WEFT_SLOW_RANK counts the plan's ranks, but each trainer has one rank, number 0. */
+    wfi_slow slow = rank->trainer->slow;
+    rank->trainer->workers[0].slow_factor = slow.rank == rank->rank ? slow.factor : 1;
+    if (wfi_workers_is_async(w)) WF_TRY(wf_trainer_prepare_gradients(rank->trainer, w->own.batch));
+    return WF_OK;
+}
+
+static wf_status create_rank(wf_workers *w, const wf_model *model, const wf_plan *plan,
+                             const wfi_device_list *list, int number) {
+    wfi_worker_rank *rank = &w->ranks[w->n_here++];
+    int first = wfi_workers_first(w, number);
+    *rank = (wfi_worker_rank){.all = w, .rank = number};
+    rank->n = wfi_workers_first(w, number + 1) - first;
+    rank->workers = wfi_alloc(w->ctx, (size_t)rank->n, sizeof *rank->workers, "workers");
+    if (!rank->workers) return WF_NO_MEMORY;
+    for (int k = 0; k < rank->n; k++) rank->workers[k].number = first + k;
+    return create_trainer(rank, model, plan, list);
+}
+
+wf_status wfi_workers_create_ranks(wf_workers *w, const wf_model *model, const wf_plan *plan) {
+    const char *devices = w->config.trainer ? w->config.trainer->devices : NULL;
+    int n_all = wf_plan_n_ranks(w->plan);
+    wfi_device_list list;
+    WF_TRY(wfi_devices_parse(w->ctx, devices, n_all, &list));
+    if (list.n != n_all)
+        return wfi_fail(w->ctx, WF_INVALID_ARG, "devices '%s' are %d, but the plan %s has %d ranks",
+                        devices, list.n, wf_plan_text(w->plan), n_all);
+    w->ranks = wfi_alloc(w->ctx, (size_t)w->n_ranks, sizeof *w->ranks, "ranks");
+    w->host_bytes = wfi_alloc(w->ctx, (size_t)n_all, sizeof *w->host_bytes, "ranks");
+    if (!w->ranks || !w->host_bytes) return WF_NO_MEMORY;
+    for (int r = 0; r < w->n_ranks; r++)
+        if (wfi_workers_is_here(w, r)) WF_TRY(create_rank(w, model, plan, &list, r));
+    return WF_OK;
+}
+
+/* What a rank runs, for the plan alone: rank 0 also has the optimizer's state. */
+static wf_status create_programs(wf_workers *w, const wf_model *model, const wf_plan *plan) {
+    const wfi_backend *backend = wfi_backend_of(&wfi_device_cpu);
+    wf_program *whole;
+    WF_TRY(wfi_program_create(w->ctx, model, &w->own, plan, backend, WF_PROGRAM_TRAIN, WFI_USE_RUN,
+                              NULL, &whole));
+    w->programs[0] = whole;
+    if (!wfi_workers_is_async(w)) return WF_OK;
+    WF_TRY(wfi_program_create(w->ctx, model, &w->own, plan, backend, WF_PROGRAM_GRADIENT,
+                              WFI_USE_RUN, whole, &w->programs[1]));
+    wf_recipe recipe = without_state(w);
+    return wfi_program_create(w->ctx, model, &recipe, plan, backend, WF_PROGRAM_GRADIENT,
+                              WFI_USE_RUN, NULL, &w->programs[2]);
+}
+
+/* A process without workers knows the vector from a program that it does not run. */
+wf_status wfi_workers_create_vector(wf_workers *w, const wf_model *model, const wf_plan *plan) {
+    if (w->config.plan_only)
+        WF_TRY(create_programs(w, model, plan));
+    else if (!w->n_here)
+        WF_TRY(
+            wf_program_create(w->ctx, model, &w->own, plan, WF_PROGRAM_GRADIENT, &w->programs[0]));
+    const wf_program *p = w->n_here ? w->ranks->trainer->ready[0]->program : w->programs[0];
+    if (p->graph->n_hidden)
+        return wfi_fail(w->ctx, WF_UNSUPPORTED,
+                        "workers: a recurrent model goes on with its hidden state from batch to "
+                        "batch, which only update=sync does");
+    return wfi_vector_create(w->ctx, p, &w->vector);
+}
