@@ -12,7 +12,7 @@ gives() {
 }
 gives "bench" be
 [[ $("$WEFT" help --complete "" | grep -cx bench) == 1 ]] || fail "bench is offered several times"
-gives "allreduce" bench a
+gives "allreduce async" bench a
 gives "bench" help be
 gives "--momentum" train --mom
 gives "resnet18 resnet34 resnet50" train --model res

@@ -80,9 +80,9 @@ static void say_costs(const bench_async *b) {
 
 void async_say(const bench_async *b) {
     const options *o = &b->c->o;
-    say(b->c, "%s: %lld workers, batch %lld, %lld lanes; %lld rounds\n", o->model,
+    say(b->c, "%s: %lld workers, batch %lld, %lld lanes; %lld round%s\n", o->model,
         (long long)b->n_workers, (long long)o->recipe.batch, (long long)b->n_lanes,
-        (long long)o->repeat);
+        (long long)o->repeat, o->repeat == 1 ? "" : "s");
     say_rows(b, 1);
     if (o->slow > 1) say_rows(b, o->slow);
     say_costs(b);
