@@ -73,6 +73,7 @@ static void staleness_0_is_synchronous(void **state) {
         case_crew crew;
         char plan[64];
         draw_plan(seed, (int)c.recipe.n_workers, plan);
+        c.n_ignored = case_draw(seed, 43, 2) ? 20 : 0;
         case_run_sync(ctx, &c, folder, &want);
         c.recipe.update = WF_UPDATE_ASYNC;
         c.recipe.staleness = 0;
@@ -151,6 +152,7 @@ static void replays_repeat_the_record(void **state) {
         c.recipe.staleness_lr = case_draw(seed, 53, 2);
         if (!c.recipe.staleness && c.recipe.n_workers > 1)
             c.recipe.n_backup = case_draw(seed, 54, 2);
+        c.n_ignored = case_draw(seed, 43, 2) ? 30 : 0;
         c.naps_us = 400;
         c.slow = case_draw(seed, 55, 2) ? 0 : -1;
         record(ctx, &c, path, &want);
@@ -283,6 +285,7 @@ static void run_plain(wf_context *ctx, const one_case *c, int n_first, case_resu
 static one_case local_case(uint64_t seed, int n_workers) {
     one_case c = case_of(seed, n_workers);
     c.recipe.update = WF_UPDATE_LOCAL;
+    c.n_ignored = case_draw(seed, 43, 2) ? 20 : 0;
     c.recipe.local_steps = 1 + case_draw(seed, 60, 4);
     c.recipe.outer_momentum = case_draw(seed, 61, 2) ? 0.9 : 0;
     c.recipe.outer_lr = case_draw(seed, 62, 2) ? 0.7 : 1;

@@ -85,6 +85,14 @@ static inline void case_fill(const one_case *c, int64_t batch, int64_t first, in
     }
 }
 
+static inline int64_t case_count_ignored(const one_case *c, int64_t batch) {
+    case_data data;
+    int64_t n_ignored = 0, n = case_n_samples(c, batch);
+    case_fill(c, batch, 0, n, &data);
+    for (int64_t i = 0; i < n; i++) n_ignored += data.y[i] < 0;
+    return n_ignored;
+}
+
 static inline int case_feeds(const case_data *data, int64_t n, wf_feed *feeds) {
     feeds[0] = (wf_feed){"x", data->x, (size_t)n * CASE_INPUTS * sizeof *data->x};
     feeds[1] = (wf_feed){"y", data->y, (size_t)n * sizeof *data->y};
@@ -138,6 +146,7 @@ static inline wf_status case_read(void *self, int worker, int64_t batch, wf_work
     part_out->n_feeds = case_feeds(&crew->data[worker], n, part_out->feeds);
     part_out->n_samples = n;
     part_out->n_batch = n_batch;
+    if (c->n_ignored) part_out->n_ignored = case_count_ignored(c, batch);
     return WF_OK;
 }
 

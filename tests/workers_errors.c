@@ -101,6 +101,29 @@ static void learning_rate_is_too_large(void **state) {
     }
 }
 
+static wf_status read_uncounted(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
+    WF_TRY(case_read(self, worker, batch, part_out));
+    part_out->n_ignored = 0;
+    return WF_OK;
+}
+
+static void ignored_labels_are_counted(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    one_case c = case_of_kind(0);
+    case_crew crew;
+    wf_step_result results[CASE_STEPS];
+    int64_t n_done;
+    c.n_ignored = 30;
+    case_crew_init(&crew, &c);
+    crew.config.read = read_uncounted;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=3"));
+    TEST_REFUSED(ctx, wf_workers_run(crew.workers, CASE_STEPS, results, &n_done), WF_INVALID_ARG,
+                 "config.read has to count those of the whole batch");
+    wf_workers_destroy(crew.workers);
+    test_context_end(ctx);
+}
+
 /* A deadline that a worker misses: the reader naps. */
 static const char *try_deadline(void *self, int timeout_ms) {
     size_t k = *(const size_t *)self;
@@ -345,10 +368,15 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reader_fails),          cmocka_unit_test(learning_rate_is_too_large),
-        cmocka_unit_test(worker_is_silent),      cmocka_unit_test(refuses_plans),
-        cmocka_unit_test(refuses_recipes),       cmocka_unit_test(refuses_models_and_configs),
-        cmocka_unit_test(refuses_other_records), cmocka_unit_test(no_memory),
+        cmocka_unit_test(reader_fails),
+        cmocka_unit_test(learning_rate_is_too_large),
+        cmocka_unit_test(ignored_labels_are_counted),
+        cmocka_unit_test(worker_is_silent),
+        cmocka_unit_test(refuses_plans),
+        cmocka_unit_test(refuses_recipes),
+        cmocka_unit_test(refuses_models_and_configs),
+        cmocka_unit_test(refuses_other_records),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

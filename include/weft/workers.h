@@ -36,6 +36,8 @@ typedef struct wf_worker_part {
     int n_feeds;
     int64_t n_samples; /* of the part, as wf_recipe_part divides the batch among the workers */
     int64_t n_batch;   /* of the whole batch */
+    int64_t n_ignored; /* rows of the whole batch with ignored labels. ASYNC with staleness=0
+                        * divides the loss by the others */
 } wf_worker_part;
 
 typedef struct wf_workers_config {
@@ -86,9 +88,9 @@ WF_API void wf_workers_destroy(wf_workers *workers); /* NULL is allowed */
 
 /* Runs n_steps more steps; results_out [n_steps] and *n_done_out are equal on all ranks. Fewer are
  * done only if config->stops says so. LOCAL: the run ends with an average. Errors: those of
- * wf_trainer_step, and of config->read; INVALID_ARG (the record to replay has fewer steps); IO (the
- * record to write); in a job also TIMEOUT and REMOTE. After an error the workers can only be
- * destroyed. */
+ * wf_trainer_step, and of config->read; INVALID_ARG (the record to replay has fewer steps; a part
+ * has more ignored labels than n_ignored, with staleness=0); IO (the record to write); in a job
+ * also TIMEOUT and REMOTE. After an error the workers can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_workers_run(wf_workers *workers, int64_t n_steps,
                                              wf_step_result *results_out, int64_t *n_done_out);
 

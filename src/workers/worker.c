@@ -80,12 +80,19 @@ static double squares_of(const wf_workers *w, const wfi_one_worker *one) {
     return total;
 }
 
-/* Rows of a whole batch, all of which count where staleness is 0: no worker knows others' labels.
- */
-static wf_status count_rows(const wf_workers *w, const wf_worker_part *part, int64_t *n_out) {
+static int64_t rows_of(const wf_workers *w, int64_t n_samples) {
     const wf_graph *g = w->vector.program->graph;
-    *n_out = part->n_batch * (g->n_rows / g->batch);
-    return WF_OK;
+    return n_samples * (g->n_rows / g->batch);
+}
+
+/* No worker knows the others' labels, so the reader counts those that are ignored. */
+static wf_status check_rows(const wf_workers *w, const wf_worker_part *part, int64_t n_rows) {
+    int64_t n_ignored = rows_of(w, part->n_samples) - n_rows;
+    if (!wfi_workers_sums(w) || n_ignored <= part->n_ignored) return WF_OK;
+    return wfi_fail(w->ctx, WF_INVALID_ARG,
+                    "workers: a part has %lld ignored labels, and its batch %lld; with staleness "
+                    "0, config.read has to count those of the whole batch in part.n_ignored",
+                    (long long)n_ignored, (long long)part->n_ignored);
 }
 
 static wf_status compute(wfi_worker_rank *rank, wfi_one_worker *one) {
@@ -96,10 +103,11 @@ static wf_status compute(wfi_worker_rank *rank, wfi_one_worker *one) {
     WF_TRY(w->config.read(w->config.self, one->number, one->batch, &part));
     WF_TRY(move_vector(rank, one, false));
     wf_recipe_part(&w->recipe, part.n_batch, w->n_workers, one->number, &first, &ignored);
-    if (wfi_workers_sums(w)) WF_TRY(count_rows(w, &part, &n_rows));
+    if (wfi_workers_sums(w)) n_rows = rows_of(w, part.n_batch) - part.n_ignored;
     wfi_share share = {.step = one->batch, .first_sample = first, .n_rows = n_rows};
     wfi_trainer_share(rank->trainer, &share);
     WF_TRY(wf_trainer_gradients(rank->trainer, part.feeds, part.n_feeds, part.n_samples, &result));
+    WF_TRY(check_rows(w, &part, result.n_rows));
     WF_TRY(move_vector(rank, one, true));
     float *stats = (float *)(void *)((char *)one->pushing[0].buffer + sizeof(wfi_note));
     if (w->vector.n_stats) WF_TRY(wfi_image_read_stats(rank->trainer, &w->vector, stats));
