@@ -122,9 +122,13 @@ static int64_t up_to(int64_t n_done, int64_t every) {
     return every - n_done % every;
 }
 
+/* Results and the record's pushes of more would take much memory at once. */
+#define MOST_STEPS 65536
+
 int64_t crew_stretch(const job *j, int64_t n_done) {
     const options *o = &j->c->o;
     int64_t n = j->n_steps - n_done;
+    if (n > MOST_STEPS) n = MOST_STEPS;
     int64_t tests = o->test_every ? o->test_every : j->n_epoch;
     int64_t saves = o->save_every ? o->save_every : j->n_epoch;
     if (j->about.n_test && up_to(n_done, tests) < n) n = up_to(n_done, tests);

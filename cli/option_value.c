@@ -202,6 +202,8 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_outer_lr:
     case OPT_outer_momentum:
         return o->recipe.update == WF_UPDATE_LOCAL ? NULL : "it is an option of --update local";
+    case OPT_trace:
+        return is_sync ? NULL : "workers of --update async and local are not traced";
     case OPT_image:
         if (tokens) return "the model reads tokens";
         return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
