@@ -112,6 +112,22 @@ differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 2"
 differs --slices "$mlp" "" "--slices 2"
 refuses --slices 2 "slices=2000 do not divide linear of unit" "$mlp --slices 2000"
 differs --seed "$mlp" "" "--seed 1"
+
+# ---- workers ---- (tests/train_workers.sh has more)
+crew="$mlp --micro 4 --lanes 4"
+differs --update "$crew" "" "--update local --workers 2 --local-steps 1"
+differs --workers "$crew --update local --local-steps 1" "--workers 2" "--workers 4"
+differs --local-steps "$crew --update local --workers 2" "" "--local-steps 1"
+differs --outer-lr "$crew --update local --workers 2" "" "--outer-lr 1"
+differs --outer-momentum "$crew --update local --workers 2" "" "--outer-momentum 0.5"
+differs --staleness "$crew --update async --workers 2" "--staleness 0" "--staleness 1"
+differs --backup "$crew --update async --workers 2 --staleness 0" "" "--backup 1"
+for option in "--staleness 1" --staleness-lr "--backup 1" "--record $folder/r" "--replay $folder/r"; do
+    refuses ${option% *} 2 "it is an option of --update async" "$mlp $option"
+done
+for option in "--local-steps 1" "--outer-lr 1" "--outer-momentum 0.5"; do
+    refuses ${option% *} 2 "it is an option of --update local" "$mlp $option"
+done
 gives --threads threads 2 "$mlp --threads 2"
 refuses --threads 2 "is not a whole number from 0 to 1048576" "$mlp --threads 4294967297"
 refuses --warmup 2 "is not a whole number from 0, below 2^63" "$mlp --warmup 9223372036854775808"

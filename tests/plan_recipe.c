@@ -600,6 +600,8 @@ static void check_option(const wfi_recipe_field *field, const char *typed, const
     if (strstr(field->help, "plateau:")) assert_true(option_set(&o, OPT_lr_schedule, "plateau"));
     assert_true(option_set(&o, OPT_weight_decay, "0.1"));
     assert_true(option_set(&o, OPT_warmup_steps, "5"));
+    if (strstr(field->help, "async")) assert_true(option_set(&o, OPT_update, "async"));
+    if (!strncmp(field->help, "local:", 6)) assert_true(option_set(&o, OPT_update, "local"));
     if (strstr(field->help, "adam")) assert_true(option_set(&o, OPT_optimizer, "adam"));
     if (!option_set(&o, id, typed)) fail_msg("%s", o.error);
     assert_string_equal(wfi_recipe_text(&o.recipe, field, text), want);
