@@ -164,7 +164,7 @@ static wf_status check_replay(const wf_workers *w, int64_t n_steps) {
 
 /* Each process would find another moment to stop. */
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out) {
-    int32_t own = w->config.stops ? w->config.stops(w->config.self) : 0, all = own;
+    int32_t own = wfi_workers_stops(w), all = own;
     if (w->job) WF_TRY(wf_group_all_reduce(w->world, &own, &all, 1, WF_I32, WF_MAX, NULL));
     *reason_out = all;
     return WF_OK;

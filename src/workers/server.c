@@ -34,8 +34,9 @@ static wf_status expect(wfi_server *s, wfi_served *one) {
 }
 
 static wf_status answer(wfi_server *s, wfi_served *one) {
-    const wfi_note *note = one->pushing->buffer;
+    wfi_note *note = one->pushing->buffer;
     bool ends = note->ends;
+    note->stops = wfi_workers_stops(s->all);
     memcpy(vector_of(s, one), s->parameters, n_of(s) * sizeof *s->parameters);
     if (ends) one->stage = SERVED_ENDED;
     WF_TRY(wfi_channel_answer(one->pushing));

@@ -19,7 +19,7 @@ static wf_status ask(wf_workers *w, wfi_one_worker *one, wfi_ask what) {
     one->note.worker = one->number;
     one->note.ask = (int32_t)what;
     one->note.version = one->version;
-    one->note.stops = w->config.stops ? w->config.stops(w->config.self) : 0;
+    one->note.stops = wfi_max_i64(one->stops, wfi_workers_stops(w));
     memcpy(one->asking.buffer, &one->note, sizeof one->note);
     one->stage = WFI_WORKER_ASKS;
     WF_TRY(wfi_channel_send(&one->asking));
@@ -47,8 +47,11 @@ static wf_status pull(wf_workers *w, wfi_one_worker *one) {
         has_all &= one->has_answer[k];
     }
     if (!has_all) return WF_OK;
-    const wfi_note *answer = one->pushing[0].buffer;
-    one->version = answer->version;
+    for (int k = 0; k < w->n_servers; k++) {
+        const wfi_note *answer = one->pushing[k].buffer;
+        one->version = answer->version;
+        one->stops = wfi_max_i64(one->stops, answer->stops);
+    }
     one->stage = one->note.ends ? WFI_WORKER_ENDED : WFI_WORKER_READY;
     return WF_OK;
 }
@@ -144,6 +147,7 @@ static wf_status advance(wf_workers *w, wfi_one_worker *one, bool *moved_out) {
 static wf_status begin(wfi_worker_rank *rank, bool starts) {
     for (int k = 0; k < rank->n; k++) {
         wfi_one_worker *one = &rank->workers[k];
+        one->stops = 0;
         if (starts) WF_TRY(ask(rank->all, one, WFI_ASK_START));
     }
     return WF_OK;

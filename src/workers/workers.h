@@ -46,7 +46,7 @@ typedef struct wfi_note {
     double lr;       /* of a ticket */
     double squares;  /* of the gradient: the square of its norm */
     int64_t n_hits;
-    int64_t stops;  /* the worker's rank wants the run to end */
+    int64_t stops;  /* the sender, or one that it has heard, wants the run to end */
     int64_t n_done; /* of a ticket: steps of the run that are done ... */
     double loss;    /* ... and the loss of the latest */
     int64_t unused[3];
@@ -66,6 +66,7 @@ typedef struct wfi_one_worker {
     wfi_worker_stage stage;
     int64_t batch;   /* the next one */
     int64_t version; /* of its parameters */
+    int64_t stops;   /* the servers' reasons to end the run */
     wfi_note note;   /* of the gradient that it pushes */
     /* ASYNC: to server 0's order, and to each server. */
     wfi_channel asking, *pushing; /* [n_servers] */
@@ -179,6 +180,11 @@ static inline int wfi_workers_first(const wf_workers *w, int rank) {
 }
 static inline wfi_failure *wfi_workers_failure(wf_workers *w) {
     return w->job ? wfi_control_failure(w->job) : &w->failure;
+}
+
+/* The reason of this process to end the run; 0: none. */
+static inline int wfi_workers_stops(const wf_workers *w) {
+    return w->config.stops ? w->config.stops(w->config.self) : 0;
 }
 
 /* ---- place.c ---- */

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# The program with --update async and local: each option changes the run, threads and processes have
+# the same bits, a killed rank ends the job, and a signal stops after a whole step.
+# label: once
+source tests/cli_helpers.bash
+source tests/processes.bash
+base="train --model mlp --image 8 --data synthetic --threads 1 --batch 8 --micro 4 --lanes 4 --steps 4 --seed 2"
+async="$base --update async"
+sha() { report "$@" | field weights_sha256; }
+# list NAME: the numbers of a list in the report on standard input, in one line.
+list() { tr -d '\n' | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr -d ' '; }
+
+# ---- staleness 0 is synchronous; each option of its own changes the bits ----
+sync=$(sha $base)
+[[ $(sha $async --staleness 0 --plan dp=4) == "$sync" ]] || fail "--staleness 0: other bits than --update sync"
+[[ $(sha $async --staleness 0 --workers 2 --plan dp=2,ps=2 --ranks 4) == "$sync" ]] || fail "--staleness 0 as processes: other bits"
+report $async --workers 4 --staleness 0 --backup 1 --record "$folder/backup" >"$folder/one"
+[[ $(field weights_sha256 <"$folder/one") != "$sync" ]] || fail "--backup 1: the bits of --update sync"
+[[ $(list staleness <"$folder/one") == 12 ]] || fail "--backup 1: not 12 gradients: $(list staleness <"$folder/one")"
+[[ $(sha $async --staleness 0 --backup 1 --replay "$folder/backup" --plan dp=2 --ranks 2) == "$(field weights_sha256 <"$folder/one")" ]] ||
+    fail "--backup 1: replayed with other bits"
+
+# One rank computes for its workers in turn, so the order is always the same.
+report $async --workers 4 >"$folder/turns"
+turns=$(field weights_sha256 <"$folder/turns")
+[[ $turns != "$sync" ]] || fail "--update async: the bits of --update sync"
+[[ $(list staleness <"$folder/turns" | tr , '\n' | paste -sd+ | bc) == 16 ]] || fail "--update async: $(list staleness <"$folder/turns") gradients"
+[[ $(sha $async --workers 2) != "$turns" ]] || fail "--workers changes nothing"
+# Bounds change the order, and the rate changes the steps: each run is the replay of one record.
+report $async --workers 4 --staleness 1 --plan dp=4 --record "$folder/bound" >"$folder/one"
+[[ $(list staleness <"$folder/one") =~ ^[0-9]+,[0-9]+$ ]] || fail "--staleness 1: $(list staleness <"$folder/one")"
+bytes=$(stat -c %s "$folder/bound")
+((bytes <= 16 * 40 + 200)) || fail "a record of 16 pushes takes $bytes bytes"
+expect 2 "was recorded with staleness 1; this run has staleness 2" $async --staleness 2 --replay "$folder/bound"
+expect 2 "was recorded with another model, other data or another recipe" $async --staleness 1 --replay "$folder/bound" --lr 0.2
+expect 2 "was recorded with 4 workers; this run has 2" $async --staleness 1 --replay "$folder/bound" --workers 2
+expect 2 "ends after step 4" $async --staleness 1 --replay "$folder/bound" --steps 5
+
+# ---- a run of processes, replayed by one rank, by threads and by processes ----
+report $async --workers 3 --batch 6 --micro 3 --lanes 3 --plan dp=3,ps=2 --ranks 5 --record "$folder/record" >"$folder/one"
+for plan in "" "--plan dp=2,ps=1@workers" "--plan dp=3,ps=1 --ranks 4"; do
+    report $async --batch 6 --micro 3 --lanes 3 --replay "$folder/record" $plan >"$folder/two"
+    for name in losses staleness; do
+        [[ $(list $name <"$folder/one") == "$(list $name <"$folder/two")" ]] || fail "replay $plan: other $name"
+    done
+    [[ $(field weights_sha256 <"$folder/one") == "$(field weights_sha256 <"$folder/two")" ]] || fail "replay $plan: other bits"
+done
+[[ $(sed -n '/"peak_bytes"/,/}/p' "$folder/one" | list planned) == "$(sed -n '/"peak_bytes"/,/}/p' "$folder/one" | list measured)" ]] ||
+    fail "processes: the planned peak is not the measured one"
+
+# ---- local steps ----
+local="$base --update local --workers 4 --local-steps 2"
+report $local --plan dp=4 --ranks 4 >"$folder/one"
+averaged=$(field weights_sha256 <"$folder/one")
+[[ $averaged != "$sync" ]] || fail "--update local: the bits of --update sync"
+[[ $(sha $local) == "$averaged" && $(sha $local --plan dp=2 --ranks 2) == "$averaged" && $(sha $local --plan dp=4) == "$averaged" ]] ||
+    fail "--update local: ranks change the bits"
+for option in "--workers 2" "--local-steps 1" "--outer-lr 0.5" "--outer-momentum 0.5"; do
+    [[ $(sha $local $option) != "$averaged" ]] || fail "$option changes nothing"
+done
+# An average in two steps sends half as much as one in each.
+report $local --local-steps 1 --plan dp=4 --ranks 4 >"$folder/two"
+often=$(list sent_bytes <"$folder/two" | cut -d, -f2) rarely=$(list sent_bytes <"$folder/one" | cut -d, -f2)
+((rarely * 10 < often * 7)) || fail "--local-steps 2 sends $rarely bytes a step, --local-steps 1 $often"
+
+# ---- options that have no effect ----
+expect 2 "it is an option of --update async" $base --staleness 1
+expect 2 "it is an option of --update async" $local --record "$folder/record"
+expect 2 "it is an option of --update local" $async --outer-lr 0.5
+expect 2 "add --update async" $base --replay "$folder/record"
+expect 2 "workers of --update async and local are not traced" $async --trace "$folder/trace.json"
+expect 2 "--workers M" $base --update local
+expect 2 "parameter servers need update=async" $base --plan dp=2,ps=1
+expect 2 "each worker has all parameters on one rank" $async --plan pp=2
+
+# ---- signals and deaths ----
+run=${base/--steps 4/} # of train, three ranks
+for kind in "--update async --workers 2 --staleness 0 --plan dp=2,ps=1" "--update async --workers 2 --plan dp=2,ps=1"; do
+    # shellcheck disable=SC2086
+    train $kind --steps 100000000 --save-every 20
+    kill -INT "$(pid_of 1)"
+    finishes 130 "SIGINT, $kind"
+    step=$(sed -n 's/^weft: interrupted after step \([0-9]*\); the last checkpoint is .*, of step \1:.*/\1/p' "$folder/said")
+    [[ $step && $(grep -c '"loss"' "$folder/run/log.jsonl") == "$step" ]] || fail "SIGINT, $kind: $(cat "$folder/said")"
+done
+for rank in 0 1 2; do
+    train --update async --workers 2 --plan dp=2,ps=1 --steps 100000000 --save-every 20
+    victim=$(pid_of $rank)
+    kill -KILL "$victim"
+    finishes 4 "rank $rank is killed"
+    says "rank $rank \(process $victim\) was killed by signal 9" || fail "rank $rank is killed: $(cat "$folder/said")"
+done
+finish
