@@ -53,16 +53,17 @@ another() {
     --warmup-shape) echo log ;;
     --plan) echo pp=2 ;;
     --costs) echo measured ;;
+    --on-nan) echo skip ;;
     --device-memory | --host-memory | --shard-size) echo 1073741824 ;;
     --wire) echo shm ;;
     --init | --out | --trace) echo "$folder/nothing" ;;
-    --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep) echo 7 ;;
-    --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma) echo 0.25 ;;
+    --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep | --verify) echo 7 ;;
+    --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma | --grace) echo 0.25 ;;
     *) "$WEFT" train --help=all | has -E -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
     esac
 }
 # One rank's own, or what there cannot be among processes (--devices), or compared by contents.
-own=" --rendezvous --json --config --deepspeed --quiet --verbose --ranks --devices --data --tokenizer --loader-threads --cache --help "
+own=" --rendezvous --restarts --json --config --deepspeed --quiet --verbose --ranks --devices --data --tokenizer --loader-threads --cache --help "
 
 options=$("$WEFT" train --help=all | grep -oE '^  --[a-z0-9-]+' | tr -d ' ')
 [[ $(wc -w <<<"$options") -gt 40 ]] || fail "weft train --help lists no options: $options"
