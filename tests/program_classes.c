@@ -51,7 +51,13 @@ static void same_timelines(wf_context *ctx, const wf_program *all, const wf_prog
     TEST_OK(ctx, wf_program_simulate(some, NULL, &b));
     assert_true(wf_timeline_step_us(a) == wf_timeline_step_us(b));
     assert_int_equal(wf_timeline_n_spans(a), wf_timeline_n_spans(b));
-    for (int i = 0; i < wf_timeline_n_spans(a); i++) {
+    for (int r = 0; r <= wf_timeline_n_ranks(a); r++) {
+        assert_int_equal(wf_timeline_first_span(a, r), wf_timeline_first_span(b, r));
+        assert_int_equal(wf_timeline_like(a, r), r);
+        bool exists = r < wf_timeline_n_ranks(a);
+        assert_int_equal(wf_timeline_like(b, r), exists ? some->ranks[r].like : r);
+    }
+    for (int64_t i = 0; i < wf_timeline_n_spans(a); i++) {
         wf_span x = wf_timeline_span(a, i), y = wf_timeline_span(b, i);
         assert_true(x.kind == y.kind && x.rank == y.rank && x.micro == y.micro);
         assert_true(x.begin_us == y.begin_us && x.end_us == y.end_us);

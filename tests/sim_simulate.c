@@ -146,7 +146,8 @@ static void replicas_reduce_together(void **state) {
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_costs *costs = equal_costs(ctx, p, 5);
     TEST_OK(ctx, wf_program_simulate(p, costs, &t));
-    int n_spans = wf_timeline_n_spans(t), n_reduce = 0;
+    int64_t n_spans = wf_timeline_n_spans(t);
+    int n_reduce = 0;
     for (int i = 0; i < n_spans / 2; i++) {
         wf_span a = wf_timeline_span(t, i), b = wf_timeline_span(t, i + n_spans / 2);
         if (a.kind != WF_SPAN_REDUCE) continue;

@@ -114,13 +114,13 @@ static double common_us(const wf_span *a, const wf_span *b) {
 }
 
 static void add_reductions(const wf_timeline *timeline, ddp_row *r) {
-    int n = wf_timeline_n_spans(timeline);
+    int64_t n = wf_timeline_n_spans(timeline);
     r->reduce_ms = r->beside_ms = 0;
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         wf_span reduce = wf_timeline_span(timeline, i);
         if (reduce.kind != WF_SPAN_REDUCE) continue;
         r->reduce_ms += (reduce.end_us - reduce.begin_us) / 1e3 / r->n_ranks;
-        for (int k = 0; k < n; k++) {
+        for (int64_t k = 0; k < n; k++) {
             wf_span other = wf_timeline_span(timeline, k);
             if (other.rank == reduce.rank && is_backward(&other))
                 r->beside_ms += common_us(&reduce, &other) / 1e3 / r->n_ranks;

@@ -109,16 +109,16 @@ static bool add_move(boxes *b, size_t first, const box *next) {
     return push(b, next);
 }
 
-static bool add_rank(boxes *b, const wf_timeline *t, int begin, int end) {
+static bool add_rank(boxes *b, const wf_timeline *t, int64_t begin, int64_t end) {
     building s = {0};
-    for (int i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end; i++) {
         wf_span span = wf_timeline_span(t, i);
         box next = box_of(&span);
         if (!next.is_move && !add_compute(b, &s, &next)) return false;
     }
     if (!flush(b, &s)) return false;
     size_t first = b->n;
-    for (int i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end; i++) {
         wf_span span = wf_timeline_span(t, i);
         box next = box_of(&span);
         if (next.is_move && next.end_us > next.begin_us && !add_move(b, first, &next)) return false;
@@ -126,18 +126,52 @@ static bool add_rank(boxes *b, const wf_timeline *t, int begin, int end) {
     return true;
 }
 
-bool boxes_create(const wf_timeline *t, double hair_us, boxes *b) {
-    *b = (boxes){.hair_us = hair_us};
-    int n = wf_timeline_n_spans(t);
-    for (int begin = 0, end; begin < n; begin = end) {
-        int rank = wf_timeline_span(t, begin).rank;
-        for (end = begin; end < n && wf_timeline_span(t, end).rank == rank;) end++;
-        if (!add_rank(b, t, begin, end)) {
-            boxes_release(b);
-            return false;
-        }
+/* How much higher the rank's microbatches are than those of the rank that does the same. */
+static int64_t micro_apart(const wf_timeline *t, int like, int rank) {
+    int64_t one = wf_timeline_first_span(t, like), other = wf_timeline_first_span(t, rank);
+    int64_t n = wf_timeline_first_span(t, rank + 1) - other;
+    for (int64_t i = 0; i < n; i++) {
+        wf_span span = wf_timeline_span(t, one + i);
+        if (span.micro >= 0) return wf_timeline_span(t, other + i).micro - span.micro;
+    }
+    return 0;
+}
+
+/* The boxes of a rank are those of the rank that does the same, which lie at [begin, end). */
+static bool add_like(boxes *b, const wf_timeline *t, int rank, size_t begin, size_t end) {
+    int64_t apart = micro_apart(t, wf_timeline_like(t, rank), rank);
+    for (size_t i = begin; i < end; i++) {
+        box next = b->items[i];
+        next.rank = rank;
+        if (next.micro >= 0) next.micro += apart;
+        if (!push(b, &next)) return false;
     }
     return true;
+}
+
+/* begins [n_ranks + 1]: where each rank's boxes begin. */
+static bool add_ranks(boxes *b, const wf_timeline *t, size_t *begins) {
+    int n = wf_timeline_n_ranks(t);
+    bool good = true;
+    for (int r = 0; r < n && good; r++) {
+        int like = wf_timeline_like(t, r);
+        begins[r] = b->n;
+        if (like == r)
+            good = add_rank(b, t, wf_timeline_first_span(t, r), wf_timeline_first_span(t, r + 1));
+        else
+            good = add_like(b, t, r, begins[like], begins[like + 1]);
+        begins[r + 1] = b->n;
+    }
+    return good;
+}
+
+bool boxes_create(const wf_timeline *t, double hair_us, boxes *b) {
+    *b = (boxes){.hair_us = hair_us};
+    size_t *begins = calloc((size_t)wf_timeline_n_ranks(t) + 1, sizeof *begins);
+    bool good = begins && add_ranks(b, t, begins);
+    free(begins);
+    if (!good) boxes_release(b);
+    return good;
 }
 
 void boxes_release(boxes *b) {

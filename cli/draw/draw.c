@@ -55,20 +55,36 @@ draw_peak draw_find_peak(const wf_timeline *timeline) {
     return peak;
 }
 
+/* Ranks that do the same as another one have spans of the same kinds and chunks. */
+static bool has_kind(const wf_timeline *t, wf_span_kind kind) {
+    for (int r = 0; r < wf_timeline_n_ranks(t); r++)
+        for (int64_t i = wf_timeline_first_span(t, r); i < wf_timeline_first_span(t, r + 1); i++)
+            if (wf_timeline_like(t, r) == r && wf_timeline_span(t, i).kind == kind) return true;
+    return false;
+}
+
+static int count_chunks(const wf_timeline *t) {
+    int n = 1;
+    for (int r = 0; r < wf_timeline_n_ranks(t); r++) {
+        int64_t end = wf_timeline_first_span(t, r + 1);
+        for (int64_t i = wf_timeline_first_span(t, r); i < end && wf_timeline_like(t, r) == r; i++)
+            if (wf_timeline_span(t, i).chunk >= n) n = wf_timeline_span(t, i).chunk + 1;
+    }
+    return n;
+}
+
 bool draw_is_split(const drawing *d) {
     for (int k = 0; k < d->n_parts; k++)
-        for (int i = 0; i < wf_timeline_n_spans(d->parts[k].timeline); i++)
-            if (wf_timeline_span(d->parts[k].timeline, i).kind == WF_SPAN_WEIGHT) return true;
+        if (has_kind(d->parts[k].timeline, WF_SPAN_WEIGHT)) return true;
     return false;
 }
 
 int draw_n_chunks(const drawing *d) {
     int n = 1;
-    for (int k = 0; k < d->n_parts; k++)
-        for (int i = 0; i < wf_timeline_n_spans(d->parts[k].timeline); i++) {
-            int chunk = wf_timeline_span(d->parts[k].timeline, i).chunk;
-            if (chunk >= n) n = chunk + 1;
-        }
+    for (int k = 0; k < d->n_parts; k++) {
+        int own = count_chunks(d->parts[k].timeline);
+        if (own > n) n = own;
+    }
     return n;
 }
 

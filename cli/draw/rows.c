@@ -97,16 +97,21 @@ static bool do_the_same(const boxes *b, const size_t *begins, int one, int other
 }
 
 /* first_of[rank]: the lowest rank that does the same. */
-static void compare_ranks(const boxes *b, int n_ranks, size_t *begins, int *first_of) {
+static void compare_ranks(const boxes *b, const wf_timeline *timeline, size_t *begins,
+                          int *first_of) {
+    int n_ranks = wf_timeline_n_ranks(timeline);
     size_t i = 0;
     for (int r = 0; r <= n_ranks; r++) {
         while (i < b->n && b->items[i].rank < r) i++;
         begins[r] = i;
     }
-    for (int r = 0; r < n_ranks; r++)
-        for (first_of[r] = 0; first_of[r] < r; first_of[r]++)
+    for (int r = 0; r < n_ranks; r++) {
+        int like = wf_timeline_like(timeline, r);
+        first_of[r] = like < r ? first_of[like] : 0;
+        for (; like == r && first_of[r] < r; first_of[r]++)
             if (first_of[first_of[r]] == first_of[r] && do_the_same(b, begins, first_of[r], r))
                 break;
+    }
 }
 
 /* The ranks that do what `rank` does are one row if they are a block that can be named. */
@@ -155,7 +160,7 @@ bool rows_create(const drawing *d, const wf_timeline *timeline, const boxes *b, 
     if (good && d->words) {
         add_named_rows(d, n, out);
     } else if (good) {
-        compare_ranks(b, n, begins, out->first_of);
+        compare_ranks(b, timeline, begins, out->first_of);
         for (int r = 0; r < n; r++) out->row_of[r] = -1;
         for (int r = 0; r < n; r++)
             if (first_of[r] == r) add_rows(d, first_of, n, r, out);

@@ -81,9 +81,15 @@ WF_API WF_NODISCARD wf_status wf_program_simulate(const wf_program *program, con
 /* The length of the step, and the numbers of ranks and spans. */
 WF_API double wf_timeline_step_us(const wf_timeline *timeline);
 WF_API int wf_timeline_n_ranks(const wf_timeline *timeline);
-WF_API int wf_timeline_n_spans(const wf_timeline *timeline);
-/* Span i. Spans of one stream are in order of time. Out of range: zeros and empty texts. */
-WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int i);
+WF_API int64_t wf_timeline_n_spans(const wf_timeline *timeline);
+/* Span i. They are in order of ranks; those of one stream are in order of time. Out of range: zeros
+ * and empty texts. */
+WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i);
+/* The first span of a rank; the number of spans if there is no such rank. */
+WF_API int64_t wf_timeline_first_span(const wf_timeline *timeline, int rank);
+/* The lowest rank that does the same as `rank` at the same times, on other microbatches, as far as
+ * the plan alone shows; `rank` itself if there is none. */
+WF_API int wf_timeline_like(const wf_timeline *timeline, int rank);
 /* The breakdown of a rank's time. Out of range: zeros. */
 WF_API wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank);
 /* The name of a kind: "parameters", "gathered", "gradients", "state", "activations", "workspace",

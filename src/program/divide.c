@@ -83,7 +83,9 @@ wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const
     d.ready_us = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *d.ready_us, "a timeline");
     if (!d.ready_us) return WF_NO_MEMORY;
     find_ready(&d);
-    for (int32_t r = 0; r < p->n_ranks; r++) times_out[r] = divide_rank(&d, r, step_us);
+    for (int32_t k = 0; k < p->n_lowered; k++)
+        times_out[p->lowered[k]] = divide_rank(&d, p->lowered[k], step_us);
+    for (int32_t r = 0; r < p->n_ranks; r++) times_out[r] = times_out[p->ranks[r].like];
     wfi_free(p->ctx, d.ready_us);
     return WF_OK;
 }

@@ -1,6 +1,6 @@
 #include "program/timeline.h"
 
-wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
+wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
                                 wf_timeline **timeline_out) {
     wf_timeline *t = wfi_alloc(ctx, 1, sizeof *t, "a timeline");
     if (!t) return WF_NO_MEMORY;
@@ -63,47 +63,76 @@ static void number_transfers(const wf_program *p, int32_t *transfers) {
             transfers[p->order[k]] = transfers[p->order[k + 1]] = ++number;
 }
 
+static wf_status add_spans(const wf_program *p, const double *begin_us, const double *end_us,
+                           const naming *n, int32_t rank, wf_span *spans) {
+    const wfi_rank *r = &p->ranks[rank];
+    wf_timeline *t = n->t;
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        for (int32_t at = 0; at < r->n_stream[s]; at++) {
+            int32_t i = r->stream[s][at];
+            const wfi_instruction *now = &p->instructions[i];
+            wf_span span = {.kind = wfi_type_of(now)->span, .rank = rank, .micro = now->micro};
+            span.chunk = chunk_of(p, now->unit);
+            span.transfer = n->transfers[i];
+            span.stream = wfi_stream_name(now->stream);
+            span.unit = unit_name(n, p->graph, now->unit);
+            span.name = full_name(n, p, now);
+            span.begin_us = begin_us[i];
+            span.end_us = end_us[i];
+            if (!span.unit || !span.name) return WF_NO_MEMORY;
+            if (span.end_us > t->step_us) t->step_us = span.end_us;
+            *spans++ = span;
+        }
+    return WF_OK;
+}
+
 static wf_status fill(const wf_program *p, const double *begin_us, const double *end_us,
                       const naming *n) {
     wf_timeline *t = n->t;
-    int k = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        for (int s = 0; s < WFI_N_STREAMS; s++)
-            for (int32_t at = 0; at < p->ranks[r].n_stream[s]; at++) {
-                int32_t i = p->ranks[r].stream[s][at];
-                const wfi_instruction *now = &p->instructions[i];
-                wf_span span = {.kind = wfi_type_of(now)->span, .rank = r};
-                span.micro = wfi_rank_micro(p, r, now->micro);
-                span.chunk = chunk_of(p, now->unit);
-                span.transfer = n->transfers[i];
-                span.stream = wfi_stream_name(now->stream);
-                span.unit = unit_name(n, p->graph, now->unit);
-                span.name = full_name(n, p, now);
-                span.begin_us = begin_us[i];
-                span.end_us = end_us[i];
-                if (!span.unit || !span.name) return WF_NO_MEMORY;
-                if (span.end_us > t->step_us) t->step_us = span.end_us;
-                t->spans[k++] = span;
-            }
+    for (int32_t k = 0; k < p->n_lowered; k++) {
+        int32_t r = p->lowered[k];
+        WF_TRY(add_spans(p, begin_us, end_us, n, r, t->spans + t->ranks[r].kept));
+    }
     WF_TRY(wfi_timeline_find_moments(p, begin_us, end_us, t));
     return wfi_timeline_divide(p, begin_us, end_us, t->step_us, t->times);
+}
+
+static int64_t count_spans(const wf_program *p, int32_t rank) {
+    int64_t n = 0;
+    for (int s = 0; s < WFI_N_STREAMS; s++) n += p->ranks[rank].n_stream[s];
+    return n;
+}
+
+/* A rank comes after the one that it follows. */
+static wf_status number_spans(const wf_program *p, wf_timeline *t) {
+    int64_t n_kept = 0;
+    t->ranks = wfi_pool_alloc(&t->pool, (size_t)p->n_ranks, sizeof *t->ranks);
+    if (!t->ranks) return WF_NO_MEMORY;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        bool is_kept = wfi_rank_is_lowered(p, r);
+        t->ranks[r] = (wfi_rank_spans){.like = p->ranks[r].like,
+                                       .first = t->n_spans,
+                                       .kept = is_kept ? n_kept : t->ranks[p->ranks[r].like].kept,
+                                       .later = wfi_rank_micro(p, r, 0)};
+        t->n_spans += count_spans(p, r);
+        n_kept += is_kept ? count_spans(p, r) : 0;
+    }
+    return WF_OK;
 }
 
 wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const double *end_us,
                               wf_timeline **timeline_out) {
     wf_timeline *t;
     size_t n_units = (size_t)p->graph->n_units;
-    int n_spans = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        for (int s = 0; s < WFI_N_STREAMS; s++) n_spans += p->ranks[r].n_stream[s];
-    WF_TRY(wfi_timeline_allocate(p->ctx, p->n_ranks, n_spans, &t));
+    WF_TRY(wfi_timeline_allocate(p->ctx, p->n_ranks, p->n_instructions, &t));
+    t->n_spans = 0;
     naming n = {.t = t};
     n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
     n.names =
         wfi_alloc(p->ctx, WFI_N_INSTRUCTION_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
     n.transfers = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
     if (n.transfers) number_transfers(p, n.transfers);
-    bool ok = n.units && n.names && n.transfers;
+    bool ok = n.units && n.names && n.transfers && number_spans(p, t) == WF_OK;
     wf_status status = ok ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
     wfi_free(p->ctx, n.transfers);
     wfi_free(p->ctx, n.units);
@@ -138,13 +167,45 @@ int wf_timeline_n_ranks(const wf_timeline *timeline) {
     return timeline->n_ranks;
 }
 
-int wf_timeline_n_spans(const wf_timeline *timeline) {
+int64_t wf_timeline_n_spans(const wf_timeline *timeline) {
     return timeline->n_spans;
 }
 
-wf_span wf_timeline_span(const wf_timeline *timeline, int i) {
-    bool exists = i >= 0 && i < timeline->n_spans;
-    return exists ? timeline->spans[i] : (wf_span){.name = "", .unit = "", .stream = ""};
+/* The last rank that begins there or before. */
+static int32_t find_rank(const wf_timeline *t, int64_t i) {
+    int32_t low = 0, high = t->n_ranks - 1;
+    while (low < high) {
+        int32_t middle = high - (high - low) / 2;
+        if (t->ranks[middle].first <= i)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i) {
+    if (i < 0 || i >= timeline->n_spans) return (wf_span){.name = "", .unit = "", .stream = ""};
+    if (!timeline->ranks) return timeline->spans[i];
+    int32_t rank = find_rank(timeline, i);
+    const wfi_rank_spans *own = &timeline->ranks[rank];
+    wf_span span = timeline->spans[own->kept + i - own->first];
+    span.rank = rank;
+    if (span.micro >= 0) span.micro += own->later;
+    return span;
+}
+
+int wf_timeline_like(const wf_timeline *timeline, int rank) {
+    bool exists = rank >= 0 && rank < timeline->n_ranks;
+    return exists && timeline->ranks ? timeline->ranks[rank].like : rank;
+}
+
+int64_t wf_timeline_first_span(const wf_timeline *timeline, int rank) {
+    bool exists = rank >= 0 && rank < timeline->n_ranks;
+    int64_t i = exists ? 0 : timeline->n_spans;
+    if (exists && timeline->ranks) return timeline->ranks[rank].first;
+    while (i < timeline->n_spans && timeline->spans[i].rank < rank) i++;
+    return i;
 }
 
 wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank) {

@@ -14,13 +14,24 @@ typedef struct wfi_moments {
     int n;
 } wfi_moments;
 
+/* The spans of a rank: those of the rank that it follows (program/classes.c), with microbatches of
+ * its own. */
+typedef struct wfi_rank_spans {
+    int32_t like;
+    int64_t first; /* number of its first span, among all ranks' */
+    int64_t kept;  /* place of that span, or of the followed rank's, in `spans` */
+    int64_t later; /* how much higher its microbatches are */
+} wfi_rank_spans;
+
 struct wf_timeline {
     wf_context *ctx;
-    wfi_pool pool;        /* names, moments */
-    wf_span *spans;       /* [n_spans] by rank, stream and time */
-    wf_rank_time *times;  /* [n_ranks] */
-    wfi_moments *moments; /* [n_ranks] */
-    int n_ranks, n_spans;
+    wfi_pool pool;         /* names, moments, ranks */
+    wf_span *spans;        /* by rank, stream and time; of ranks that follow others, none */
+    wfi_rank_spans *ranks; /* [n_ranks]; NULL: no rank follows another */
+    wf_rank_time *times;   /* [n_ranks] */
+    wfi_moments *moments;  /* [n_ranks] */
+    int n_ranks;
+    int64_t n_spans; /* of all ranks */
     double step_us;
 };
 
@@ -33,8 +44,8 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
 wf_status wfi_timeline_find_moments(const wf_program *p, const double *begin_us,
                                     const double *end_us, wf_timeline *t);
 
-/* All zero, to be filled. */
-wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
+/* All zero, to be filled; n_spans: those that are kept. */
+wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
                                 wf_timeline **timeline_out);
 
 /* Divides the step of each rank; times_out [n_ranks]. */

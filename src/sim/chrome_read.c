@@ -229,8 +229,7 @@ static wf_status read_about(reader *r, const json_t *timelines) {
         WF_TRY(get_string(&at, about, "name", &name));
         r->trace->names[k] = wfi_strdup(r->ctx, name);
         if (!r->trace->names[k]) return WF_NO_MEMORY;
-        WF_TRY(wfi_timeline_allocate(r->ctx, r->first_pid[k + 1] - r->first_pid[k], (int)n_spans[k],
-                                     t));
+        WF_TRY(wfi_timeline_allocate(r->ctx, r->first_pid[k + 1] - r->first_pid[k], n_spans[k], t));
         (*t)->n_spans = 0;
         WF_TRY(get_us(&at, about, "step_us", &(*t)->step_us));
         WF_TRY(read_ranks(&at, json_object_get(about, "ranks"), *t));

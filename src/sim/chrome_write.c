@@ -143,7 +143,7 @@ static void add_trace(wfi_text *text, const char *title, const wf_trace_part *pa
     for (int k = 0; k < n_parts; k++) {
         int most = 0;
         add_names(text, &parts[k], pid);
-        for (int i = 0; i < wf_timeline_n_spans(parts[k].timeline); i++) {
+        for (int64_t i = 0; i < wf_timeline_n_spans(parts[k].timeline); i++) {
             wf_span span = wf_timeline_span(parts[k].timeline, i);
             add_span(text, &span, pid);
             add_flow(text, &span, pid, n_flows);
