@@ -308,15 +308,24 @@ static int32_t count_members(const checker *c, int32_t at) {
 }
 
 /* What stands in for a member of a sum that is not lowered: what one rank would have for its
- * microbatches. If the rank that it follows brings something else, so does the sum. */
+ * microbatches or slices. If the rank that it follows brings something else, so does the sum. */
 static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k, int32_t member) {
-    const wfi_group *group = &c->p->groups[now->group];
-    return wfi_ideal_part(c->ideal, c->p->blocks[now->references[k].block].id,
-                          group->first + member * group->n_each, group->n_each);
+    const wf_program *p = c->p;
+    const wfi_group *group = &p->groups[now->group];
+    const wfi_block *b = &p->blocks[now->references[k].block];
+    int32_t n_slices = p->graph->n_slices / p->mesh.tp;
+    if (group->stage < 0)
+        return wfi_ideal_slices(c->ideal, b->kind, b->id, b->micro, member * n_slices, n_slices);
+    return wfi_ideal_part(c->ideal, b->id, group->first + member * group->n_each, group->n_each);
+}
+
+static bool has_other_slices(const wf_program *p, int32_t rank) {
+    return wfi_mesh_tp(p->mesh, rank) != wfi_mesh_tp(p->mesh, p->ranks[rank].like);
 }
 
 /* The same of the owner of a piece: the rank that it follows has its own piece of that thing, and
- * slices of one value have one term. Statistics are of a microbatch each. */
+ * slices of one value have one term. Statistics are of a microbatch each. An owner that has other
+ * slices than the rank that it follows has what one rank would have. */
 static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wf_program *p = c->p;
     const wfi_instruction *first = &p->instructions[p->order[at]];
@@ -324,6 +333,10 @@ static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wfi_group *group = &p->groups[first->group];
     int32_t owner = wfi_named_piece(p, first, k).owner;
     if (b->kind == WFI_BLOCK_STATS || owner < 0)
+        return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+    if (has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_NORM)
+        return wfi_ideal_norm(c->ideal, b->id);
+    if (has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_VALUE)
         return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
     int32_t like = wfi_group_find(group, p->ranks[group->ranks[owner]].like);
     for (int32_t m = 0; m < n; m++) {

@@ -1,16 +1,24 @@
-/* Classes of equal ranks. Ranks that differ by their `dp` coordinate alone do the same with other
- * microbatches: one of them is lowered, and the others follow it.
+/* Classes of equal ranks: one of each is lowered, and the others follow it. Ranks that differ by
+ * their `dp` coordinate alone do the same with other microbatches. Those that differ by their `tp`
+ * coordinate alone do the same with other slices; but the first of these does more: it reports the
+ * loss, and measures gradients of units that are not divided. So it is a class of its own.
  *
- * A class is one of `dp` coordinates, with all their ranks: so what goes along `pp` stays among
- * ranks that are lowered, and only the collectives of a stage's replicas have members that follow.
- * What is found for the lowered ranks is true of the others, because exchanging two coordinates of
- * a class changes nothing but the numbers of microbatches:
+ * A class is one of `dp` coordinates and one of `tp` coordinates, with all their ranks along `pp`:
+ * so what goes along `pp` stays among ranks that are lowered, and only collectives have members
+ * that follow: those of a stage's replicas, of ranks that divide slices, and of ranks that share a
+ * norm. What is found for the lowered ranks is true of the others, because exchanging two
+ * coordinates of a class changes nothing but the numbers of microbatches, or which slices are meant
+ * (alike.c compares all that lowering reads of them):
  *
  * - A legal order of what is lowered, each instruction done by all that follow at once, is a legal
  *   order of all. So there is no deadlock, and what happens before what on one rank is the same.
  * - So memory is packed in the same way, and the same accesses are ordered.
- * - A follower's part of a sum is the recipe's for its microbatches if the lowered rank's is. That
- *   one is in the same sum, beside what followers have then, and the sum is compared (check.c).
+ * - A follower's part of a sum is the recipe's for its microbatches or slices if the lowered rank's
+ *   is. That one is in the same sum, beside what followers have then, and the sum is compared
+ *   (check.c). The same is true of a follower's piece of what is gathered: a norm is one of all
+ *   pieces.
+ * - By induction along the order: if all that the lowered rank has read so far is the ideal's, so
+ * is all that a follower has read, under its own names. So it writes the ideal's, too.
  */
 #include "program/passes.h"
 
@@ -97,20 +105,45 @@ static int32_t find_like(const wf_program *p, bool is_whole, int32_t dp, const i
     return dp;
 }
 
-wf_status wfi_program_find_classes(wf_program *p) {
-    bool is_whole =
-        p->use != WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
-    int32_t *lowered = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *lowered), n = 0;
-    int32_t *like = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *like);
-    p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
-    if (!lowered || !like || !p->lowered) return WF_NO_MEMORY;
+/* like [mesh.dp]: of each `dp` coordinate the one that stands for it. */
+static wf_status find_like_replicas(const wf_program *p, bool is_whole, int32_t *like) {
+    int32_t *lowered = wfi_alloc(p->ctx, (size_t)p->mesh.dp, sizeof *lowered, "classes of ranks");
+    int32_t n = 0;
+    if (!lowered) return WF_NO_MEMORY;
     for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
         like[dp] = find_like(p, is_whole, dp, lowered, n);
         if (like[dp] == dp) lowered[n++] = dp;
     }
+    wfi_free(p->ctx, lowered);
+    return WF_OK;
+}
+
+/* The same of `tp`. Of rows, ranks keep unequal stretches of what is received. */
+static wf_status find_like_slices(const wf_program *p, bool is_whole, int32_t *like) {
+    is_whole |= p->like || p->plan->divides_rows || p->plan->allreduce->n_staged;
+    for (int32_t tp = 0; tp < p->mesh.tp; tp++) {
+        like[tp] = tp;
+        for (int32_t k = 1; k < tp && like[tp] == tp && !is_whole; k++) {
+            bool is_alike = false;
+            if (like[k] == k) WF_TRY(wfi_program_has_equal_slices(p, k, tp, &is_alike));
+            if (is_alike) like[tp] = k;
+        }
+    }
+    return WF_OK;
+}
+
+wf_status wfi_program_find_classes(wf_program *p) {
+    bool is_whole =
+        p->use != WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
+    int32_t *like_dp = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *like_dp);
+    int32_t *like_tp = wfi_pool_alloc(&p->pool, (size_t)p->mesh.tp, sizeof *like_tp);
+    p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
+    if (!like_dp || !like_tp || !p->lowered) return WF_NO_MEMORY;
+    WF_TRY(find_like_replicas(p, is_whole, like_dp));
+    WF_TRY(find_like_slices(p, is_whole, like_tp));
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        p->ranks[r].like = wfi_mesh_rank(p->mesh, wfi_mesh_tp(p->mesh, r), wfi_mesh_pp(p->mesh, r),
-                                         like[wfi_mesh_dp(p->mesh, r)]);
+        p->ranks[r].like = wfi_mesh_rank(p->mesh, like_tp[wfi_mesh_tp(p->mesh, r)],
+                                         wfi_mesh_pp(p->mesh, r), like_dp[wfi_mesh_dp(p->mesh, r)]);
         p->ranks[p->ranks[r].like].n_like++;
     }
     for (int32_t r = 0; r < p->n_ranks; r++) {

@@ -193,7 +193,8 @@ static wf_status same_state(const wf_program *p, const wf_program *like) {
         const wfi_rank *rank = &like->ranks[block->rank];
         for (int32_t k = rank->first_block; k < rank->end_block && !found; k++) {
             const wfi_block *other = &like->blocks[k];
-            found = other->is_state && other->kind == block->kind && other->id == block->id &&
+            found = other->is_state && other->kind == block->kind &&
+                    wfi_rank_unit(like, block->rank, other->id) == block->id &&
                     other->offset == block->offset && other->bytes == block->bytes;
         }
         if (!found)

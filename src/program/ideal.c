@@ -172,6 +172,17 @@ static wfi_term sum_use(const wfi_ideal *ideal, int32_t i, int64_t lane, int32_t
                          sum_use(ideal, i, lane, first + left, n - left));
 }
 
+wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t micro,
+                          int32_t first, int32_t n) {
+    const wf_recipe *r = &ideal->p->recipe;
+    int32_t left = n > 1 ? (int32_t)wfi_tree_split(n) : 0;
+    if (kind == WFI_BLOCK_TIED)
+        return sum_use(ideal, id, micro / (r->n_micro / r->n_lanes), first, n);
+    if (n == 1) return wfi_ideal_find(ideal, kind, id, wfi_summand_depth(first), micro);
+    return wfi_term_fold(wfi_ideal_slices(ideal, kind, id, micro, first, left),
+                         wfi_ideal_slices(ideal, kind, id, micro, first + left, n - left));
+}
+
 /* The gradient of a unit, summed along each lane; then come other units' uses of its weights. */
 static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     const wf_graph *g = ideal->p->graph;
@@ -207,6 +218,10 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *par
     return wfi_term_any_order(parts, n);
 }
 
+wfi_term wfi_ideal_norm(const wfi_ideal *ideal, int32_t unit) {
+    return wfi_term_made(WFI_NORM, 0, 1, &ideal->after[3][unit], 1);
+}
+
 static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term total_norm) {
     const wf_recipe *r = &ideal->p->recipe;
     wfi_term in[4] = {wfi_ideal_find(ideal, WFI_BLOCK_PARAM, unit, 0, -1), gradient};
@@ -236,7 +251,7 @@ static void finish_step(wfi_ideal *ideal, wfi_term *norms, wfi_term *micro) {
     for (int32_t u = 0; u < g->n_units; u++)
         gradient[u] = g->units[u].trained_bytes ? sum_gradient(ideal, u, micro) : 0;
     for (int32_t u = 0; u < g->n_units; u++)
-        norms[u] = g->units[u].trained_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
+        norms[u] = g->units[u].trained_bytes ? wfi_ideal_norm(ideal, u) : 0;
     wfi_term total_norm = wfi_term_made(WFI_TOTAL_NORM, 0, 0, norms, g->n_units);
     for (int32_t u = 0; u < g->n_units; u++) {
         if (wfi_updates(ideal->p)) update(ideal, u, gradient[u], total_norm);

@@ -18,6 +18,8 @@
 wf_status wfi_program_map(wf_program *p, const wf_program *like);
 /* classes.c: which ranks are lowered, and which ones follow them. */
 wf_status wfi_program_find_classes(wf_program *p);
+/* alike.c: whether the ranks of two `tp` coordinates differ only by the slices that they have. */
+wf_status wfi_program_has_equal_slices(const wf_program *p, int32_t a, int32_t b, bool *is_out);
 /* Those that follow get what has been found for the lowered ones. */
 void wfi_program_share(wf_program *p);
 /* The actions of each rank [n_ranks], microbatches counted in the step; free with

@@ -48,7 +48,8 @@ typedef struct wfi_arena_plan {
 } wfi_arena_plan;
 
 typedef struct wfi_rank {
-    int32_t like;   /* the lowered rank that it follows, with microbatches of its own; or itself */
+    int32_t like;   /* the lowered rank that it follows, with microbatches or slices of its own; or
+                       itself */
     int32_t n_like; /* lowered: how many follow it, and itself */
     int32_t row;    /* lowered: its place among those */
     int32_t first_block, end_block; /* of the rank, or of the one that it follows */
@@ -237,6 +238,13 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
     int32_t apart = wfi_mesh_dp(p->mesh, rank) - wfi_mesh_dp(p->mesh, p->ranks[rank].like);
     return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
 }
+/* Which unit a rank has where the one that it follows has `unit`: another slice. */
+static inline int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit) {
+    int32_t like = p->ranks[rank].like;
+    if (unit < 0 || !wfi_unit_is_divided(p, unit) || !wfi_unit_is_on(p, unit, like)) return unit;
+    int32_t apart = wfi_mesh_tp(p->mesh, rank) - wfi_mesh_tp(p->mesh, like);
+    return unit + apart * wfi_n_local_slices(p, unit);
+}
 /* Which member of the stage the rank is, and which replica; -1: none. */
 int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
@@ -415,8 +423,9 @@ static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b)
     return a != b && wfi_clock_of(p, b)[i->stream] > i->position;
 }
 
-/* The units that it is about, joined by "+"; nothing if there are none. */
-void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text);
+/* The units that it is about on a rank that follows its own, or is it, joined by "+"; nothing if
+ * there are none. */
+void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t rank, wfi_text *text);
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 

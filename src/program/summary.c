@@ -117,7 +117,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     }
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
     int32_t peak = largest->ranks[rank].peak_instruction;
-    int32_t unit = peak < 0 ? -1 : largest->instructions[peak].unit;
+    int32_t unit = peak < 0 ? -1 : wfi_rank_unit(largest, rank, largest->instructions[peak].unit);
     if (unit >= 0) s.peak_unit = p->graph->units[unit].name;
     return s;
 }

@@ -62,6 +62,12 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
                         int64_t micro);
 /* What n replicas of a unit's stage, from the first on, add to its gradient. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
+/* What n slices, from the first on, add to a VALUE that slices sum, or, along the lane that ends
+ * with the microbatch, to a TIED that all slices use. */
+wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t micro,
+                          int32_t first, int32_t n);
+/* A NORM of the unit's gradient, once that is summed. */
+wfi_term wfi_ideal_norm(const wfi_ideal *ideal, int32_t unit);
 /* PARAM, BUFFER, STATE and HIDDEN (of a microbatch) of a unit after the step; the sum of its
  * GRADIENT. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro);

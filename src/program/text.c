@@ -1,9 +1,12 @@
 /* The program as text: one instruction a line, as `weft plan --program` prints it. */
 #include "program/program.h"
 
-void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
-    const wf_graph *g = p->graph;
-    if (now->unit >= 0) wfi_text_add(text, "%s", g->units[now->unit].name);
+static const char *unit_name(const wf_program *p, int32_t rank, int32_t unit) {
+    return p->graph->units[wfi_rank_unit(p, rank, unit)].name;
+}
+
+void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t rank, wfi_text *text) {
+    if (now->unit >= 0) wfi_text_add(text, "%s", unit_name(p, rank, now->unit));
     for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_moved(p, now); k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
         bool is_next = b->id != p->blocks[now->references[k - 1].block].id;
@@ -11,7 +14,7 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *t
         if (b->kind != WFI_BLOCK_GRADIENT)
             wfi_text_add(text, "+?");
         else if (is_next)
-            wfi_text_add(text, "+%s", g->units[b->id].name);
+            wfi_text_add(text, "+%s", unit_name(p, rank, b->id));
     }
 }
 
@@ -20,7 +23,7 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
     wfi_text_add(text, "r%d %s.%d %s", now->rank, wfi_stream_name(now->stream), now->position,
                  wfi_instruction_name(now));
     if (now->unit >= 0) wfi_text_add(text, " ");
-    wfi_units_text(p, now, text);
+    wfi_units_text(p, now, now->rank, text);
     wfi_type_of(now)->arguments(p, now, text);
     if (now->micro >= 0) wfi_text_add(text, " m=%lld", (long long)now->micro);
 }
@@ -33,6 +36,17 @@ static void references_text(const wf_program *p, const wfi_instruction *now, wfi
         wfi_text_add(text, " %s%s@%zu:%zu", access, wfi_block_kind_name(b->kind),
                      b->offset + r->offset, r->bytes);
     }
+}
+
+/* "as rank 1 with microbatch 8 for 0 and slice 4 for 2": what differs. */
+static void add_like(const wf_program *p, int32_t rank, wfi_text *text) {
+    int32_t like = p->ranks[rank].like, n_slices = p->graph->n_slices / p->mesh.tp;
+    int32_t tp = wfi_mesh_tp(p->mesh, rank), other = wfi_mesh_tp(p->mesh, like);
+    int64_t micro = wfi_rank_micro(p, rank, 0);
+    wfi_text_add(text, ", as rank %d with", like);
+    if (micro || tp == other) wfi_text_add(text, " microbatch %lld for 0", (long long)micro);
+    if (micro && tp != other) wfi_text_add(text, " and");
+    if (tp != other) wfi_text_add(text, " slice %d for %d", tp * n_slices, other * n_slices);
 }
 
 wf_status wf_program_text(const wf_program *p, char **text_out) {
@@ -49,9 +63,7 @@ wf_status wf_program_text(const wf_program *p, char **text_out) {
             if (replica >= 0) wfi_text_add(&text, " stage %d, replica %d,", s, replica);
         }
         wfi_text_add(&text, " %zu bytes", p->ranks[r].arenas[WFI_SPACE_DEVICE].peak_bytes);
-        if (!wfi_rank_is_lowered(p, r))
-            wfi_text_add(&text, ", as rank %d with microbatch %lld for 0", p->ranks[r].like,
-                         (long long)wfi_rank_micro(p, r, 0));
+        if (!wfi_rank_is_lowered(p, r)) add_like(p, r, &text);
         wfi_text_add(&text, "\n");
         for (int32_t k = 0; k < p->n_instructions; k++) {
             int32_t i = p->order[k];

@@ -22,6 +22,8 @@ typedef struct naming {
     wf_timeline *t;
     const char **units; /* [n_units] */
     const char **names; /* [n_instruction_names][n_units + 1], NULL: not made yet */
+    /* The same of names on other ranks along `tp`; NULL: they are all the same. */
+    const wfi_span_names **others;
     int32_t *transfers; /* [n_instructions] as wf_span has them */
 } naming;
 
@@ -31,18 +33,52 @@ static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
     return n->units[unit];
 }
 
-/* A reduction of several units goes by the first, which is in no other. */
-static const char *full_name(const naming *n, const wf_program *p, const wfi_instruction *now) {
-    const char **name =
-        &n->names[wfi_instruction_name_number(now) * (p->graph->n_units + 1) + now->unit + 1];
-    if (*name) return *name;
+static const char *make_name(const naming *n, const wf_program *p, const wfi_instruction *now,
+                             int32_t rank) {
+    const char *name = NULL;
     wfi_text text;
     wfi_text_init(&text, p->ctx);
     wfi_text_add(&text, now->unit < 0 ? "%s" : "%s ", wfi_instruction_name(now));
-    wfi_units_text(p, now, &text);
-    if (wfi_text_status(&text) == WF_OK) *name = wfi_pool_format(&n->t->pool, "%s", text.data);
+    wfi_units_text(p, now, rank, &text);
+    if (wfi_text_status(&text) == WF_OK) name = wfi_pool_format(&n->t->pool, "%s", text.data);
     wfi_free(p->ctx, text.data);
+    return name;
+}
+
+static int32_t name_number(const wf_program *p, const wfi_instruction *now) {
+    return wfi_instruction_name_number(now) * (p->graph->n_units + 1) + now->unit + 1;
+}
+
+/* A reduction of several units goes by the first, which is in no other. */
+static const char *full_name(const naming *n, const wf_program *p, const wfi_instruction *now) {
+    const char **name = &n->names[name_number(p, now)];
+    if (!*name) *name = make_name(n, p, now, now->rank);
     return *name;
+}
+
+/* What the instruction is called on ranks of each `tp` coordinate; NULL: the same on all that
+ * follow its rank. */
+static wf_status name_others(const naming *n, const wf_program *p, const wfi_instruction *now,
+                             const wfi_span_names **names_out) {
+    int32_t pp = wfi_mesh_pp(p->mesh, now->rank), dp = wfi_mesh_dp(p->mesh, now->rank);
+    *names_out = NULL;
+    if (now->unit < 0 || !wfi_unit_is_divided(p, now->unit) ||
+        !wfi_unit_is_on(p, now->unit, now->rank))
+        return WF_OK;
+    const wfi_span_names **kept = &n->others[name_number(p, now)];
+    wfi_span_names *names =
+        *kept ? NULL : wfi_pool_alloc(&n->t->pool, (size_t)p->mesh.tp, sizeof *names);
+    if (!*kept && !names) return WF_NO_MEMORY;
+    for (int32_t tp = 0; tp < p->mesh.tp && !*kept; tp++) {
+        int32_t rank = wfi_mesh_rank(p->mesh, tp, pp, dp);
+        if (p->ranks[rank].like != now->rank) continue;
+        names[tp].unit = unit_name(n, p->graph, wfi_rank_unit(p, rank, now->unit));
+        names[tp].name = make_name(n, p, now, rank);
+        if (!names[tp].unit || !names[tp].name) return WF_NO_MEMORY;
+    }
+    if (!*kept) *kept = names;
+    *names_out = *kept;
+    return WF_OK;
 }
 
 /* Of the pipeline's stages that the unit's rank has, the one in which the unit is. */
@@ -81,6 +117,7 @@ static wf_status add_spans(const wf_program *p, const double *begin_us, const do
             span.end_us = end_us[i];
             if (!span.unit || !span.name) return WF_NO_MEMORY;
             if (span.end_us > t->step_us) t->step_us = span.end_us;
+            if (t->others) WF_TRY(name_others(n, p, now, &t->others[spans - t->spans]));
             *spans++ = span;
         }
     return WF_OK;
@@ -103,6 +140,10 @@ static int64_t count_spans(const wf_program *p, int32_t rank) {
     return n;
 }
 
+static bool has_other_slices(const wf_program *p, int32_t rank) {
+    return wfi_mesh_tp(p->mesh, rank) != wfi_mesh_tp(p->mesh, p->ranks[rank].like);
+}
+
 /* A rank comes after the one that it follows. */
 static wf_status number_spans(const wf_program *p, wf_timeline *t) {
     int64_t n_kept = 0;
@@ -111,6 +152,7 @@ static wf_status number_spans(const wf_program *p, wf_timeline *t) {
     for (int32_t r = 0; r < p->n_ranks; r++) {
         bool is_kept = wfi_rank_is_lowered(p, r);
         t->ranks[r] = (wfi_rank_spans){.like = p->ranks[r].like,
+                                       .tp = has_other_slices(p, r) ? wfi_mesh_tp(p->mesh, r) : -1,
                                        .first = t->n_spans,
                                        .kept = is_kept ? n_kept : t->ranks[p->ranks[r].like].kept,
                                        .later = wfi_rank_micro(p, r, 0)};
@@ -118,6 +160,16 @@ static wf_status number_spans(const wf_program *p, wf_timeline *t) {
         n_kept += is_kept ? count_spans(p, r) : 0;
     }
     return WF_OK;
+}
+
+static wf_status allocate_others(const wf_program *p, naming *n) {
+    size_t n_names = WFI_N_INSTRUCTION_NAMES * ((size_t)p->graph->n_units + 1);
+    bool has_others = false;
+    for (int32_t r = 0; r < p->n_ranks; r++) has_others |= has_other_slices(p, r);
+    if (!has_others) return WF_OK;
+    n->others = wfi_alloc(p->ctx, n_names, sizeof *n->others, "a timeline");
+    n->t->others = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n->t->others, "a timeline");
+    return n->others && n->t->others ? WF_OK : WF_NO_MEMORY;
 }
 
 wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const double *end_us,
@@ -132,11 +184,13 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
         wfi_alloc(p->ctx, WFI_N_INSTRUCTION_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
     n.transfers = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
     if (n.transfers) number_transfers(p, n.transfers);
-    bool ok = n.units && n.names && n.transfers && number_spans(p, t) == WF_OK;
+    bool ok = n.units && n.names && n.transfers && number_spans(p, t) == WF_OK &&
+              allocate_others(p, &n) == WF_OK;
     wf_status status = ok ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
     wfi_free(p->ctx, n.transfers);
     wfi_free(p->ctx, n.units);
     wfi_free(p->ctx, n.names);
+    wfi_free(p->ctx, (void *)n.others);
     if (status == WF_OK)
         *timeline_out = t;
     else
@@ -189,7 +243,10 @@ wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i) {
     if (!timeline->ranks) return timeline->spans[i];
     int32_t rank = find_rank(timeline, i);
     const wfi_rank_spans *own = &timeline->ranks[rank];
-    wf_span span = timeline->spans[own->kept + i - own->first];
+    int64_t at = own->kept + i - own->first;
+    wf_span span = timeline->spans[at];
+    const wfi_span_names *others = own->tp >= 0 ? timeline->others[at] : NULL;
+    if (others) span.unit = others[own->tp].unit, span.name = others[own->tp].name;
     span.rank = rank;
     if (span.micro >= 0) span.micro += own->later;
     return span;
@@ -225,6 +282,7 @@ void wf_timeline_destroy(wf_timeline *timeline) {
     if (!timeline) return;
     wfi_pool_release(&timeline->pool);
     wfi_free(timeline->ctx, timeline->spans);
+    wfi_free(timeline->ctx, (void *)timeline->others);
     wfi_free(timeline->ctx, timeline->times);
     wfi_free(timeline->ctx, timeline->moments);
     wfi_free(timeline->ctx, timeline);

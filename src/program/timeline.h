@@ -14,22 +14,31 @@ typedef struct wfi_moments {
     int n;
 } wfi_moments;
 
-/* The spans of a rank: those of the rank that it follows (program/classes.c), with microbatches of
- * its own. */
+/* The spans of a rank: those of the rank that it follows (program/classes.c), with microbatches and
+ * slices of its own. */
 typedef struct wfi_rank_spans {
     int32_t like;
+    int32_t tp;    /* its coordinate, if its slices are others than the followed rank's; else -1 */
     int64_t first; /* number of its first span, among all ranks' */
     int64_t kept;  /* place of that span, or of the followed rank's, in `spans` */
     int64_t later; /* how much higher its microbatches are */
 } wfi_rank_spans;
+
+/* Names of a span on ranks with other slices. */
+typedef struct wfi_span_names {
+    const char *unit, *name;
+} wfi_span_names;
 
 struct wf_timeline {
     wf_context *ctx;
     wfi_pool pool;         /* names, moments, ranks */
     wf_span *spans;        /* by rank, stream and time; of ranks that follow others, none */
     wfi_rank_spans *ranks; /* [n_ranks]; NULL: no rank follows another */
-    wf_rank_time *times;   /* [n_ranks] */
-    wfi_moments *moments;  /* [n_ranks] */
+    /* [of `spans`] NULL, or [tp]; where no rank has other slices than the one that it follows, the
+     * array itself is NULL. */
+    const wfi_span_names **others;
+    wf_rank_time *times;  /* [n_ranks] */
+    wfi_moments *moments; /* [n_ranks] */
     int n_ranks;
     int64_t n_spans; /* of all ranks */
     double step_us;

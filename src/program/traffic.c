@@ -116,11 +116,18 @@ static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t
     return 0;
 }
 
+/* Of a stage's replicas, of ranks that share a norm, or of those that divide slices. */
+static int kind_of(const wf_program *p, int32_t g) {
+    return (g >= p->first_norm_group) + (g >= p->first_slice_group);
+}
+
 /* Groups without a lowered rank do what the one does that has those which their ranks follow. */
 static bool is_like(const wf_program *p, const wfi_group *group, int32_t g) {
     const wfi_group *other = &p->groups[g];
     if (other == group) return true;
-    if (other->n_lowered || other->stage != group->stage || other->n != group->n) return false;
+    if (other->n_lowered || other->stage != group->stage || other->n != group->n ||
+        kind_of(p, g) != kind_of(p, (int32_t)(group - p->groups)))
+        return false;
     return wfi_group_find(group, p->ranks[*other->ranks].like) >= 0 &&
            (other->part < 0) == (group->part < 0);
 }
@@ -155,19 +162,24 @@ static wf_status count_change(counting *c, const wfi_instruction *now) {
     return WF_OK;
 }
 
-/* Of stages' replicas, or all that goes between other ranks: of one `dp` coordinate, if any ranks
- * follow others. */
-static wf_status count_all(counting *c, bool of_replicas) {
+/* What goes between two ranks, or two spaces: those that follow do the same. */
+static void count_moves(wf_program *p) {
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        if (now->kind == WFI_FETCH) p->ranks[now->rank].fetched_bytes += now->references[0].bytes;
+        if (now->kind == WFI_EVICT) p->ranks[now->rank].evicted_bytes += now->references[0].bytes;
+        if (now->kind != WFI_SEND) continue;
+        p->ranks[now->rank].sent_bytes += now->references[0].bytes;
+        p->ranks[now->peer].received_bytes += now->references[0].bytes;
+    }
+}
+
+/* Members of one collective may do different things, so those that follow are counted one by one.
+ */
+static wf_status count_changes(counting *c) {
     wf_program *p = c->p;
     for (int32_t at = 0; at < p->n_instructions; at++) {
         const wfi_instruction *now = &p->instructions[p->order[at]];
-        if ((now->kind == WFI_CHANGE && p->groups[now->group].stage >= 0) != of_replicas) continue;
-        if (now->kind == WFI_FETCH) p->ranks[now->rank].fetched_bytes += now->references[0].bytes;
-        if (now->kind == WFI_EVICT) p->ranks[now->rank].evicted_bytes += now->references[0].bytes;
-        if (now->kind == WFI_SEND) {
-            p->ranks[now->rank].sent_bytes += now->references[0].bytes;
-            p->ranks[now->peer].received_bytes += now->references[0].bytes;
-        }
         if (now->kind != WFI_CHANGE) continue;
         WF_TRY(count_change(c, now));
         at += p->groups[now->group].n_lowered - 1; /* the members stand side by side */
@@ -180,9 +192,9 @@ wf_status wfi_program_count_traffic(wf_program *p) {
     c.members = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c.members, "counting bytes");
     for (int32_t r = 0; r < p->n_ranks; r++)
         p->ranks[r].sent_bytes = p->ranks[r].received_bytes = 0;
-    wf_status status = c.members ? count_all(&c, false) : WF_NO_MEMORY;
+    count_moves(p);
     wfi_program_share(p);
-    if (status == WF_OK) status = count_all(&c, true);
+    wf_status status = c.members ? count_changes(&c) : WF_NO_MEMORY;
     for (int32_t k = 0; k < c.n_tallies; k++) wfi_free(p->ctx, c.tallies[k].members);
     wfi_free(p->ctx, c.tallies);
     wfi_free(p->ctx, c.members);

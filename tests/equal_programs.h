@@ -1,0 +1,52 @@
+/* Two programs of one plan, of which one lowers representatives of classes of ranks: what is
+ * reported of them is the same.
+ */
+#ifndef TESTS_EQUAL_PROGRAMS_H
+#define TESTS_EQUAL_PROGRAMS_H
+
+#include "program/timeline.h"
+#include "test.h"
+
+#include <weft/program.h>
+
+static inline void same_summaries(const wf_program *all, const wf_program *some) {
+    for (int r = 0; r < wf_program_n_ranks(all); r++) {
+        wf_rank_summary a = wf_program_rank(all, r), b = wf_program_rank(some, r);
+        assert_string_equal(a.peak_unit, b.peak_unit);
+        a.peak_unit = b.peak_unit = NULL;
+        assert_memory_equal(&a, &b, sizeof a);
+        for (int u = 0; u < a.n_units; u++) {
+            wf_unit_summary x = wf_program_unit(all, r, u), y = wf_program_unit(some, r, u);
+            assert_string_equal(x.name, y.name);
+            assert_true(x.activation_bytes == y.activation_bytes);
+        }
+    }
+}
+
+static inline void same_timelines(wf_context *ctx, const wf_program *all, const wf_program *some) {
+    wf_timeline *a, *b;
+    TEST_OK(ctx, wf_program_simulate(all, NULL, &a));
+    TEST_OK(ctx, wf_program_simulate(some, NULL, &b));
+    assert_true(wf_timeline_step_us(a) == wf_timeline_step_us(b));
+    assert_int_equal(wf_timeline_n_spans(a), wf_timeline_n_spans(b));
+    for (int r = 0; r <= wf_timeline_n_ranks(a); r++) {
+        assert_int_equal(wf_timeline_first_span(a, r), wf_timeline_first_span(b, r));
+        assert_int_equal(wf_timeline_like(a, r), r);
+        bool exists = r < wf_timeline_n_ranks(a);
+        assert_int_equal(wf_timeline_like(b, r), exists ? some->ranks[r].like : r);
+    }
+    for (int64_t i = 0; i < wf_timeline_n_spans(a); i++) {
+        wf_span x = wf_timeline_span(a, i), y = wf_timeline_span(b, i);
+        assert_true(x.kind == y.kind && x.rank == y.rank && x.micro == y.micro);
+        assert_true(x.begin_us == y.begin_us && x.end_us == y.end_us);
+        assert_string_equal(x.name, y.name);
+    }
+    for (int r = 0; r < wf_timeline_n_ranks(a); r++) {
+        wf_rank_time x = wf_timeline_rank(a, r), y = wf_timeline_rank(b, r);
+        assert_memory_equal(&x, &y, sizeof x);
+    }
+    wf_timeline_destroy(a);
+    wf_timeline_destroy(b);
+}
+
+#endif
