@@ -2,6 +2,10 @@
  * overlapped. It follows the recipe and the compiled units only; it knows nothing
  * of schedules, streams, blocks or ranks, so that it can judge them. (Only where the plan frees
  * the order of sums does it ask how many replicas there are.)
+ *
+ * No instruction reads a value of a microbatch that only ranks have which are not lowered. Such
+ * microbatches are not run. What they leave for the end of the step, the sums of their lanes and
+ * their statistics, has terms of its own: the checker takes the same ones for ranks that follow.
  */
 #include "base/tree.h"
 #include "program/term.h"
@@ -20,15 +24,17 @@ struct wfi_ideal {
     size_t n_entries, n_used;
     wfi_term *after[4]; /* [n_units] PARAM, BUFFER, STATE, and the sums of GRADIENT */
     wfi_term *lanes;    /* [n_units][n_lanes] sums of gradients */
+    bool *runs;         /* [n_micro] */
 };
 
 static uint64_t key_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
     return wfi_term_mix(wfi_term_start((int)kind + 300, id, micro), (uint64_t)depth);
 }
 
+/* The table has a power of two of entries. */
 static entry *find_entry(const wfi_ideal *ideal, uint64_t key) {
-    size_t at = key % ideal->n_entries;
-    while (ideal->table[at].key && ideal->table[at].key != key) at = (at + 1) % ideal->n_entries;
+    size_t last = ideal->n_entries - 1, at = key & last;
+    while (ideal->table[at].key && ideal->table[at].key != key) at = (at + 1) & last;
     return &ideal->table[at];
 }
 
@@ -62,6 +68,9 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
         return wfi_term_mix(wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind), (uint64_t)micro);
     case WFI_BLOCK_INPUT:
         return wfi_term_start(WFI_LOAD, id, micro);
+    case WFI_BLOCK_STATS:
+        if (!ideal->runs[micro]) return wfi_term_start(WFI_TERM_OTHER, id, micro);
+        return find_entry(ideal, key_of(kind, id, depth, micro))->term;
     default:
         return find_entry(ideal, key_of(kind, id, depth, micro))->term;
     }
@@ -129,26 +138,46 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
 }
 
 static wf_status run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
-    const wf_program *p = ideal->p;
-    const wfi_micro_variant *variant = wfi_program_variant(p, micro);
-    const wfi_unit_code *code = &variant->code->units[unit];
-    if (micro == variant->first_micro) WF_TRY(run_segment(ideal, code->pack[part], -1));
-    return run_segment(ideal, code->part[part], micro);
+    return run_segment(ideal, wfi_program_code_of(ideal->p, micro)->units[unit].part[part], micro);
+}
+
+/* Parameters are packed for each size of microbatches. */
+static wf_status run_packs(wfi_ideal *ideal, const wfi_code *code) {
+    for (int32_t u = 0; u < ideal->p->graph->n_units; u++)
+        for (int part = 0; part < WFI_N_PARTS; part++)
+            WF_TRY(run_segment(ideal, code->units[u].pack[part], -1));
+    return WF_OK;
+}
+
+static wf_status run_microbatch(wfi_ideal *ideal, int64_t m) {
+    int32_t n_units = ideal->p->graph->n_units;
+    bool splits = ideal->p->code->splits_weight, trains = wfi_differentiates(ideal->p);
+    for (int32_t u = 0; u < n_units; u++) WF_TRY(run_part(ideal, u, WFI_PART_F, m));
+    for (int32_t u = n_units - 1; u >= 0 && trains; u--) {
+        WF_TRY(run_part(ideal, u, WFI_PART_R, m));
+        WF_TRY(run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m));
+    }
+    for (int32_t u = n_units - 1; u >= 0 && trains && splits; u--)
+        WF_TRY(run_part(ideal, u, WFI_PART_W, m));
+    return WF_OK;
+}
+
+/* Those of every replica that has a lowered rank. */
+static void find_microbatches(const wf_program *p, bool *runs) {
+    for (int32_t s = 0; s < p->n_stages; s++)
+        for (int32_t k = 0; k < p->stages[s].n_replicas; k++) {
+            bool is_lowered = wfi_rank_is_lowered(p, wfi_program_rank_of(p, k, s, 0));
+            for (int64_t m = wfi_first_micro(p, s, k); m < wfi_first_micro(p, s, k + 1); m++)
+                runs[m] |= is_lowered;
+        }
 }
 
 static wf_status run_microbatches(wfi_ideal *ideal) {
     const wf_program *p = ideal->p;
-    int32_t n_units = p->graph->n_units;
-    bool splits = p->code->splits_weight, trains = wfi_differentiates(p);
-    for (int64_t m = 0; m < p->recipe.n_micro; m++) {
-        for (int32_t u = 0; u < n_units; u++) WF_TRY(run_part(ideal, u, WFI_PART_F, m));
-        for (int32_t u = n_units - 1; u >= 0 && trains; u--) {
-            WF_TRY(run_part(ideal, u, WFI_PART_R, m));
-            WF_TRY(run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m));
-        }
-        for (int32_t u = n_units - 1; u >= 0 && trains && splits; u--)
-            WF_TRY(run_part(ideal, u, WFI_PART_W, m));
-    }
+    find_microbatches(p, ideal->runs);
+    for (int32_t v = 0; v < p->n_variants; v++) WF_TRY(run_packs(ideal, p->variants[v].code));
+    for (int64_t m = 0; m < p->recipe.n_micro; m++)
+        if (ideal->runs[m]) WF_TRY(run_microbatch(ideal, m));
     return WF_OK;
 }
 
@@ -186,8 +215,11 @@ wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_block_kind kind, int32_t i
 /* The gradient of a unit, summed along each lane; then come other units' uses of its weights. */
 static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     const wf_graph *g = ideal->p->graph;
-    for (int64_t k = 0; k < ideal->p->recipe.n_lanes; k++) {
-        wfi_term *lane = &ideal->lanes[unit * ideal->p->recipe.n_lanes + k];
+    int64_t n_lanes = ideal->p->recipe.n_lanes, per_lane = ideal->p->recipe.n_micro / n_lanes;
+    for (int64_t k = 0; k < n_lanes; k++) {
+        wfi_term *lane = &ideal->lanes[unit * n_lanes + k];
+        *lane = wfi_term_start(WFI_TERM_OTHER, unit, k);
+        if (!ideal->runs[k * per_lane]) continue; /* nor the others of the lane */
         *lane = sum_lane(ideal, WFI_BLOCK_GRADIENT, unit, k);
         for (int32_t t = g->units[unit].first_tied; t < g->units[unit].end_tied; t++) {
             int32_t i = g->tied[t];
@@ -269,7 +301,8 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
     ideal->table = wfi_alloc(ctx, ideal->n_entries, sizeof *ideal->table, "the program check");
     ideal->lanes =
         wfi_alloc(ctx, n_units * (size_t)p->recipe.n_lanes, sizeof(wfi_term), "the program check");
-    bool ok = ideal->table && ideal->lanes;
+    ideal->runs = wfi_alloc(ctx, n_micro, sizeof *ideal->runs, "the program check");
+    bool ok = ideal->table && ideal->lanes && ideal->runs;
     for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) {
         ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
         ok = ok && ideal->after[i];
@@ -291,6 +324,7 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     wf_context *ctx = ideal->p->ctx;
     wfi_free(ctx, ideal->table);
     wfi_free(ctx, ideal->lanes);
+    wfi_free(ctx, ideal->runs);
     for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);
 }

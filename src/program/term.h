@@ -29,6 +29,7 @@ enum {
     WFI_TERM_ADD,
     WFI_TERM_ANY_ORDER,
     WFI_TERM_SLOT,
+    WFI_TERM_OTHER, /* what ranks that are not lowered leave for the end of the step */
     WFI_TERM_PART = 2000
 };
 
