@@ -161,12 +161,19 @@ static void say_ranks(const cli *c, rank_row *rows, int n_ranks) {
     say_by_rank(c, NULL, heading, texts, n_ranks, FOLD_MOST_ROWS);
 }
 
-static json_t *rank_json(const job *j, const wf_program *p, int rank,
-                         const wf_unit_summary *units) {
-    wf_rank_summary r = wf_program_rank(p, rank);
+/* Ranks with the same units share a list of them: 16,384 ranks have a few hundred lists. */
+typedef struct unit_lists {
+    struct unit_list {
+        const char **names; /* [n] those of the program */
+        int n;
+        json_t *json;
+    } * items;
+    int n;
+} unit_lists;
+
+static json_t *units_json(const wf_unit_summary *units, int n) {
     json_t *all = json_array();
-    char device[WF_DEVICE_NAME_BYTES];
-    for (int u = 0; u < r.n_units; u++) {
+    for (int u = 0; u < n; u++) {
         wf_unit_summary s = units[u];
         json_array_append_new(
             all,
@@ -176,8 +183,41 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank,
                       (json_int_t)s.activation_bytes, "forward_us", s.forward_us, "backward_us",
                       s.backward_us, "weight_us", s.weight_us, "recompute_us", s.recompute_us));
     }
+    return all;
+}
+
+static bool has_units(const struct unit_list *list, const wf_unit_summary *units, int n) {
+    int u = 0;
+    while (u < n && n == list->n && units[u].name == list->names[u]) u++;
+    return n == list->n && u == n;
+}
+
+/* The list with these units, made if there is none; NULL: no memory left. */
+static json_t *find_units(unit_lists *lists, const wf_unit_summary *units, int n) {
+    for (int k = lists->n - 1; k >= 0; k--)
+        if (has_units(&lists->items[k], units, n)) return lists->items[k].json;
+    struct unit_list *larger = realloc(lists->items, ((size_t)lists->n + 1) * sizeof *lists->items);
+    if (larger) lists->items = larger;
+    const char **names = larger ? calloc((size_t)n + 1, sizeof *names) : NULL;
+    if (!names) return NULL;
+    for (int u = 0; u < n; u++) names[u] = units[u].name;
+    lists->items[lists->n] = (struct unit_list){names, n, units_json(units, n)};
+    return lists->items[lists->n++].json;
+}
+
+static void end_lists(unit_lists *lists) {
+    for (int k = 0; k < lists->n; k++) {
+        json_decref(lists->items[k].json);
+        free((void *)lists->items[k].names);
+    }
+    free(lists->items);
+}
+
+static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *units) {
+    wf_rank_summary r = wf_program_rank(p, rank);
+    char device[WF_DEVICE_NAME_BYTES];
     json_t *json = json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}",
+        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:O}",
         "device", job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters,
         "peak_bytes", (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes,
         "fragmentation", fragmentation_of(&r), "state_bytes", (json_int_t)r.state_bytes,
@@ -186,7 +226,7 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank,
         (json_int_t)r.received_bytes, "host_peak_bytes", (json_int_t)r.host_peak_bytes,
         "disk_peak_bytes", (json_int_t)r.disk_peak_bytes, "fetched_bytes",
         (json_int_t)r.fetched_bytes, "evicted_bytes", (json_int_t)r.evicted_bytes, "peak_unit",
-        r.peak_unit, "instructions", r.n_instructions, "units", all);
+        r.peak_unit, "instructions", r.n_instructions, "units", units);
     if (j->c->o.save_async)
         json_object_set_new(json, "save_bytes",
                             json_integer((json_int_t)wf_program_save_bytes(p, rank)));
@@ -268,13 +308,19 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
         if (wf_program_rank(p, r).n_units > most) most = wf_program_rank(p, r).n_units;
     wf_unit_summary *units = calloc((size_t)most, sizeof *units);
     rank_row *rows = calloc((size_t)n_ranks, sizeof *rows);
-    for (int r = 0; r < n_ranks && units && rows; r++) {
+    unit_lists lists = {NULL, 0};
+    bool good = units && rows;
+    for (int r = 0; r < n_ranks && good; r++) {
         int n = wf_program_units(p, r, 0, most, units);
-        json_array_append_new(ranks, rank_json(j, p, r, units));
+        json_t *list = find_units(&lists, units, n);
+        good = list != NULL;
+        if (!good) break;
+        json_array_append_new(ranks, rank_json(j, p, r, list));
         units_add(r, units, n, table, rows[r].units, sizeof rows[r].units);
         fill_row(j->c, p, r, &rows[r]);
     }
-    exit_status bad = units && rows ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+    exit_status bad = good ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+    end_lists(&lists);
     if (!bad) say_ranks(j->c, rows, n_ranks);
     if (!bad) units_say(table);
     free(rows);

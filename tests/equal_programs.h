@@ -35,6 +35,16 @@ static inline void same_timelines(wf_context *ctx, const wf_program *all, const 
         bool exists = r < wf_timeline_n_ranks(a);
         assert_int_equal(wf_timeline_like(b, r), exists ? some->ranks[r].like : r);
     }
+    wf_span few[7];
+    int64_t n = wf_timeline_n_spans(b);
+    assert_int_equal(wf_timeline_n_chunks(a), wf_timeline_n_chunks(b));
+    for (int64_t i = 0; i < n; i += 5) {
+        assert_int_equal(wf_timeline_spans(b, i, 7, few), n - i < 7 ? n - i : 7);
+        for (int k = 0; k < 7 && i + k < n; k++) {
+            wf_span one = wf_timeline_span(b, i + k);
+            assert_memory_equal(&few[k], &one, sizeof one);
+        }
+    }
     for (int64_t i = 0; i < wf_timeline_n_spans(a); i++) {
         wf_span x = wf_timeline_span(a, i), y = wf_timeline_span(b, i);
         assert_true(x.kind == y.kind && x.rank == y.rank && x.micro == y.micro);

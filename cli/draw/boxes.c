@@ -109,19 +109,31 @@ static bool add_move(boxes *b, size_t first, const box *next) {
     return push(b, next);
 }
 
-static bool add_rank(boxes *b, const wf_timeline *t, int64_t begin, int64_t end) {
-    building s = {0};
-    for (int64_t i = begin; i < end; i++) {
-        wf_span span = wf_timeline_span(t, i);
-        box next = box_of(&span);
-        if (!next.is_move && !add_compute(b, &s, &next)) return false;
+/* Adds the boxes of compute, or the moves, which touch no boxes before `first`. */
+static bool add_some(boxes *b, building *s, const wf_span *spans, int n, bool are_moves,
+                     size_t first) {
+    for (int k = 0; k < n; k++) {
+        box next = box_of(&spans[k]);
+        if (next.is_move != are_moves) continue;
+        if (!are_moves && !add_compute(b, s, &next)) return false;
+        if (are_moves && next.end_us > next.begin_us && !add_move(b, first, &next)) return false;
     }
-    if (!flush(b, &s)) return false;
-    size_t first = b->n;
-    for (int64_t i = begin; i < end; i++) {
-        wf_span span = wf_timeline_span(t, i);
-        box next = box_of(&span);
-        if (next.is_move && next.end_us > next.begin_us && !add_move(b, first, &next)) return false;
+    return true;
+}
+
+static bool add_rank(boxes *b, const wf_timeline *t, int64_t begin, int64_t end) {
+    enum { AT_ONCE = 64 };
+    building s = {0};
+    size_t first = 0;
+    for (int are_moves = 0; are_moves < 2; are_moves++) {
+        for (int64_t i = begin; i < end; i += AT_ONCE) {
+            wf_span spans[AT_ONCE];
+            int most = end - i < AT_ONCE ? (int)(end - i) : AT_ONCE;
+            int n = wf_timeline_spans(t, i, most, spans);
+            if (!add_some(b, &s, spans, n, are_moves, first)) return false;
+        }
+        if (!are_moves && !flush(b, &s)) return false;
+        first = b->n;
     }
     return true;
 }
@@ -137,11 +149,35 @@ static int64_t micro_apart(const wf_timeline *t, int like, int rank) {
     return 0;
 }
 
-/* The boxes of a rank are those of the rank that does the same, which lie at [begin, end). */
-static bool add_like(boxes *b, const wf_timeline *t, int rank, size_t begin, size_t end) {
-    int64_t apart = micro_apart(t, wf_timeline_like(t, rank), rank);
-    for (size_t i = begin; i < end; i++) {
-        box next = b->items[i];
+bool boxes_create(const wf_timeline *t, double hair_us, boxes *b) {
+    *b = (boxes){.hair_us = hair_us};
+    bool good = true;
+    for (int r = 0; r < wf_timeline_n_ranks(t) && good; r++)
+        if (wf_timeline_like(t, r) == r)
+            good = add_rank(b, t, wf_timeline_first_span(t, r), wf_timeline_first_span(t, r + 1));
+    if (!good) boxes_release(b);
+    return good;
+}
+
+/* Where the boxes of the rank begin; of a higher one, if it has none. */
+static size_t find_rank(const boxes *b, int rank) {
+    size_t low = 0, high = b->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (b->items[middle].rank < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Adds the boxes of the rank, which are those that `kept` has for the rank that does the same. */
+static bool add_like(boxes *b, const boxes *kept, const wf_timeline *t, int rank) {
+    int like = wf_timeline_like(t, rank);
+    int64_t apart = like == rank ? 0 : micro_apart(t, like, rank);
+    for (size_t i = find_rank(kept, like), end = find_rank(kept, like + 1); i < end; i++) {
+        box next = kept->items[i];
         next.rank = rank;
         if (next.micro >= 0) next.micro += apart;
         if (!push(b, &next)) return false;
@@ -149,28 +185,13 @@ static bool add_like(boxes *b, const wf_timeline *t, int rank, size_t begin, siz
     return true;
 }
 
-/* begins [n_ranks + 1]: where each rank's boxes begin. */
-static bool add_ranks(boxes *b, const wf_timeline *t, size_t *begins) {
-    int n = wf_timeline_n_ranks(t);
+bool boxes_add_followers(const wf_timeline *t, const int *row_of, boxes *b) {
+    boxes all = {.hair_us = b->hair_us};
     bool good = true;
-    for (int r = 0; r < n && good; r++) {
-        int like = wf_timeline_like(t, r);
-        begins[r] = b->n;
-        if (like == r)
-            good = add_rank(b, t, wf_timeline_first_span(t, r), wf_timeline_first_span(t, r + 1));
-        else
-            good = add_like(b, t, r, begins[like], begins[like + 1]);
-        begins[r + 1] = b->n;
-    }
-    return good;
-}
-
-bool boxes_create(const wf_timeline *t, double hair_us, boxes *b) {
-    *b = (boxes){.hair_us = hair_us};
-    size_t *begins = calloc((size_t)wf_timeline_n_ranks(t) + 1, sizeof *begins);
-    bool good = begins && add_ranks(b, t, begins);
-    free(begins);
-    if (!good) boxes_release(b);
+    for (int r = 0; r < wf_timeline_n_ranks(t) && good; r++)
+        if (wf_timeline_like(t, r) == r || row_of[r] >= 0) good = add_like(&all, b, t, r);
+    boxes_release(good ? b : &all);
+    if (good) *b = all;
     return good;
 }
 

@@ -22,9 +22,13 @@ typedef struct boxes {
 } boxes;
 
 /* Successive instructions of one kind, microbatch and chunk are one box. `hair_us`: what is too
- * short to be seen; gaps and updates as short as that are left out. False: no memory left.
+ * short to be seen; gaps and updates as short as that are left out. A rank that does the same as
+ * another one (wf_timeline_like) has no boxes. False: no memory left.
  */
 bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);
+/* Adds the boxes of ranks that do the same as others, of those that have a row (row_of [n_ranks],
+ * or -1). */
+bool boxes_add_followers(const wf_timeline *timeline, const int *row_of, boxes *b);
 void boxes_release(boxes *b);
 
 /* Share of the step, in the mean over the ranks, and in percent. */

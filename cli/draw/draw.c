@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_COLUMNS 120 /* of a picture in a file */
+#define SPANS_AT_ONCE 64
+#define TEXT_COLUMNS  120 /* of a picture in a file */
 
 /* ---- what the kinds of pictures share ---- */
 
@@ -55,22 +56,22 @@ draw_peak draw_find_peak(const wf_timeline *timeline) {
     return peak;
 }
 
-/* Ranks that do the same as another one have spans of the same kinds and chunks. */
-static bool has_kind(const wf_timeline *t, wf_span_kind kind) {
-    for (int r = 0; r < wf_timeline_n_ranks(t); r++)
-        for (int64_t i = wf_timeline_first_span(t, r); i < wf_timeline_first_span(t, r + 1); i++)
-            if (wf_timeline_like(t, r) == r && wf_timeline_span(t, i).kind == kind) return true;
+static bool rank_has_kind(const wf_timeline *t, int rank, wf_span_kind kind) {
+    wf_span some[SPANS_AT_ONCE];
+    int64_t end = wf_timeline_first_span(t, rank + 1);
+    for (int64_t i = wf_timeline_first_span(t, rank); i < end; i += SPANS_AT_ONCE) {
+        int n = wf_timeline_spans(t, i, SPANS_AT_ONCE, some);
+        for (int k = 0; k < n && i + k < end; k++)
+            if (some[k].kind == kind) return true;
+    }
     return false;
 }
 
-static int count_chunks(const wf_timeline *t) {
-    int n = 1;
-    for (int r = 0; r < wf_timeline_n_ranks(t); r++) {
-        int64_t end = wf_timeline_first_span(t, r + 1);
-        for (int64_t i = wf_timeline_first_span(t, r); i < end && wf_timeline_like(t, r) == r; i++)
-            if (wf_timeline_span(t, i).chunk >= n) n = wf_timeline_span(t, i).chunk + 1;
-    }
-    return n;
+/* Ranks that do the same as another one have spans of the same kinds. */
+static bool has_kind(const wf_timeline *t, wf_span_kind kind) {
+    for (int r = 0; r < wf_timeline_n_ranks(t); r++)
+        if (wf_timeline_like(t, r) == r && rank_has_kind(t, r, kind)) return true;
+    return false;
 }
 
 bool draw_is_split(const drawing *d) {
@@ -82,7 +83,7 @@ bool draw_is_split(const drawing *d) {
 int draw_n_chunks(const drawing *d) {
     int n = 1;
     for (int k = 0; k < d->n_parts; k++) {
-        int own = count_chunks(d->parts[k].timeline);
+        int own = wf_timeline_n_chunks(d->parts[k].timeline);
         if (own > n) n = own;
     }
     return n;

@@ -89,7 +89,8 @@ static bool look_at_part(sheet *s, int k) {
     double hair_us = fmax(draw_width_us(s->d), 1e-3) / (SHEET_WIDTH - LEAST_LEFT - SHEET_RIGHT);
     if (s->d->words) hair_us = 0;
     if (!boxes_create(timeline, hair_us, &s->boxes[k]) ||
-        !rows_create(s->d, timeline, &s->boxes[k], &s->rows[k]))
+        !rows_create(s->d, timeline, &s->boxes[k], &s->rows[k]) ||
+        !boxes_add_followers(timeline, s->rows[k].row_of, &s->boxes[k]))
         return false;
     panel_look_at(s, timeline);
     for (const box *b = s->boxes[k].items; b < s->boxes[k].items + s->boxes[k].n; b++) {

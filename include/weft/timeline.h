@@ -85,6 +85,10 @@ WF_API int64_t wf_timeline_n_spans(const wf_timeline *timeline);
 /* Span i. They are in order of ranks; those of one stream are in order of time. Out of range: zeros
  * and empty texts. */
 WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i);
+/* Up to n spans from `first` on, in their order. Returns how many there are. */
+WF_API int wf_timeline_spans(const wf_timeline *timeline, int64_t first, int n, wf_span *spans_out);
+/* The number of chunks of a rank: 1, or more where ranks have several stages of a pipeline. */
+WF_API int wf_timeline_n_chunks(const wf_timeline *timeline);
 /* The first span of a rank; the number of spans if there is no such rank. */
 WF_API int64_t wf_timeline_first_span(const wf_timeline *timeline, int rank);
 /* The lowest rank that does the same as `rank` at the same times, on other microbatches, as far as

@@ -147,6 +147,7 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
     WF_TRY(wfi_program_place(p));
+    wfi_program_sum_blocks(p);
     WF_TRY(wfi_program_count_traffic(p));
     return wf_program_check(p);
 }

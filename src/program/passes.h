@@ -54,6 +54,8 @@ wf_status wfi_program_depend(wf_program *p);
 /* Fills clock and order. Errors: BUG: a deadlock; the sentence names who waits. */
 wf_status wfi_program_order(wf_program *p);
 wf_status wfi_program_place(wf_program *p);
+/* summary.c: the bytes of each lowered rank that reports sum up. */
+void wfi_program_sum_blocks(wf_program *p);
 /* Bytes that each rank sends and receives. */
 wf_status wfi_program_count_traffic(wf_program *p);
 

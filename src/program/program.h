@@ -56,9 +56,10 @@ typedef struct wfi_rank {
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
     wfi_arena_plan arenas[WFI_N_SPACES];
-    size_t sent_bytes, received_bytes;   /* in one step, to and from other ranks */
-    size_t fetched_bytes, evicted_bytes; /* and other spaces */
-    int32_t peak_instruction;            /* of the device */
+    size_t sent_bytes, received_bytes;    /* in one step, to and from other ranks */
+    size_t fetched_bytes, evicted_bytes;  /* and other spaces */
+    int32_t peak_instruction;             /* of the device */
+    size_t optimizer_bytes, copied_bytes; /* as wf_rank_summary has them */
 } wfi_rank;
 
 /* What a program is made for. Who only looks at it needs one of each class of equal ranks. */

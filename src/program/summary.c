@@ -1,6 +1,6 @@
 /* What a program will cost: parameters, FLOPs and bytes by rank and unit. */
 #include "kernel/backend.h"
-#include "program/program.h"
+#include "program/passes.h"
 
 int wf_program_n_ranks(const wf_program *p) {
     return p->n_ranks;
@@ -82,6 +82,18 @@ size_t wf_program_save_bytes(const wf_program *p, int rank) {
     return bytes;
 }
 
+void wfi_program_sum_blocks(wf_program *p) {
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        wfi_rank *r = &p->ranks[block->rank];
+        if (block->kind == WFI_BLOCK_STATE && block->is_state) r->optimizer_bytes += block->bytes;
+        /* Of those that are gathered several times, once. */
+        if (block->kind == WFI_BLOCK_PARAM && !block->is_state && block->depth >= 0 &&
+            block->depth <= WFI_GATHERED_DEPTH)
+            r->copied_bytes += block->bytes;
+    }
+}
+
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
     const wf_program *largest = wfi_program_largest(p, WFI_SPACE_DEVICE, rank);
@@ -107,14 +119,8 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
             s.n_units++;
         }
     }
-    for (int32_t b = r->first_block; b < r->end_block; b++) {
-        const wfi_block *block = &p->blocks[b];
-        if (block->kind == WFI_BLOCK_STATE && block->is_state) s.optimizer_bytes += block->bytes;
-        /* Of those that are gathered several times, once. */
-        if (block->kind == WFI_BLOCK_PARAM && !block->is_state && block->depth >= 0 &&
-            block->depth <= WFI_GATHERED_DEPTH)
-            s.copied_bytes += block->bytes;
-    }
+    s.optimizer_bytes = r->optimizer_bytes;
+    s.copied_bytes = r->copied_bytes;
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
     int32_t peak = largest->ranks[rank].peak_instruction;
     int32_t unit = peak < 0 ? -1 : wfi_rank_unit(largest, rank, largest->instructions[peak].unit);

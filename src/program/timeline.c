@@ -4,7 +4,7 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
                                 wf_timeline **timeline_out) {
     wf_timeline *t = wfi_alloc(ctx, 1, sizeof *t, "a timeline");
     if (!t) return WF_NO_MEMORY;
-    *t = (wf_timeline){.ctx = ctx, .n_ranks = n_ranks, .n_spans = n_spans};
+    *t = (wf_timeline){.ctx = ctx, .n_ranks = n_ranks, .n_spans = n_spans, .n_chunks = 1};
     wfi_pool_init(&t->pool, ctx);
     t->spans = wfi_alloc(ctx, (size_t)n_spans, sizeof *t->spans, "a timeline");
     t->times = wfi_alloc(ctx, (size_t)n_ranks, sizeof *t->times, "a timeline");
@@ -109,6 +109,7 @@ static wf_status add_spans(const wf_program *p, const double *begin_us, const do
             const wfi_instruction *now = &p->instructions[i];
             wf_span span = {.kind = wfi_type_of(now)->span, .rank = rank, .micro = now->micro};
             span.chunk = chunk_of(p, now->unit);
+            if (span.chunk >= t->n_chunks) t->n_chunks = span.chunk + 1;
             span.transfer = n->transfers[i];
             span.stream = wfi_stream_name(now->stream);
             span.unit = unit_name(n, p->graph, now->unit);
@@ -225,6 +226,10 @@ int64_t wf_timeline_n_spans(const wf_timeline *timeline) {
     return timeline->n_spans;
 }
 
+int wf_timeline_n_chunks(const wf_timeline *timeline) {
+    return timeline->n_chunks;
+}
+
 /* The last rank that begins there or before. */
 static int32_t find_rank(const wf_timeline *t, int64_t i) {
     int32_t low = 0, high = t->n_ranks - 1;
@@ -238,17 +243,32 @@ static int32_t find_rank(const wf_timeline *t, int64_t i) {
     return low;
 }
 
-wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i) {
-    if (i < 0 || i >= timeline->n_spans) return (wf_span){.name = "", .unit = "", .stream = ""};
-    if (!timeline->ranks) return timeline->spans[i];
-    int32_t rank = find_rank(timeline, i);
-    const wfi_rank_spans *own = &timeline->ranks[rank];
+/* Span i of all ranks, which is of that rank. */
+static wf_span span_of(const wf_timeline *t, int32_t rank, int64_t i) {
+    const wfi_rank_spans *own = &t->ranks[rank];
     int64_t at = own->kept + i - own->first;
-    wf_span span = timeline->spans[at];
-    const wfi_span_names *others = own->tp >= 0 ? timeline->others[at] : NULL;
+    wf_span span = t->spans[at];
+    const wfi_span_names *others = own->tp >= 0 ? t->others[at] : NULL;
     if (others) span.unit = others[own->tp].unit, span.name = others[own->tp].name;
     span.rank = rank;
     if (span.micro >= 0) span.micro += own->later;
+    return span;
+}
+
+int wf_timeline_spans(const wf_timeline *t, int64_t first, int n, wf_span *spans_out) {
+    if (first < 0 || n < 1 || first >= t->n_spans) return 0;
+    n = (int)wfi_min_i64(n, t->n_spans - first);
+    int32_t rank = t->ranks ? find_rank(t, first) : 0;
+    for (int k = 0; k < n; k++) {
+        while (t->ranks && rank + 1 < t->n_ranks && t->ranks[rank + 1].first <= first + k) rank++;
+        spans_out[k] = t->ranks ? span_of(t, rank, first + k) : t->spans[first + k];
+    }
+    return n;
+}
+
+wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i) {
+    wf_span span = {.name = "", .unit = "", .stream = ""};
+    (void)wf_timeline_spans(timeline, i, 1, &span);
     return span;
 }
 

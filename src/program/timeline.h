@@ -41,6 +41,7 @@ struct wf_timeline {
     wfi_moments *moments; /* [n_ranks] */
     int n_ranks;
     int64_t n_spans; /* of all ranks */
+    int n_chunks;
     double step_us;
 };
 

@@ -117,6 +117,7 @@ static wf_status read_span(const reader *r, size_t i, const json_t *event) {
     WF_TRY(read_kind(&at, args, &span.kind));
     int part = part_of(r, pid);
     wf_timeline *t = r->trace->timelines[part];
+    if (span.chunk >= t->n_chunks) t->n_chunks = span.chunk + 1;
     span.rank = (int)pid - r->first_pid[part];
     span.stream = wfi_stream_name((wfi_stream)tid);
     span.end_us = span.begin_us + us;
