@@ -14,16 +14,19 @@ typedef struct stretch {
     int32_t reader[WFI_N_STREAMS]; /* the latest of each stream */
 } stretch;
 
+/* Ranks are emitted one after the other, so each is looked at alone: a dependency stays on its
+ * rank. */
 typedef struct dependence {
     wf_program *p;
-    stretch *stretches; /* the first of each block, then what others were cut into */
+    int32_t first, first_block; /* of the rank */
+    stretch *stretches;         /* the first of each block, then what others were cut into */
     int32_t n_stretches;
     size_t stretch_capacity;
     /* The stretch that was found last, its block and begin: pieces come in their order. */
     int32_t near, near_block;
     size_t near_begin;
-    int32_t *clock; /* [n_instructions][WFI_N_STREAMS], of the own rank only */
-    int32_t *last;  /* [n_ranks][WFI_N_STREAMS] latest instruction, or -1 */
+    int32_t *clock;              /* [the rank's instructions][WFI_N_STREAMS] */
+    int32_t last[WFI_N_STREAMS]; /* latest instruction, or -1 */
     int32_t *candidates;
     size_t candidate_capacity;
     int32_t n_candidates;
@@ -31,6 +34,7 @@ typedef struct dependence {
 
 /* The stretch that begins at `at`: the one that contains it is cut in two. */
 static wf_status cut(dependence *d, int32_t block, size_t at, int32_t *index_out) {
+    block -= d->first_block;
     bool is_near = d->near_block == block && d->near_begin <= at;
     int32_t k = is_near ? d->near : block;
     size_t begin = is_near ? d->near_begin : 0;
@@ -110,20 +114,22 @@ static void join(int32_t *clock, const int32_t *other) {
         if (other[s] > clock[s]) clock[s] = other[s];
 }
 
+static int32_t *clock_of(const dependence *d, int32_t i) {
+    return d->clock + (size_t)(i - d->first) * WFI_N_STREAMS;
+}
+
 static wf_status reduce(dependence *d, int32_t i) {
     wf_program *p = d->p;
     wfi_instruction *now = &p->instructions[i];
-    int32_t *clock = d->clock + (size_t)i * WFI_N_STREAMS;
-    int32_t *last = &d->last[now->rank * WFI_N_STREAMS + (int)now->stream];
-    if (*last >= 0)
-        memcpy(clock, d->clock + (size_t)*last * WFI_N_STREAMS, WFI_N_STREAMS * sizeof *clock);
+    int32_t *clock = clock_of(d, i), *last = &d->last[now->stream];
+    if (*last >= 0) memcpy(clock, clock_of(d, *last), WFI_N_STREAMS * sizeof *clock);
     now->position = *last < 0 ? 0 : p->instructions[*last].position + 1;
     *last = i;
     int32_t n = 0;
     for (int32_t k = 0; k < d->n_candidates; k++) {
         const wfi_instruction *other = &p->instructions[d->candidates[k]];
         if (clock[other->stream] > other->position) continue; /* implied */
-        join(clock, d->clock + (size_t)d->candidates[k] * WFI_N_STREAMS);
+        join(clock, clock_of(d, d->candidates[k]));
         d->candidates[n++] = d->candidates[k];
     }
     clock[now->stream] = now->position + 1;
@@ -151,27 +157,36 @@ static wf_status list_streams(wf_program *p) {
     return WF_OK;
 }
 
-wf_status wfi_program_depend(wf_program *p) {
-    dependence d = {.p = p, .near_block = -1};
-    size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
-    d.stretches = wfi_alloc(p->ctx, (size_t)p->n_blocks, sizeof *d.stretches, "dependencies");
-    d.n_stretches = p->n_blocks;
-    d.stretch_capacity = (size_t)p->n_blocks;
-    d.clock = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *d.clock, "dependencies");
-    d.last = wfi_alloc(p->ctx, n_streams, sizeof *d.last, "dependencies");
-    wf_status status = d.stretches && d.clock && d.last ? WF_OK : WF_NO_MEMORY;
+/* The instructions from `first` on, as long as they are of one rank, to *end_out. */
+static wf_status depend_rank(wf_program *p, int32_t first, int32_t *end_out) {
+    const wfi_rank *rank = &p->ranks[p->instructions[first].rank];
+    size_t n_blocks = (size_t)(rank->end_block - rank->first_block);
+    int32_t end = first;
+    while (end < p->n_instructions && p->instructions[end].rank == p->instructions[first].rank)
+        end++;
+    *end_out = end;
+    dependence d = {.p = p, .first = first, .first_block = rank->first_block, .near_block = -1};
+    d.stretches = wfi_alloc(p->ctx, n_blocks, sizeof *d.stretches, "dependencies");
+    d.n_stretches = (int32_t)n_blocks;
+    d.stretch_capacity = n_blocks;
+    d.clock =
+        wfi_alloc(p->ctx, (size_t)(end - first) * WFI_N_STREAMS, sizeof *d.clock, "dependencies");
+    wf_status status = d.stretches && d.clock ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
-        memset(d.stretches, -1, (size_t)p->n_blocks * sizeof *d.stretches); /* nobody; no end */
-        memset(d.last, -1, n_streams * sizeof *d.last);
+        memset(d.stretches, -1, n_blocks * sizeof *d.stretches); /* nobody; no end */
+        memset(d.last, -1, sizeof d.last);
     }
-    for (int32_t i = 0; i < p->n_instructions && status == WF_OK; i++) {
+    for (int32_t i = first; i < end && status == WF_OK; i++) {
         status = collect(&d, i);
         if (status == WF_OK) status = reduce(&d, i);
     }
-    if (status == WF_OK) status = list_streams(p);
     wfi_free(p->ctx, d.stretches);
     wfi_free(p->ctx, d.clock);
-    wfi_free(p->ctx, d.last);
     wfi_free(p->ctx, d.candidates);
     return status;
+}
+
+wf_status wfi_program_depend(wf_program *p) {
+    for (int32_t i = 0; i < p->n_instructions;) WF_TRY(depend_rank(p, i, &i));
+    return list_streams(p);
 }
