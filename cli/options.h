@@ -287,6 +287,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW | FOR_SIMULATE, 0, "FILE", NULL,                  \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
+    X(proof, CHOICE, proof, RUN, FOR_PLAN, 0, "folded|full", "folded",                             \
+      "prove one rank of each class of equal ranks, or every rank")                                \
     X(json, TEXT, json, RUN,                                                                       \
       ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,  \
       OF_RANK, "FILE", NULL, "write the report to this file; -: standard output")                  \
@@ -355,8 +357,8 @@ typedef struct options {
     int64_t top_k;
     double dropout, label_smoothing, mixup, temperature;
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
-        quiet, verbose, peers, memory, all;
+    int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, proof,
+        quick, quiet, verbose, peers, memory, all;
     int skip_broken, logits, sim_update, on_nan;
     char *csv;
     wf_names init_skip;

@@ -436,8 +436,8 @@ exit_status run_plan(cli *c) {
         return bad;
     }
     progress_wait(c, &waiting);
-    wf_status status =
-        wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &p);
+    wf_status status = (c->o.proof ? wf_program_create_full : wf_program_create)(
+        c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &p);
     if (status == WF_OK) status = job_plan_tests(&j, p);
     progress_wait_end(c);
     bad = status == WF_OK ? show(c, &j, p) : complain_of(c, status);

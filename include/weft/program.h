@@ -81,6 +81,14 @@ extern "C" {
 WF_API WF_NODISCARD wf_status wf_program_create(wf_context *ctx, const wf_model *model,
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 wf_program_kind kind, wf_program **program_out);
+/* The same with the instructions of every rank. wf_program_create makes and proves those of one
+ * rank of each class of equal ranks, and the others follow it; all figures are the same. Of a
+ * program with more instructions wf_program_propose tries fewer others. Errors: those of
+ * wf_program_create. */
+WF_API WF_NODISCARD wf_status wf_program_create_full(wf_context *ctx, const wf_model *model,
+                                                     const wf_recipe *recipe, const wf_plan *plan,
+                                                     wf_program_kind kind,
+                                                     wf_program **program_out);
 WF_API void wf_program_destroy(wf_program *program);
 /* Creates a program of the same model, recipe and plan, for another kind or number of samples. Both
  * programs have the same stages and can run on the same state. Errors: those of

@@ -90,7 +90,7 @@ wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code *
         bool is_same = u > 0 && options[u - 1].backend == backend_of(p, u);
         options[u] = is_same ? options[u - 1] : wfi_program_kernel_options(p, u);
     }
-    bool is_run = p->use != WFI_USE_LOOK;
+    bool is_run = p->use >= WFI_USE_RUN;
     wf_status status =
         wfi_code_create(p->ctx, g, splits, is_run, variant, p->gap_bytes, options, code_out);
     wfi_free(p->ctx, options);
@@ -255,6 +255,14 @@ wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_rec
     return wfi_program_create(ctx, model, recipe, plan,
                               wfi_backend_of(wfi_plan_device(plan, 0).kind), kind, WFI_USE_LOOK,
                               NULL, program_out);
+}
+
+wf_status wf_program_create_full(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                 const wf_plan *plan, wf_program_kind kind,
+                                 wf_program **program_out) {
+    return wfi_program_create(ctx, model, recipe, plan,
+                              wfi_backend_of(wfi_plan_device(plan, 0).kind), kind,
+                              WFI_USE_LOOK_AT_ALL, NULL, program_out);
 }
 
 wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, int64_t n_samples,

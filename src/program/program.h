@@ -65,6 +65,7 @@ typedef struct wfi_rank {
 /* What a program is made for. Who only looks at it needs one of each class of equal ranks. */
 typedef enum wfi_program_use {
     WFI_USE_LOOK,
+    WFI_USE_LOOK_AT_ALL, /* every rank is a class of its own */
     WFI_USE_RUN,
     WFI_USE_RUN_AND_KEEP /* gradients, until the next step */
 } wfi_program_use;
