@@ -14,7 +14,9 @@ static void begin_life(const wf_program *p, wfi_life *l, int32_t i, int32_t orde
 static void find_spans(wfi_life *l, int64_t n) {
     for (int64_t k = 0; k < WFI_N_SPANS; k++) {
         int64_t begin = k * n / WFI_N_SPANS, end = (k + 1) * n / WFI_N_SPANS;
-        if (begin == end || l->first_order >= end || l->last_order < begin) continue;
+        if (begin == end || l->first_order >= end) continue;
+        if (l->last_order >= begin || l->settled_order >= begin) l->reaches |= (uint64_t)1 << k;
+        if (l->last_order < begin) continue;
         l->touches |= (uint64_t)1 << k;
         if (l->first_order <= begin && l->last_order >= end - 1) l->covers |= (uint64_t)1 << k;
     }

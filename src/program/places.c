@@ -20,7 +20,7 @@ typedef struct slot {
     use *uses; /* in order of their first */
     int32_t n;
     size_t capacity;
-    uint64_t covers; /* of all of them */
+    uint64_t covers, reaches; /* of all of them */
 } slot;
 
 #define MOST_SLOTS 128
@@ -59,8 +59,11 @@ static bool ends_before(const wfi_places *places, const use *a, const use *b) {
     return wfi_ends_before(&places->lives[a->block], &places->lives[b->block]);
 }
 
-/* What is further away in time than the neighbours is ordered with it by way of them. */
+/* What is further away in time than the neighbours is ordered with it by way of them. Without a
+ * common span, uses before the block are settled when it begins, and so is the block before those
+ * after it. */
 static bool is_free(const wfi_places *places, const slot *s, const use *own) {
+    if (!(s->reaches & places->lives[own->block].reaches)) return true;
     int32_t k = find_earlier(s, own->first);
     return (k == 0 || ends_before(places, &s->uses[k - 1], own)) &&
            (k == s->n || ends_before(places, own, &s->uses[k]));
@@ -162,6 +165,7 @@ static wf_status fill_slot(wfi_places *places, int32_t b) {
     memmove(s->uses + at + 1, s->uses + at, (size_t)(s->n++ - at) * sizeof *s->uses);
     s->uses[at] = use_of(places, b);
     s->covers |= places->lives[b].covers;
+    s->reaches |= places->lives[b].reaches;
     if (s->n == 1 || places->n_looks < WFI_MOST_LOOKS) summarize(places, r);
     return WF_OK;
 }
