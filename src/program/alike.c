@@ -8,13 +8,19 @@ typedef struct comparison {
     const wf_program *p;
     int32_t a, b;         /* coordinates along `tp` */
     const wfi_code *code; /* of the microbatches' size at hand */
-    int32_t *image;       /* [n_values] what b has where a has the value, or -1: none so far */
+    int32_t *units; /* [n_units] the slice of b at the place of a slice of a; others: itself */
+    int32_t *image; /* [n_values] what b has where a has the value, or -1: none so far */
 } comparison;
 
-/* The slice of b at the place of a slice of a; other units are their own. */
 static int32_t image_of(const comparison *c, int32_t unit) {
-    bool is_own = wfi_unit_is_divided(c->p, unit) && wfi_tp_of(c->p, unit) == c->a;
-    return is_own ? unit + (c->b - c->a) * wfi_n_local_slices(c->p, unit) : unit;
+    return c->units[unit];
+}
+
+static void find_images(const comparison *c) {
+    for (int32_t u = 0; u < c->p->graph->n_units; u++) {
+        bool is_own = wfi_unit_is_divided(c->p, u) && wfi_tp_of(c->p, u) == c->a;
+        c->units[u] = is_own ? u + (c->b - c->a) * wfi_n_local_slices(c->p, u) : u;
+    }
 }
 
 /* A value of a slice has one image; ranks share all others. */
@@ -127,9 +133,12 @@ static bool are_alike(comparison *c) {
 
 wf_status wfi_program_has_equal_slices(const wf_program *p, int32_t a, int32_t b, bool *is_out) {
     comparison c = {.p = p, .a = a, .b = b};
-    c.image = wfi_alloc(p->ctx, (size_t)p->graph->n_values, sizeof *c.image, "classes of ranks");
-    if (!c.image) return WF_NO_MEMORY;
+    size_t n_units = (size_t)p->graph->n_units, n_values = (size_t)p->graph->n_values;
+    c.units = wfi_alloc(p->ctx, n_units + n_values, sizeof *c.units, "classes of ranks");
+    if (!c.units) return WF_NO_MEMORY;
+    c.image = c.units + n_units;
+    find_images(&c);
     *is_out = are_alike(&c);
-    wfi_free(p->ctx, c.image);
+    wfi_free(p->ctx, c.units);
     return WF_OK;
 }

@@ -319,10 +319,6 @@ static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k,
     return wfi_ideal_part(c->ideal, b->id, group->first + member * group->n_each, group->n_each);
 }
 
-static bool has_other_slices(const wf_program *p, int32_t rank) {
-    return wfi_mesh_tp(p->mesh, rank) != wfi_mesh_tp(p->mesh, p->ranks[rank].like);
-}
-
 /* The same of the owner of a piece: the rank that it follows has its own piece of that thing, and
  * slices of one value have one term. Statistics are of a microbatch each. An owner that has other
  * slices than the rank that it follows has what one rank would have. */
@@ -334,9 +330,9 @@ static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
     int32_t owner = wfi_named_piece(p, first, k).owner;
     if (b->kind == WFI_BLOCK_STATS || owner < 0)
         return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
-    if (has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_NORM)
+    if (wfi_rank_has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_NORM)
         return wfi_ideal_norm(c->ideal, b->id);
-    if (has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_VALUE)
+    if (wfi_rank_has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_VALUE)
         return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
     int32_t like = wfi_group_find(group, p->ranks[group->ranks[owner]].like);
     for (int32_t m = 0; m < n; m++) {

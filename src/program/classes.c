@@ -157,6 +157,17 @@ wf_status wfi_program_find_classes(wf_program *p) {
     return WF_OK;
 }
 
+bool wfi_rank_has_other_slices(const wf_program *p, int32_t rank) {
+    return wfi_mesh_tp(p->mesh, rank) != wfi_mesh_tp(p->mesh, p->ranks[rank].like);
+}
+
+int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit) {
+    int32_t like = p->ranks[rank].like;
+    if (unit < 0 || !wfi_unit_is_divided(p, unit) || !wfi_unit_is_on(p, unit, like)) return unit;
+    int32_t apart = wfi_mesh_tp(p->mesh, rank) - wfi_mesh_tp(p->mesh, like);
+    return unit + apart * wfi_n_local_slices(p, unit);
+}
+
 void wfi_program_share(wf_program *p) {
     for (int32_t r = 0; r < p->n_ranks; r++) {
         int32_t like = p->ranks[r].like;

@@ -59,21 +59,15 @@ static wf_status put(wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t 
 
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro) {
-    switch (kind) {
-    case WFI_BLOCK_PARAM:
-    case WFI_BLOCK_BUFFER:
-    case WFI_BLOCK_STATE:
-        return wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
-    case WFI_BLOCK_HIDDEN:
-        return wfi_term_mix(wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind), (uint64_t)micro);
-    case WFI_BLOCK_INPUT:
-        return wfi_term_start(WFI_LOAD, id, micro);
-    case WFI_BLOCK_STATS:
-        if (!ideal->runs[micro]) return wfi_term_start(WFI_TERM_OTHER, id, micro);
+    bool is_input = kind == WFI_BLOCK_INPUT, is_hidden = kind == WFI_BLOCK_HIDDEN;
+    bool is_other = kind == WFI_BLOCK_STATS && !ideal->runs[micro];
+    if (is_input || is_other)
+        return wfi_term_start(is_input ? (int)WFI_LOAD : (int)WFI_TERM_OTHER, id, micro);
+    if (!is_hidden && kind != WFI_BLOCK_PARAM && kind != WFI_BLOCK_BUFFER &&
+        kind != WFI_BLOCK_STATE)
         return find_entry(ideal, key_of(kind, id, depth, micro))->term;
-    default:
-        return find_entry(ideal, key_of(kind, id, depth, micro))->term;
-    }
+    wfi_term initial = wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
+    return is_hidden ? wfi_term_mix(initial, (uint64_t)micro) : initial;
 }
 
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro) {

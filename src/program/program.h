@@ -240,13 +240,10 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
     int32_t apart = wfi_mesh_dp(p->mesh, rank) - wfi_mesh_dp(p->mesh, p->ranks[rank].like);
     return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
 }
-/* Which unit a rank has where the one that it follows has `unit`: another slice. */
-static inline int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit) {
-    int32_t like = p->ranks[rank].like;
-    if (unit < 0 || !wfi_unit_is_divided(p, unit) || !wfi_unit_is_on(p, unit, like)) return unit;
-    int32_t apart = wfi_mesh_tp(p->mesh, rank) - wfi_mesh_tp(p->mesh, like);
-    return unit + apart * wfi_n_local_slices(p, unit);
-}
+/* Whether a rank has other slices than the one that it follows; which unit it has where that one
+ * has `unit`. */
+bool wfi_rank_has_other_slices(const wf_program *p, int32_t rank);
+int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit);
 /* Which member of the stage the rank is, and which replica; -1: none. */
 int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);

@@ -141,10 +141,6 @@ static int64_t count_spans(const wf_program *p, int32_t rank) {
     return n;
 }
 
-static bool has_other_slices(const wf_program *p, int32_t rank) {
-    return wfi_mesh_tp(p->mesh, rank) != wfi_mesh_tp(p->mesh, p->ranks[rank].like);
-}
-
 /* A rank comes after the one that it follows. */
 static wf_status number_spans(const wf_program *p, wf_timeline *t) {
     int64_t n_kept = 0;
@@ -152,11 +148,12 @@ static wf_status number_spans(const wf_program *p, wf_timeline *t) {
     if (!t->ranks) return WF_NO_MEMORY;
     for (int32_t r = 0; r < p->n_ranks; r++) {
         bool is_kept = wfi_rank_is_lowered(p, r);
-        t->ranks[r] = (wfi_rank_spans){.like = p->ranks[r].like,
-                                       .tp = has_other_slices(p, r) ? wfi_mesh_tp(p->mesh, r) : -1,
-                                       .first = t->n_spans,
-                                       .kept = is_kept ? n_kept : t->ranks[p->ranks[r].like].kept,
-                                       .later = wfi_rank_micro(p, r, 0)};
+        t->ranks[r] =
+            (wfi_rank_spans){.like = p->ranks[r].like,
+                             .tp = wfi_rank_has_other_slices(p, r) ? wfi_mesh_tp(p->mesh, r) : -1,
+                             .first = t->n_spans,
+                             .kept = is_kept ? n_kept : t->ranks[p->ranks[r].like].kept,
+                             .later = wfi_rank_micro(p, r, 0)};
         t->n_spans += count_spans(p, r);
         n_kept += is_kept ? count_spans(p, r) : 0;
     }
@@ -166,7 +163,7 @@ static wf_status number_spans(const wf_program *p, wf_timeline *t) {
 static wf_status allocate_others(const wf_program *p, naming *n) {
     size_t n_names = WFI_N_INSTRUCTION_NAMES * ((size_t)p->graph->n_units + 1);
     bool has_others = false;
-    for (int32_t r = 0; r < p->n_ranks; r++) has_others |= has_other_slices(p, r);
+    for (int32_t r = 0; r < p->n_ranks; r++) has_others |= wfi_rank_has_other_slices(p, r);
     if (!has_others) return WF_OK;
     n->others = wfi_alloc(p->ctx, n_names, sizeof *n->others, "a timeline");
     n->t->others = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n->t->others, "a timeline");
