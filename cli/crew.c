@@ -12,7 +12,8 @@ exit_status crew_take_record(cli *c) {
     options *o = &c->o;
     int n_workers;
     if (o->replay && o->recipe.update != WF_UPDATE_ASYNC)
-        return complain(EXIT_USAGE, "--replay has no effect here: it is an option of --update async");
+        return complain(EXIT_USAGE,
+                        "--replay has no effect here: it is an option of --update async");
     if (!o->replay || o->recipe.n_workers) return EXIT_DONE;
     wf_status status = wf_workers_recorded(c->ctx, o->replay, &n_workers);
     if (status == WF_OK) o->recipe.n_workers = n_workers;

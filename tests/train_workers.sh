@@ -67,7 +67,7 @@ often=$(list sent_bytes <"$folder/two" | cut -d, -f2) rarely=$(list sent_bytes <
 expect 2 "it is an option of --update async" $base --staleness 1
 expect 2 "it is an option of --update async" $local --record "$folder/record"
 expect 2 "it is an option of --update local" $async --outer-lr 0.5
-expect 2 "add --update async" $base --replay "$folder/record"
+expect 2 "it is an option of --update async" $base --replay "$folder/record"
 expect 2 "workers of --update async and local are not traced" $async --trace "$folder/trace.json"
 expect 2 "--workers M" $base --update local
 expect 2 "parameter servers need update=async" $base --plan dp=2,ps=1
