@@ -227,9 +227,17 @@ static exit_status score(run *r, int64_t before) {
     return is_best && o->keep_best ? save(r) : EXIT_DONE;
 }
 
+/* The launcher tells the others when a rank ends, so workers and servers wait here until rank 0 has
+ * what it needs of them. */
+static exit_status wait_for_root(run *r) {
+    if (!r->crew.workers || !r->c->job) return EXIT_DONE;
+    return complain_of(r->c, wf_job_barrier(r->c->job));
+}
+
 /* All ranks stop here; what has been done is saved. */
 static exit_status interrupted(run *r) {
     exit_status why = interrupt_agreed(r->c), bad = r->n_done ? save(r) : EXIT_DONE;
+    if (!bad) bad = wait_for_root(r);
     if (!bad) bad = settle(r);
     if (!bad) bad = keep(r);
     progress_clear(&r->bar);
