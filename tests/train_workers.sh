@@ -26,7 +26,6 @@ turns=$(field weights_sha256 <"$folder/turns")
 [[ $turns != "$sync" ]] || fail "--update async: the bits of --update sync"
 [[ $(list staleness <"$folder/turns" | tr , '\n' | paste -sd+ | bc) == 16 ]] || fail "--update async: $(list staleness <"$folder/turns") gradients"
 [[ $(sha $async --workers 2) != "$turns" ]] || fail "--workers changes nothing"
-# Bounds change the order, and the rate changes the steps: each run is the replay of one record.
 report $async --workers 4 --staleness 1 --plan dp=4 --record "$folder/bound" >"$folder/one"
 [[ $(list staleness <"$folder/one") =~ ^[0-9]+,[0-9]+$ ]] || fail "--staleness 1: $(list staleness <"$folder/one")"
 bytes=$(stat -c %s "$folder/bound")
@@ -53,13 +52,14 @@ local="$base --update local --workers 4 --local-steps 2"
 report $local --plan dp=4 --ranks 4 >"$folder/one"
 averaged=$(field weights_sha256 <"$folder/one")
 [[ $averaged != "$sync" ]] || fail "--update local: the bits of --update sync"
-[[ $(sha $local) == "$averaged" && $(sha $local --plan dp=2 --ranks 2) == "$averaged" && $(sha $local --plan dp=4) == "$averaged" ]] ||
+[[ $(sha $local) == "$averaged" && $(sha $local --plan dp=2) == "$averaged" ]] ||
     fail "--update local: ranks change the bits"
-for option in "--workers 2" "--local-steps 1" "--outer-lr 0.5" "--outer-momentum 0.5"; do
+for option in "--workers 2" "--outer-lr 0.5" "--outer-momentum 0.5"; do
     [[ $(sha $local $option) != "$averaged" ]] || fail "$option changes nothing"
 done
 # An average in two steps sends half as much as one in each.
 report $local --local-steps 1 --plan dp=4 --ranks 4 >"$folder/two"
+[[ $(field weights_sha256 <"$folder/two") != "$averaged" ]] || fail "--local-steps changes nothing"
 often=$(list sent_bytes <"$folder/two" | cut -d, -f2) rarely=$(list sent_bytes <"$folder/one" | cut -d, -f2)
 ((rarely * 10 < often * 7)) || fail "--local-steps 2 sends $rarely bytes a step, --local-steps 1 $often"
 
@@ -75,15 +75,16 @@ expect 2 "each worker has all parameters on one rank" $async --plan pp=2
 
 # ---- signals and deaths ----
 run=${base/--steps 4/} # of train, three ranks
-for kind in "--update async --workers 2 --staleness 0 --plan dp=2,ps=1" "--update async --workers 2 --plan dp=2,ps=1"; do
+for case in 1:0 2:1; do # workers of ranks 0 and 1, and the server of rank 2
+    rank=${case%:*} kind="--update async --workers 2 --staleness ${case#*:} --plan dp=2,ps=1"
     # shellcheck disable=SC2086
     train $kind --steps 100000000 --save-every 20
-    kill -INT "$(pid_of 1)"
+    kill -INT "$(pid_of $rank)"
     finishes 130 "SIGINT, $kind"
     step=$(sed -n 's/^weft: interrupted after step \([0-9]*\); the last checkpoint is .*, of step \1:.*/\1/p' "$folder/said")
     [[ $step && $(grep -c '"loss"' "$folder/run/log.jsonl") == "$step" ]] || fail "SIGINT, $kind: $(cat "$folder/said")"
 done
-for rank in 0 1 2; do
+for rank in 1 2; do
     train --update async --workers 2 --plan dp=2,ps=1 --steps 100000000 --save-every 20
     victim=$(pid_of $rank)
     kill -KILL "$victim"

@@ -72,6 +72,38 @@ static void without_a_bound_gradients_are_older(void **state) {
     }
 }
 
+static void replay_hash(const one_case *c, char hex[65]) {
+    wf_context *ctx = test_context();
+    case_crew crew;
+    wf_step_result results[CASE_STEPS];
+    int64_t n_done;
+    case_crew_init(&crew, c);
+    crew.config.replay = path;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
+    TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    TEST_OK(ctx, wf_trainer_weights_sha256(wf_workers_trainer(crew.workers), hex));
+    wf_workers_destroy(crew.workers);
+    test_context_end(ctx);
+}
+
+/* Of one record, whose oldest gradient decides whether a rate is divided. */
+static void staleness_divides_the_rate(void **state) {
+    (void)state;
+    for (int64_t bound = 1; bound <= WF_STALENESS_UNBOUNDED; bound += WF_STALENESS_UNBOUNDED - 1) {
+        one_case c = async_case(300, 4, bound);
+        char whole[65], divided[65];
+        c.n_steps = 12;
+        c.naps_us = 300;
+        c.slow = 1;
+        while (run_with_slow_worker(&c, "dp=4") < (bound > 1 ? 2 : 0)) c.naps_us *= 2;
+        c.naps_us = 0;
+        replay_hash(&c, whole);
+        c.recipe.staleness_lr = 1;
+        replay_hash(&c, divided);
+        assert_int_equal(!strcmp(whole, divided), bound == 1);
+    }
+}
+
 /* ---- early ends ---- */
 
 /* Asks to stop from the n-th question on. */
@@ -137,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_gradient_breaks_the_bound),
         cmocka_unit_test(without_a_bound_gradients_are_older),
+        cmocka_unit_test(staleness_divides_the_rate),
         cmocka_unit_test(stops_after_whole_steps),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
