@@ -156,9 +156,10 @@ static const struct {
 };
 #define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
 
-static void break_plan(const char *plan, int64_t lanes, int *n_refused) {
+static void break_plan(const char *plan, int64_t lanes, wf_program_kind kind, int *n_refused) {
     wf_context *ctx = test_context();
-    breaker b = break_program(ctx, make_program(ctx, plan, lanes));
+    const wf_recipe recipe = mixed_recipe(lanes);
+    breaker b = break_program(ctx, make_program_of_kind(ctx, plan, &recipe, kind, WFI_USE_RUN));
     for (size_t which = 0; which < N_SABOTAGES; which++)
         for (int32_t i = 0; i < b.saved.n_instructions; i++) {
             restore(b.p, &b.saved, b.instructions, b.streams);
@@ -184,12 +185,50 @@ static void broken_programs(void **state) {
             char plan[64];
             if (g && wfi_schedules[s]->n_chunks > 1) continue; /* there are four units */
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
-            break_plan(plan, 1, n_refused);
+            break_plan(plan, 1, WF_PROGRAM_TRAIN, n_refused);
         }
-    for (int g = 0; g < N_SPREADS; g++) break_plan(spreads[g], 4, n_refused);
+    for (int g = 0; g < N_SPREADS; g++) break_plan(spreads[g], 4, WF_PROGRAM_TRAIN, n_refused);
     for (size_t which = 0; which < N_SABOTAGES; which++)
         if (n_refused[which] < 20)
             fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);
+}
+
+/* Those that yield gradients, without updates. */
+static void broken_gradients(void **state) {
+    (void)state;
+    static const char *const plans[] = {"pp=2,schedule=1f1b", "pp=3,schedule=zb1", "dp=2,pp=2"};
+    int n_refused[N_SABOTAGES] = {0};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++)
+        break_plan(plans[k], k < 2 ? 1 : 2, WF_PROGRAM_GRADIENT, n_refused);
+    for (size_t which = 0; which < N_SABOTAGES; which++)
+        if (n_refused[which] < 5)
+            fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);
+}
+
+/* Each instruction that makes a sum is needed, though no update reads it.
+ */
+static void gradients_are_yielded(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "dp=2", "dp=2,zero=2"};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_context *ctx = test_context();
+        const wf_recipe recipe = mixed_recipe(2);
+        breaker b = break_program(
+            ctx, make_program_of_kind(ctx, plans[k], &recipe, WF_PROGRAM_GRADIENT, WFI_USE_RUN));
+        int n = 0;
+        for (int32_t i = 0; i < b.saved.n_instructions; i++) {
+            wfi_instruction_kind kind = b.instructions[i].kind;
+            assert_true(kind != WFI_UPDATE);
+            restore(b.p, &b.saved, b.instructions, b.streams);
+            if (kind != WFI_FOLD && kind != WFI_CHANGE && kind != WFI_BACKWARD_WEIGHT) continue;
+            take_out(b.p, i, b.spare);
+            assert_int_equal(wf_program_check(b.p), WF_BUG);
+            n++;
+        }
+        assert_true(n > 3);
+        end_breaker(&b);
+        test_context_end(ctx);
+    }
 }
 
 /* ---- what the host gets ---- */
@@ -338,6 +377,8 @@ static void values_that_are_summed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_programs),
+        cmocka_unit_test(broken_gradients),
+        cmocka_unit_test(gradients_are_yielded),
         cmocka_unit_test(broken_outputs),
         cmocka_unit_test(gradients_that_are_not_kept),
         cmocka_unit_test(values_that_are_summed),
