@@ -205,8 +205,7 @@ static void broken_gradients(void **state) {
             fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);
 }
 
-/* Each instruction that makes a sum is needed, though no update reads it.
- */
+/* Each instruction that makes a sum is needed, though no update reads it. */
 static void gradients_are_yielded(void **state) {
     (void)state;
     static const char *const plans[] = {"", "dp=2", "dp=2,zero=2"};

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "sim/updates.h"
 #include "test.h"
+#include "workers/bound.h"
 
 #include <math.h>
 
@@ -242,14 +243,14 @@ static void rule_of_bound(void **state) {
         bool is_sorted =
             versions[0] <= versions[1] && versions[1] <= versions[2] && versions[2] <= versions[3];
         if (!is_sorted || !is_possible(versions, 4, version, bound)) continue;
-        int32_t last = wfi_sim_last_allowed(readers, 4, versions, version, bound);
+        int32_t last = wfi_bound_last(readers, 4, versions, version, bound);
         for (int32_t k = 0; k < 4; k++) {
             int64_t others[3];
             for (int32_t m = 0; m < 3; m++) others[m] = versions[m + (m >= k)];
             assert_int_equal(k <= last, is_possible(others, 3, version + 1, bound));
             k <= last ? n_allowed++ : n_held++;
         }
-        assert_int_equal(wfi_sim_last_allowed(readers, 4, versions, version, -1), 3);
+        assert_int_equal(wfi_bound_last(readers, 4, versions, version, -1), 3);
     }
     assert_true(n_allowed > 0 && n_held > 0);
 }

@@ -4,6 +4,7 @@
  * come, and the servers have the end of their update. Events at the same time keep their order.
  */
 #include "sim/updates.h"
+#include "workers/bound.h"
 
 #include <math.h>
 #include <string.h>
@@ -102,17 +103,9 @@ static int32_t find(const int32_t *list, int32_t worker) {
     return at;
 }
 
-int32_t wfi_sim_last_allowed(const int32_t *readers, int32_t n, const int64_t *versions,
-                             int64_t version, int64_t bound) {
-    for (int32_t k = 0; k < n && bound >= 0; k++)
-        if (version + 1 + k - versions[readers[k]] > bound) return k;
-    return n - 1;
-}
-
 /* The earliest arrival whose update keeps the bound; -1: none does. */
 static int32_t choose(const servers *v) {
-    int32_t last =
-        wfi_sim_last_allowed(v->readers, v->n_readers, v->versions, v->version, v->bound);
+    int32_t last = wfi_bound_last(v->readers, v->n_readers, v->versions, v->version, v->bound);
     for (int32_t k = 0; k < v->n_waiting; k++)
         if (find(v->readers, v->waiting[k]) <= last) return k;
     return -1;

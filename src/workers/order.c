@@ -1,8 +1,8 @@
 /* Server 0's order of pushes: that of their arrival, held back by the bound of staleness, or that
  * of a record. A ticket is a place in it. */
+#include "workers/bound.h"
 #include "workers/run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static int64_t pushes_of_a_step(const wf_workers *w) {
@@ -20,10 +20,12 @@ wf_status wfi_order_create(wf_workers *w) {
     wfi_order *o = &w->order;
     size_t n_workers = (size_t)w->n_workers, n_micro = (size_t)w->vector.n_micro;
     o->version = wfi_alloc(w->ctx, n_workers, sizeof *o->version, "workers");
+    o->readers = wfi_alloc(w->ctx, n_workers, sizeof *o->readers, "workers");
     o->next_batch = wfi_alloc(w->ctx, n_workers, sizeof *o->next_batch, "workers");
     o->is_in = wfi_alloc(w->ctx, n_workers, sizeof *o->is_in, "workers");
     o->records = wfi_alloc(w->ctx, n_workers * n_micro, 2 * sizeof *o->records, "workers");
-    return o->version && o->next_batch && o->is_in && o->records ? WF_OK : WF_NO_MEMORY;
+    bool has_all = o->version && o->readers && o->next_batch && o->is_in && o->records;
+    return has_all ? WF_OK : WF_NO_MEMORY;
 }
 
 void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts) {
@@ -32,11 +34,13 @@ void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts) {
     o->n_granted = o->n_started = o->n_tickets = 0;
     o->n_wanted = n_steps * pushes_of_a_step(w);
     o->stop_reason = 0;
+    o->n_readers = 0;
     o->n_begun = starts ? 0 : w->n_workers;
 }
 
 void wfi_order_release(wf_workers *w) {
     wfi_free(w->ctx, w->order.version);
+    wfi_free(w->ctx, w->order.readers);
     wfi_free(w->ctx, w->order.next_batch);
     wfi_free(w->ctx, w->order.is_in);
     wfi_free(w->ctx, w->order.records);
@@ -86,25 +90,25 @@ static void end_early(wf_workers *w) {
 
 /* ---- the bound ---- */
 
-static int compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+/* Whether all other gradients can still be applied in time after this one. */
+static bool is_in_time(const wf_workers *w, int32_t worker) {
+    const wfi_order *o = &w->order;
+    int64_t bound = w->recipe.staleness * w->n_workers;
+    int32_t last = wfi_bound_last(o->readers, o->n_readers, o->version, version_now(w), bound);
+    for (int32_t k = 0; k <= last; k++)
+        if (o->readers[k] == worker) return true;
+    return false;
 }
 
-/* Whether all other gradients can still be applied in time after this one: the oldest at once, the
- * next one after it, and so on. */
-static wf_status is_in_time(const wf_workers *w, int worker, bool *is_out) {
-    const wfi_order *o = &w->order;
-    int64_t *others = wfi_alloc(w->ctx, (size_t)w->n_workers, sizeof *others, "workers"), n = 0;
-    int64_t bound = w->recipe.staleness * w->n_workers, next = version_now(w) + 1;
-    if (!others) return WF_NO_MEMORY;
-    for (int k = 0; k < w->n_workers; k++)
-        if (k != worker && o->version[k] >= 0) others[n++] = o->version[k];
-    qsort(others, (size_t)n, sizeof *others, compare);
-    *is_out = true;
-    for (int64_t j = 0; j < n; j++) *is_out &= next + j - others[j] <= bound;
-    wfi_free(w->ctx, others);
-    return WF_OK;
+/* The worker computes from its version, or no further part. */
+static void note_reader(wf_workers *w, const wfi_note *note) {
+    wfi_order *o = &w->order;
+    int32_t n = 0;
+    for (int32_t k = 0; k < o->n_readers; k++)
+        if (o->readers[k] != note->worker) o->readers[n++] = o->readers[k];
+    o->version[note->worker] = note->version;
+    if (!note->ends) o->readers[n++] = note->worker;
+    o->n_readers = n;
 }
 
 /* ---- tickets ---- */
@@ -185,7 +189,8 @@ static wf_status is_next(const wf_workers *w, const wfi_note *note, bool *is_out
     if (!*is_out) return WF_OK;
     if (!w->replays) {
         bool is_bound = w->recipe.staleness && w->recipe.staleness < WF_STALENESS_UNBOUNDED;
-        return is_bound ? is_in_time(w, note->worker, is_out) : WF_OK;
+        *is_out = !is_bound || is_in_time(w, note->worker);
+        return WF_OK;
     }
     const wfi_push *next = wfi_order_find(w, -1, o->replayed, 1);
     *is_out = next && next->worker == note->worker;
@@ -234,6 +239,6 @@ wf_status wfi_order_grant(wf_workers *w, wfi_note *note, const double *records, 
     }
     note->number = o->n_tickets++;
     note->ends = !starts_another(w, note);
-    o->version[note->worker] = note->ends ? -1 : note->version;
+    note_reader(w, note);
     return WF_OK;
 }

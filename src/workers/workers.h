@@ -4,7 +4,7 @@
  *     channel.c           messages between a worker and a server
  *     record.c            the file with the order of an asynchronous run
  *     worker.c            one rank's workers: pull, compute, push
- *     order.c             server 0: in which order pushes are applied
+ *     order.c, bound.c    server 0: in which order pushes are applied
  *     server.c            a server: applies pushes in that order
  *     async.c, local.c    runs of several steps
  *     create.c            their life: ranks.c trainers, links.c channels, place.c placement
@@ -118,9 +118,11 @@ typedef struct wfi_order {
     int64_t n_tickets;     /* of any kind */
     int64_t n_wanted;      /* pushes of the run */
     int64_t stop_reason;
-    int n_begun;             /* workers that have parameters */
-    size_t replayed;         /* pushes of the record that have been repeated */
-    int64_t *version;        /* [n_workers] that each worker reads; -1: it computes nothing */
+    int n_begun;      /* workers that have parameters */
+    size_t replayed;  /* pushes of the record that have been repeated */
+    int64_t *version; /* [n_workers] that each worker has read last */
+    int32_t *readers; /* [n_readers] workers that compute, by version */
+    int32_t n_readers;
     int64_t *next_batch;     /* [n_workers] */
     wf_step_result *results; /* of the run */
     double *records;         /* [n_workers][n_micro][2] of the step in hand */
