@@ -41,6 +41,10 @@ static wf_status check_plan(wf_context *ctx, const wf_recipe *r, const wf_plan *
                         "plan: %s: with update=%s each worker has all parameters on one rank; of "
                         "dp, pp, tp, zero, lanes and strategies of units only dp=N goes with it",
                         plan->text, update);
+    if (r->update == WF_UPDATE_ASYNC && plan->offload[WFI_OFFLOAD_STATE] != WFI_SPACE_DEVICE)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "plan: offload=state: with update=async the servers have the optimizer's "
+                        "state, in host memory; leave it out");
     if (plan->dp > r->n_workers)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "plan: dp=%d has more ranks than the recipe workers, "
@@ -54,6 +58,12 @@ static wf_status check_plan(wf_context *ctx, const wf_recipe *r, const wf_plan *
     return WF_OK;
 }
 
+/* Asynchronous sums may be those of a synchronous step, so workers own whole subtrees of lanes. */
+static bool lanes_suit(const wf_recipe *r) {
+    if (r->update == WF_UPDATE_LOCAL) return r->n_lanes % r->n_workers == 0;
+    return wfi_lanes_allow(r->n_lanes, r->n_workers);
+}
+
 wf_status wfi_recipe_resolve_workers(wf_context *ctx, wf_recipe *r, const wf_plan *plan,
                                      bool opens_lanes) {
     WF_TRY(check_fields(ctx, r));
@@ -61,8 +71,8 @@ wf_status wfi_recipe_resolve_workers(wf_context *ctx, wf_recipe *r, const wf_pla
     if (!r->n_workers) r->n_workers = plan ? plan->dp : 1;
     WF_TRY(check_fields(ctx, r));
     if (plan) WF_TRY(check_plan(ctx, r, plan));
-    if (opens_lanes && !wfi_lanes_allow(r->n_lanes, r->n_workers)) r->n_lanes = r->n_workers;
-    if (wfi_lanes_allow(r->n_lanes, r->n_workers)) return WF_OK;
+    if (opens_lanes && !lanes_suit(r)) r->n_lanes = r->n_workers;
+    if (lanes_suit(r)) return WF_OK;
     return wfi_fail(ctx, WF_INVALID_ARG,
                     "recipe: %lld workers cannot share its %lld lanes equally; --lanes %lld is "
                     "another recipe, with other numbers",

@@ -3,6 +3,7 @@
 #include "workers/bound.h"
 #include "workers/run.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t pushes_of_a_step(const wf_workers *w) {
@@ -124,6 +125,7 @@ static wf_status count_staleness(wf_workers *w, int64_t steps) {
 
 static void add_result(wf_workers *w, const wfi_note *note, const double *records) {
     wf_step_result *r = &w->order.results[(w->order.n_granted - 1) / pushes_of_a_step(w)];
+    if (w->recipe.clip_norm > 0) r->gradient_norm = sqrt(note->squares);
     for (int64_t m = 0; m < w->vector.n_micro; m++) r->loss += records[2 * m];
     r->n_rows += note->n_rows;
     r->n_hits += note->n_hits;
@@ -202,11 +204,24 @@ static wf_status is_next(const wf_workers *w, const wfi_note *note, bool *is_out
                     (long long)next->version, (long long)note->batch, (long long)note->version);
 }
 
+/* Their batches are behind the workers, too. */
+static void pass_dropped(wf_workers *w) {
+    const wfi_record *r = &w->record;
+    wfi_order *o = &w->order;
+    for (; o->replayed < r->n_pushes && r->pushes[o->replayed].is_dropped; o->replayed++)
+        o->next_batch[r->pushes[o->replayed].worker] = r->pushes[o->replayed].batch + 1;
+}
+
+void wfi_order_end(wf_workers *w) {
+    if (w->replays) pass_dropped(w);
+}
+
 static wf_status note_push(wf_workers *w, const wfi_note *note, bool is_dropped) {
     const wfi_push push = {note->worker, is_dropped, note->batch, note->version};
-    if (w->replays)
-        w->order.replayed =
-            (size_t)(wfi_order_find(w, -1, w->order.replayed, 1) - w->record.pushes) + 1;
+    if (w->replays) {
+        pass_dropped(w);
+        w->order.replayed++;
+    }
     w->order.next_batch[note->worker] = note->batch + 1;
     return w->records ? wfi_record_add(&w->record, &push) : WF_OK;
 }
