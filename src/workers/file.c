@@ -1,4 +1,4 @@
-/* What rank 0's trainer does not have, in a file: where each worker reads on and, of local steps,
+/* A file with the state beside rank 0's trainer: where each worker reads on and, of local steps,
  * the workers' optimizer states and the outer momentum. Rank 0 writes and reads it. */
 #include "workers/run.h"
 

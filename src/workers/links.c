@@ -1,4 +1,4 @@
-/* What connects workers and servers: groups between processes, and channels. */
+/* The links of workers and servers: groups between processes, and channels. */
 #include "workers/norm.h"
 
 /* ---- groups ---- */

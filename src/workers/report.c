@@ -1,4 +1,4 @@
-/* What is known of the workers: memory, traffic, staleness, places. */
+/* Figures of the workers: memory, traffic, staleness, places. */
 #include "workers/run.h"
 
 static void count_channel(const wf_workers *w, const wfi_channel *c, bool is_server,
