@@ -94,7 +94,6 @@ static wf_status run_part(wf_workers *w, int64_t n_steps, wf_step_result *result
     wfi_order_begin(w, n_steps, w->starts);
     prepare_workers(w, n_steps * n_pushes);
     WF_TRY(run_threads(w));
-    wfi_order_end(w);
     *n_done_out = w->order.n_granted / n_pushes;
     if (*n_done_out) results[*n_done_out - 1].stop_reason = (int)w->order.stop_reason;
     WF_TRY(share_order(w, n_done_out, results));

@@ -84,29 +84,14 @@ static wf_status check_begin(const wf_workers *w, const wfi_record *r, const cha
                     path, (long long)r->first_step, (long long)w->n_steps);
 }
 
-/* Pushes that came too late for the last step of `cut`, a part of the record. */
-static wf_status add_late(const wfi_record *whole, wfi_record *cut) {
-    for (size_t k = cut->n_pushes; k < whole->n_pushes && whole->pushes[k].is_dropped; k++)
-        WF_TRY(wfi_record_add(cut, &whole->pushes[k]));
-    return WF_OK;
-}
-
 /* The record up to the run's step, in a copy. */
 static wf_status cut(const wf_workers *w, const uint8_t *bytes, size_t n_bytes, const char *path,
                      wfi_record *cut_out) {
-    wfi_record whole;
-    WF_TRY(wfi_record_unpack(w->ctx, path, bytes, n_bytes, &whole));
-    wf_status status = wfi_record_unpack(w->ctx, path, bytes, n_bytes, cut_out);
-    if (status != WF_OK) {
-        wfi_record_release(&whole);
-        return status;
-    }
-    status = check_match(w, cut_out, path);
+    WF_TRY(wfi_record_unpack(w->ctx, path, bytes, n_bytes, cut_out));
+    wf_status status = check_match(w, cut_out, path);
     if (status == WF_OK) status = check_begin(w, cut_out, path);
     if (status == WF_OK)
         status = wfi_record_cut(cut_out, (size_t)(w->n_steps - cut_out->first_step));
-    if (status == WF_OK) status = add_late(&whole, cut_out);
-    wfi_record_release(&whole);
     if (status == WF_OK) status = check_batches(w, cut_out, path);
     if (status != WF_OK) wfi_record_release(cut_out);
     return status;

@@ -204,25 +204,22 @@ static wf_status is_next(const wf_workers *w, const wfi_note *note, bool *is_out
                     (long long)next->version, (long long)note->batch, (long long)note->version);
 }
 
-/* Their batches are behind the workers, too. */
-static void pass_dropped(wf_workers *w) {
+/* The record's next push that changed something has been repeated. Dropped ones before and after it
+ * move their workers' batches on, too, as in the recorded run. */
+static void pass_push(wf_workers *w) {
     const wfi_record *r = &w->record;
-    wfi_order *o = &w->order;
-    for (; o->replayed < r->n_pushes && r->pushes[o->replayed].is_dropped; o->replayed++)
-        o->next_batch[r->pushes[o->replayed].worker] = r->pushes[o->replayed].batch + 1;
-}
-
-void wfi_order_end(wf_workers *w) {
-    if (w->replays) pass_dropped(w);
+    size_t at = (size_t)(wfi_order_find(w, -1, w->order.replayed, 1) - r->pushes) + 1;
+    while (at < r->n_pushes && r->pushes[at].is_dropped) at++;
+    for (; w->order.replayed < at; w->order.replayed++) {
+        const wfi_push *push = &r->pushes[w->order.replayed];
+        w->order.next_batch[push->worker] = push->batch + 1;
+    }
 }
 
 static wf_status note_push(wf_workers *w, const wfi_note *note, bool is_dropped) {
     const wfi_push push = {note->worker, is_dropped, note->batch, note->version};
-    if (w->replays) {
-        pass_dropped(w);
-        w->order.replayed++;
-    }
-    w->order.next_batch[note->worker] = note->batch + 1;
+    if (w->replays) pass_push(w);
+    if (!w->replays) w->order.next_batch[note->worker] = note->batch + 1;
     return w->records ? wfi_record_add(&w->record, &push) : WF_OK;
 }
 

@@ -43,8 +43,6 @@ const wfi_push *wfi_order_find(const wf_workers *w, int worker, size_t from, int
 /* A run of n_steps begins. */
 void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts);
 wf_status wfi_order_create(wf_workers *w);
-/* The run has ended: late pushes at its end are behind it. */
-void wfi_order_end(wf_workers *w);
 void wfi_order_release(wf_workers *w);
 
 /* Serves until all workers have ended. */
