@@ -150,7 +150,7 @@ static void is_cut(void **state) {
     m.first_batch[1] = 3;
     check_cuts(ctx, &m, (const size_t[]){0, 3, 6, 9}, 3);
     m = image_of(4, 1, 0, sync_pushes);
-    check_cuts(ctx, &m, (const size_t[]){0, 3, 7}, 2);
+    check_cuts(ctx, &m, (const size_t[]){0, 4, 8}, 2);
     test_context_end(ctx);
 }
 

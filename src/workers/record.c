@@ -204,7 +204,10 @@ wf_status wfi_record_cut(wfi_record *r, size_t n_steps) {
                         wfi_record_n_steps(r), n_steps);
     size_t n_wanted = n_steps * pushes_per_step(r);
     forget_pushes(r);
-    for (size_t i = 0; i < n_kept && r->n_applied < n_wanted; i++) count_push(r, &r->pushes[i]);
+    for (size_t i = 0; i < n_kept; i++) {
+        if (r->n_applied == n_wanted && !r->pushes[i].is_dropped) break;
+        count_push(r, &r->pushes[i]);
+    }
     return WF_OK;
 }
 

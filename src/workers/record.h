@@ -72,7 +72,7 @@ int64_t wfi_record_first_version(const wfi_record *record);
 size_t wfi_record_n_steps(const wfi_record *record);
 /* Checks that the last step is complete. Errors: INVALID_ARG. */
 wf_status wfi_record_check_end(const wfi_record *record);
-/* Keeps the first n_steps steps, up to the push that completed the last of them. Errors:
+/* Keeps the first n_steps steps, with the dropped pushes right after the last of them. Errors:
  * INVALID_ARG (the record has fewer). */
 wf_status wfi_record_cut(wfi_record *record, size_t n_steps);
 
