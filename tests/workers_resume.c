@@ -115,6 +115,27 @@ static void records_go_on(void **state) {
   }
 }
 
+/* Workers that take turns read parameters within steps, which no checkpoint
+ * has. */
+static void replay_begins_between_reads(void **state) {
+  (void)state;
+  wf_context *ctx = test_context();
+  case_result r = {0};
+  case_crew crew;
+  int64_t n_done;
+  one_case c = async_case(35000, 2, WF_STALENESS_UNBOUNDED);
+  (void)remove(record_path);
+  run_part(ctx, &c, &(part){"dp=1", record_path, NULL, false, false, 4}, &r);
+  run_part(ctx, &c, &(part){"dp=1", NULL, record_path, false, true, 2}, &r);
+  open_part(ctx, &crew, &c, &(part){"dp=1", NULL, record_path, true, false, 2});
+  TEST_REFUSED(
+      ctx, wf_workers_run(crew.workers, 2, r.steps, &n_done), WF_INVALID_ARG,
+      "a replay cannot begin after step 2, where workers had read older");
+  wf_workers_destroy(crew.workers);
+  case_release(&r);
+  test_context_end(ctx);
+}
+
 /* ---- local steps ---- */
 
 static void local_steps_go_on(void **state) {
@@ -301,6 +322,7 @@ static int remove_folder(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(records_go_on),
+      cmocka_unit_test(replay_begins_between_reads),
       cmocka_unit_test(local_steps_go_on),
       cmocka_unit_test(refuses_files_of_other_runs),
       cmocka_unit_test(one_worker_is_synchronous),

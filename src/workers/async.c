@@ -139,6 +139,14 @@ static wf_status check_replay(const wf_workers *w, int64_t n_steps) {
                     w->config.replay, (long long)n_recorded, (long long)(w->n_steps + n_steps));
 }
 
+/* Checkpoints have only the newest parameters. */
+static wf_status refuse_begin(const wf_workers *w) {
+    return wfi_fail(w->ctx, WF_INVALID_ARG,
+                    "%s: a replay cannot begin after step %lld, where workers had read older "
+                    "parameters; begin where the recorded run began or was resumed",
+                    w->config.replay, (long long)w->n_steps);
+}
+
 /* Each process would find another moment to stop. */
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out) {
     int32_t own = wfi_workers_stops(w), all = own;
@@ -153,8 +161,9 @@ static wf_status replay(wf_workers *w, int64_t n_steps, wf_step_result *results,
     WF_TRY(check_replay(w, n_steps));
     for (int ends = 0; n_done < n_steps && !ends;) {
         int64_t n;
-        w->starts = !w->has_parameters || w->recipe.n_backup ||
-                    begins_anew(w, w->order.replayed, w->n_steps * each);
+        bool is_new = begins_anew(w, w->order.replayed, w->n_steps * each);
+        if (!w->has_parameters && !is_new) return refuse_begin(w);
+        w->starts = w->recipe.n_backup || is_new;
         WF_TRY(run_part(w, steps_at_once(w, n_steps - n_done), results + n_done, &n));
         n_done += n;
         if (n_done < n_steps) WF_TRY(wfi_workers_agree_to_stop(w, &ends));
