@@ -172,7 +172,7 @@ static wf_status average_buffers(wf_workers *w) {
     const wf_graph *g = w->vector.program->graph;
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = &g->values[v];
-        if (value->kind != WFI_VALUE_BUFFER || value->dtype != WF_F32) continue;
+        if (!wfi_local_averages(value)) continue;
         WF_TRY(average(w, buffers_at(w) + w->vector.first_buffer[value->unit] + value->offset,
                        (size_t)wf_shape_n_elem(&value->shape)));
     }
@@ -224,16 +224,14 @@ static void add_results(const wf_workers *w, wf_step_result *results) {
 
 /* Threads read each other's vectors as the direct algorithm does. */
 static void count_traffic(wf_workers *w) {
-    size_t bytes = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS);
-    size_t n = (size_t)w->n_ranks;
     if (w->job) {
         wf_traffic now = wf_group_traffic(w->world);
         w->averages.sent_bytes += now.sent_bytes - w->before.sent_bytes;
         w->averages.received_bytes += now.received_bytes - w->before.received_bytes;
         return;
     }
-    w->averages.sent_bytes += 2 * (n - 1) * (bytes / n);
-    w->averages.received_bytes += 2 * (n - 1) * (bytes / n);
+    w->averages.sent_bytes += wfi_local_average_bytes(w);
+    w->averages.received_bytes += wfi_local_average_bytes(w);
 }
 
 static wf_status run_round(wf_workers *w, wf_step_result *results) {

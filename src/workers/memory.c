@@ -60,8 +60,15 @@ static uint64_t sent_async(const wf_workers *w, int rank) {
     return bytes;
 }
 
+uint64_t wfi_local_average_bytes(const wf_workers *w) {
+    const wf_graph *g = w->vector.program->graph;
+    uint64_t n = (uint64_t)w->n_ranks, bytes = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS);
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (wfi_local_averages(&g->values[v])) bytes += wfi_value_bytes(g, v);
+    return 2 * (n - 1) * (bytes / n);
+}
+
 uint64_t wfi_workers_sent_bytes(const wf_workers *w, int rank) {
     if (w->recipe.update != WF_UPDATE_LOCAL) return sent_async(w, rank);
-    uint64_t n = (uint64_t)w->n_ranks, each = wfi_image_bytes(&w->vector, WFI_IMAGE_PARAMETERS) / n;
-    return 2 * (n - 1) * each / (uint64_t)w->recipe.local_steps;
+    return wfi_local_average_bytes(w) / (uint64_t)w->recipe.local_steps;
 }

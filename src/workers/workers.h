@@ -229,6 +229,12 @@ wf_status wfi_workers_resume_record(wf_workers *w);
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out);
 
 wf_status wfi_local_create(wf_workers *w);
+/* Whether an outer step also averages this value of the graph: running statistics. */
+static inline bool wfi_local_averages(const wfi_value *value) {
+    return value->kind == WFI_VALUE_BUFFER && value->dtype == WF_F32;
+}
+/* memory.c: what a rank sends for one average. */
+uint64_t wfi_local_average_bytes(const wf_workers *w);
 /* The optimizer's states of a worker on a rank with several. */
 float *wfi_local_states(const wf_workers *w, const wfi_one_worker *one);
 
