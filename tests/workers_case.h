@@ -205,6 +205,17 @@ static inline void case_keep(wf_context *ctx, wf_trainer *t, const char *folder,
     case_read_file(path, r);
 }
 
+/* Losses, rows and the state of trainers; `what` names the run. */
+static inline void case_expect_equal(const one_case *c, const char *what, const case_result *a,
+                                     const case_result *b) {
+    for (int s = 0; s < c->n_steps; s++)
+        if (a->steps[s].loss != b->steps[s].loss || a->steps[s].n_rows != b->steps[s].n_rows)
+            fail_msg("seed %d, %s: step %d has loss %.17g and %.17g", (int)c->seed, what, s,
+                     a->steps[s].loss, b->steps[s].loss);
+    if (a->n_state != b->n_state || memcmp(a->state, b->state, a->n_state) != 0)
+        fail_msg("seed %d, %s: another state", (int)c->seed, what);
+}
+
 static inline void case_release(case_result *r) {
     free(r->state);
     *r = (case_result){0};

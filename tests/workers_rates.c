@@ -1,0 +1,252 @@
+/* Rates, versions, scales, planned memory and traffic of workers, which no comparison of two runs
+ * of workers would show. */
+#include "workers_case.h"
+
+#include "plan/workers.h"
+#include "run/share.h"
+#include "workers/record.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/weft-test-XXXXXX", record_path[64];
+
+static int n_cases(int n) {
+    return (test_is_full() ? 20 * n : n) / TEST_SAMPLE + 1;
+}
+
+static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
+    one_case c = case_of(seed, n_workers);
+    c.recipe.update = WF_UPDATE_ASYNC;
+    c.recipe.staleness = staleness;
+    return c;
+}
+
+/* ---- rates, progress and staleness ---- */
+
+/* One worker always has the latest parameters. */
+static void one_worker_is_synchronous(void **state) {
+    (void)state;
+    for (int i = 0; i < n_cases(6); i++) {
+        wf_context *ctx = test_context();
+        case_result want = {0}, got = {0};
+        case_crew crew;
+        one_case c = async_case(60000 + (uint64_t)i, 1, i % 2 ? 1 : WF_STALENESS_UNBOUNDED);
+        c.recipe.clip_norm = 0; /* a worker sums its squares in another order */
+        c.recipe.staleness_lr = 1;
+        case_run_sync(ctx, &c, folder, &want);
+        case_crew_init(&crew, &c);
+        case_run_crew(ctx, &crew, i % 3 ? "dp=1,ps=2" : "dp=1", folder, 2, &got);
+        case_expect_equal(&c, "one worker", &want, &got);
+        case_release(&want);
+        case_release(&got);
+        test_context_end(ctx);
+    }
+}
+
+/* The same, with a norm that is summed in another order: near, and not the run without a limit. */
+static void one_worker_clips(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    case_result want = {0}, got = {0};
+    case_crew crew;
+    one_case c = async_case(65000, 1, WF_STALENESS_UNBOUNDED);
+    c.recipe.optimizer = WF_SGD;
+    c.recipe.clip_norm = 0.2;
+    case_run_sync(ctx, &c, folder, &want);
+    case_crew_init(&crew, &c);
+    case_run_crew(ctx, &crew, "dp=1,ps=2", folder, 2, &got);
+    for (int s = 0; s < c.n_steps; s++)
+        assert_true(fabs(want.steps[s].loss - got.steps[s].loss) < 1e-4);
+    case_release(&want);
+    c.recipe.clip_norm = 0;
+    case_run_sync(ctx, &c, folder, &want);
+    assert_true(fabs(want.steps[c.n_steps - 1].loss - got.steps[c.n_steps - 1].loss) > 1e-3);
+    case_release(&want);
+    case_release(&got);
+    test_context_end(ctx);
+}
+
+/* ---- backup workers ---- */
+
+/* A trainer that takes the steps of the record: the parts of one worker each. */
+static void run_parts(wf_context *ctx, const one_case *c, const wf_recipe *resolved,
+                      case_result *r) {
+    wfi_record record;
+    case_data data;
+    wf_feed feeds[2];
+    int64_t n_steps = 0, first, n;
+    wf_recipe own = wfi_recipe_of_worker(resolved);
+    wf_trainer *t = case_trainer(ctx, c, &own);
+    TEST_OK(ctx, wfi_record_read(ctx, record_path, &record));
+    for (size_t k = 0; k < record.n_pushes; k++) {
+        const wfi_push *push = &record.pushes[k];
+        if (push->is_dropped) continue;
+        wf_recipe_part(resolved, c->recipe.batch, (int)resolved->n_workers, push->worker, &first,
+                       &n);
+        case_fill(c, push->batch, first, n, &data);
+        wfi_trainer_share(t, &(wfi_share){.step = push->batch, .first_sample = first});
+        TEST_OK(ctx,
+                wf_trainer_step(t, feeds, case_feeds(&data, n, feeds), n, &r->steps[n_steps++]));
+    }
+    assert_int_equal(n_steps, c->n_steps);
+    case_keep(ctx, t, folder, r);
+    wf_trainer_destroy(t);
+    wfi_record_release(&record);
+}
+
+/* One of M gradients, times M, is the gradient of one worker's part alone. M is a power of two, so
+ * the bits are equal, too. */
+static void backup_stands_for_the_batch(void **state) {
+    (void)state;
+    for (int i = 0; i < n_cases(4); i++) {
+        wf_context *ctx = test_context();
+        case_result want = {0}, got = {0};
+        case_crew crew;
+        one_case c = async_case(90000 + (uint64_t)i, i % 2 ? 2 : 4, 0);
+        c.recipe.n_backup = c.recipe.n_workers - 1;
+        c.recipe.batch = c.n_least = 2 * c.recipe.n_micro;
+        c.naps_us = 200;
+        case_crew_init(&crew, &c);
+        crew.config.record = record_path;
+        (void)remove(record_path);
+        case_run_crew(ctx, &crew, "dp=2,ps=2", folder, 2, &got);
+        run_parts(ctx, &c, &crew.resolved, &want);
+        case_expect_equal(&c, "one gradient a step", &want, &got);
+        case_release(&want);
+        case_release(&got);
+        test_context_end(ctx);
+    }
+}
+
+typedef struct shown_crew {
+    case_crew crew;
+    int64_t latest;
+    double loss[CASE_STEPS + 1];
+} shown_crew;
+
+static void note_progress(void *self, int64_t n_steps, double loss) {
+    shown_crew *s = self;
+    assert_in_range(n_steps, s->latest + 1, CASE_STEPS);
+    s->loss[s->latest = n_steps] = loss;
+}
+
+/* The rate of each step's last push, and the histogram, follow from the record. */
+static void check_rates(wf_context *ctx, const shown_crew *s, const wf_step_result *results) {
+    const wf_recipe *r = &s->crew.resolved;
+    int64_t n = r->n_workers, counts[CASE_STEPS * CASE_WORKERS] = {0};
+    wfi_record record;
+    TEST_OK(ctx, wfi_record_read(ctx, record_path, &record));
+    for (int64_t k = 0; k < (int64_t)record.n_pushes; k++) {
+        int64_t steps = (k - record.pushes[k].version + n - 1) / n;
+        double lr = wf_recipe_lr(r, k / n) / (double)n;
+        counts[steps]++;
+        if (r->staleness_lr && steps > 1) lr /= (double)steps;
+        if (k % n == n - 1) assert_true(results[k / n].lr == lr);
+    }
+    for (int64_t k = 0; wf_workers_staleness(s->crew.workers, k) >= 0; k++)
+        assert_int_equal(wf_workers_staleness(s->crew.workers, k), counts[k]);
+    wfi_record_release(&record);
+}
+
+static void rates_follow_the_record(void **state) {
+    (void)state;
+    for (int i = 0; i < n_cases(6); i++) {
+        wf_context *ctx = test_context();
+        static shown_crew s;
+        wf_step_result results[CASE_STEPS];
+        int64_t n_done;
+        one_case c = async_case(70000 + (uint64_t)i, 2 + i % 3, WF_STALENESS_UNBOUNDED);
+        c.recipe.staleness_lr = i % 2;
+        c.recipe.lr_schedule = WF_LR_COSINE;
+        c.recipe.schedule_steps = 12;
+        c.naps_us = 200;
+        c.slow = 1;
+        s = (shown_crew){0};
+        case_crew_init(&s.crew, &c);
+        s.crew.config.record = record_path;
+        s.crew.config.progress = note_progress;
+        TEST_OK(ctx, case_try_crew(ctx, &s.crew, "dp=2"));
+        TEST_OK(ctx, wf_workers_run(s.crew.workers, c.n_steps, results, &n_done));
+        assert_true(s.latest > 0);
+        for (int64_t k = 1; k <= s.latest; k++)
+            assert_true(!s.loss[k] || s.loss[k] == results[k - 1].loss);
+        check_rates(ctx, &s, results);
+        wf_workers_destroy(s.crew.workers);
+        test_context_end(ctx);
+    }
+}
+
+/* ---- planned memory and traffic ---- */
+
+static void get_ranks(wf_context *ctx, const one_case *c, const char *plan, int plan_only,
+                      int n_ranks, wf_workers_rank *ranks) {
+    case_crew crew;
+    wf_step_result results[CASE_STEPS];
+    int64_t n_done;
+    case_crew_init(&crew, c);
+    crew.config.plan_only = plan_only;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
+    if (!plan_only) TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    for (int r = 0; r < n_ranks; r++) TEST_OK(ctx, wf_workers_rank_get(crew.workers, r, &ranks[r]));
+    wf_workers_destroy(crew.workers);
+}
+
+/* A run of asynchronous workers also sends its first pull, which is as large as a push. */
+static void check_rank(const one_case *c, const wf_workers_rank *plan, const wf_workers_rank *ran) {
+    bool is_async = c->recipe.update == WF_UPDATE_ASYNC;
+    uint64_t n = (uint64_t)c->n_steps, sent = plan->sent_bytes * (n + is_async) / n;
+    assert_int_equal(ran->memory.planned_host_peak_bytes, plan->memory.planned_host_peak_bytes);
+    assert_int_equal(ran->memory.measured_host_peak_bytes, plan->memory.planned_host_peak_bytes);
+    assert_int_equal(ran->memory.measured_peak_bytes, plan->memory.planned_peak_bytes);
+    assert_int_equal(ran->sent_bytes, sent);
+    assert_int_equal(ran->received_bytes, sent);
+}
+
+static void planned_is_measured(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan;
+        int n_ranks;
+    } plans[] = {{"dp=2,ps=2", 4}, {"dp=2,ps=2@workers", 2}, {"dp=2", 2}, {"dp=4,ps=1", 5}};
+    for (int local = 0; local < 2; local++)
+        for (size_t p = local ? 2 : 0; p < WFI_COUNT(plans) - (size_t)local; p++) {
+            wf_context *ctx = test_context();
+            wf_workers_rank plan[5], ran[5], processes[5];
+            one_case c = async_case(80000, 4, 0);
+            c.net.has_norm = 1;
+            c.recipe.update = local ? WF_UPDATE_LOCAL : WF_UPDATE_ASYNC;
+            c.recipe.local_steps = 1;
+            get_ranks(ctx, &c, plans[p].plan, 0, plans[p].n_ranks, ran);
+            get_ranks(ctx, &c, plans[p].plan, 1, plans[p].n_ranks, plan);
+            get_ranks(ctx, &c, plans[p].plan, 2, plans[p].n_ranks, processes);
+            for (int r = 0; r < plans[p].n_ranks; r++) check_rank(&c, &plan[r], &ran[r]);
+            /* Processes share no messages and no common parameters. */
+            size_t threads = plan[local].memory.planned_host_peak_bytes;
+            assert_true(processes[local].memory.planned_host_peak_bytes > threads ||
+                        plans[p].n_ranks > 2);
+            test_context_end(ctx);
+        }
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return 1;
+    snprintf(record_path, sizeof record_path, "%s/record", folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    (void)remove(record_path);
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_worker_is_synchronous),   cmocka_unit_test(one_worker_clips),
+        cmocka_unit_test(backup_stands_for_the_batch), cmocka_unit_test(rates_follow_the_record),
+        cmocka_unit_test(planned_is_measured),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
