@@ -177,6 +177,37 @@ static void rates_follow_the_record(void **state) {
     }
 }
 
+/* The last push of step 2 is three updates old, so two steps. */
+static void rate_of_an_old_gradient(void **state) {
+    (void)state;
+    static const wfi_push pushes[] = {{0, false, 0, 0}, {0, false, 1, 1}, {0, false, 2, 2},
+                                      {1, false, 0, 0}, {1, false, 1, 4}, {0, false, 3, 3}};
+    wf_context *ctx = test_context();
+    static shown_crew s;
+    unsigned char identity[WFI_IDENTITY_BYTES];
+    wfi_record record;
+    wf_step_result results[CASE_STEPS];
+    int64_t n_done;
+    one_case c = async_case(75000, 2, WF_STALENESS_UNBOUNDED);
+    c.recipe.staleness_lr = 1;
+    wfi_record_identify("", identity);
+    TEST_OK(ctx, wfi_record_init(ctx, 2, 0, -1, 0, identity, &record));
+    for (size_t k = 0; k < WFI_COUNT(pushes); k++)
+        TEST_OK(ctx, wfi_record_add(&record, &pushes[k]));
+    TEST_OK(ctx, wfi_record_write(&record, record_path));
+    wfi_record_release(&record);
+    s = (shown_crew){0};
+    case_crew_init(&s.crew, &c);
+    s.crew.config.replay = record_path;
+    TEST_OK(ctx, case_try_crew(ctx, &s.crew, "dp=2"));
+    TEST_OK(ctx, wf_workers_run(s.crew.workers, 3, results, &n_done));
+    assert_true(results[1].lr == wf_recipe_lr(&s.crew.resolved, 1) / 2 / 2);
+    assert_int_equal(wf_workers_staleness(s.crew.workers, 2), 1);
+    check_rates(ctx, &s, results);
+    wf_workers_destroy(s.crew.workers);
+    test_context_end(ctx);
+}
+
 /* ---- planned memory and traffic ---- */
 
 static void get_ranks(wf_context *ctx, const one_case *c, const char *plan, int plan_only,
@@ -216,7 +247,7 @@ static void planned_is_measured(void **state) {
             one_case c = async_case(80000, 4, 0);
             c.net.has_norm = 1;
             c.recipe.update = local ? WF_UPDATE_LOCAL : WF_UPDATE_ASYNC;
-            c.recipe.local_steps = 1;
+            c.recipe.local_steps = c.n_steps;
             get_ranks(ctx, &c, plans[p].plan, 0, plans[p].n_ranks, ran);
             get_ranks(ctx, &c, plans[p].plan, 1, plans[p].n_ranks, plan);
             get_ranks(ctx, &c, plans[p].plan, 2, plans[p].n_ranks, processes);
@@ -246,7 +277,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_is_synchronous),   cmocka_unit_test(one_worker_clips),
         cmocka_unit_test(backup_stands_for_the_batch), cmocka_unit_test(rates_follow_the_record),
-        cmocka_unit_test(planned_is_measured),
+        cmocka_unit_test(rate_of_an_old_gradient),     cmocka_unit_test(planned_is_measured),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -103,6 +103,32 @@ static void replay_begins_between_reads(void **state) {
     test_context_end(ctx);
 }
 
+static int stop_now(void *self) {
+    (void)self;
+    return 7;
+}
+
+/* A reason to stop ends no replay within the steps that it repeats at once. */
+static void replay_stops_between_parts(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    case_result r = {0};
+    case_crew crew;
+    int64_t n_done;
+    one_case c = async_case(36000, 2, WF_STALENESS_UNBOUNDED);
+    (void)remove(record_path);
+    run_part(ctx, &c, &(part){"dp=1", record_path, NULL, false, false, 4}, &r);
+    case_crew_init(&crew, &c);
+    crew.config.replay = record_path;
+    crew.config.stops = stop_now;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
+    TEST_OK(ctx, wf_workers_run(crew.workers, 4, r.steps, &n_done));
+    assert_int_equal(n_done, 4);
+    wf_workers_destroy(crew.workers);
+    case_release(&r);
+    test_context_end(ctx);
+}
+
 /* ---- local steps ---- */
 
 static void local_steps_go_on(void **state) {
@@ -194,6 +220,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_go_on),
         cmocka_unit_test(replay_begins_between_reads),
+        cmocka_unit_test(replay_stops_between_parts),
         cmocka_unit_test(local_steps_go_on),
         cmocka_unit_test(refuses_files_of_other_runs),
     };
