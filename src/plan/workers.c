@@ -9,10 +9,7 @@ static wf_status refuse(wf_context *ctx, const char *field, const char *why) {
 /* Fields that say nothing, or that no worker can follow. */
 static wf_status check_fields(wf_context *ctx, const wf_recipe *r) {
     bool is_async = r->update == WF_UPDATE_ASYNC;
-    if (r->update == WF_UPDATE_SYNC) {
-        if (r->n_workers) return refuse(ctx, "workers", "needs update=async or update=local");
-        return WF_OK;
-    }
+    if (r->update == WF_UPDATE_SYNC) return WF_OK;
     if (!is_async && !r->n_workers)
         return refuse(ctx, "update=local", "needs the number of workers: --workers M");
     if (r->n_backup && (!is_async || r->staleness))
