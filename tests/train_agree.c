@@ -196,7 +196,7 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
         *(int *)value ^= 1;
         break;
     case WFI_RECIPE_REAL:
-        *(double *)value = nextafter(*(double *)value, 0.7);
+        *(double *)value = nextafter(*(double *)value, 0.75);
         break;
     case WFI_RECIPE_CHOICE:
         *(int *)value = *(int *)value < (int)field->most ? *(int *)value + 1 : 0;
