@@ -1,5 +1,7 @@
 /* Workers that fail, and runs that no workers can follow, end with a status and a sentence, and
- * leave nothing behind. */
+ * leave nothing behind.
+ * label: serial
+ */
 #include "workers_case.h"
 
 #include "small_models.h"

@@ -1,5 +1,7 @@
 /* Asynchronous runs against the formula, in double: each push of the record moves the parameters by
- * the gradient at the version that it read, times the rate divided by the workers. */
+ * the gradient at the version that it read, times the rate divided by the workers.
+ * label: serial
+ */
 #include "workers_case.h"
 
 #include "plan/workers.h"

@@ -1,5 +1,7 @@
 /* Rates, versions, scales, planned memory and traffic of workers, which no comparison of two runs
- * of workers would show. */
+ * of workers would show.
+ * label: serial
+ */
 #include "workers_case.h"
 
 #include "plan/workers.h"

@@ -1,5 +1,7 @@
 /* Workers that go on from files: replays and records of runs that are resumed anywhere, local steps
- * under another plan, and files of other runs. */
+ * under another plan, and files of other runs.
+ * label: serial
+ */
 #include "workers_case.h"
 
 #include <unistd.h>
