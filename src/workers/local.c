@@ -6,6 +6,7 @@
 #include "kernel/cpu.h"
 #include "run/share.h"
 
+#include <fenv.h>
 #include <string.h>
 
 /* A worker's image: parameters, buffers, and, where a rank has several workers, their states. */
@@ -199,6 +200,16 @@ static wf_status make_outer_step(wf_workers *w) {
     return give_common(w);
 }
 
+/* The caller's rounding mode does not change the bits. */
+static wf_status make_rounded_step(wf_workers *w) {
+    fenv_t callers;
+    if (fegetenv(&callers) || fesetenv(FE_DFL_ENV))
+        return wfi_fail(w->ctx, WF_DEVICE, "the floating-point mode could not be set");
+    wf_status status = make_outer_step(w);
+    (void)fesetenv(&callers);
+    return status;
+}
+
 /* ---- runs ---- */
 
 /* Every worker's numbers on every rank. */
@@ -237,7 +248,7 @@ static void count_traffic(wf_workers *w) {
 static wf_status run_round(wf_workers *w, wf_step_result *results) {
     if (w->job) w->before = wf_group_traffic(w->world);
     WF_TRY(run_ranks(w));
-    WF_TRY(make_outer_step(w));
+    WF_TRY(make_rounded_step(w));
     WF_TRY(share_numbers(w));
     add_results(w, results);
     count_traffic(w);
