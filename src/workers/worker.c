@@ -109,6 +109,7 @@ static wf_status compute(wfi_worker_rank *rank, wfi_one_worker *one) {
     if (wfi_workers_sums(w)) n_rows = rows_of(w, part.n_batch) - part.n_ignored;
     wfi_share share = {.step = one->batch, .first_sample = first, .n_rows = n_rows};
     wfi_trainer_share(rank->trainer, &share);
+    wfi_trainer_count_to(rank->trainer, one->batch); /* errors name the step */
     WF_TRY(wf_trainer_gradients(rank->trainer, part.feeds, part.n_feeds, part.n_samples, &result));
     WF_TRY(check_rows(w, &part, result.n_rows));
     WF_TRY(move_vector(rank, one, true));
