@@ -106,6 +106,8 @@ static void backup_stands_for_the_batch(void **state) {
         case_result want = {0}, got = {0};
         case_crew crew;
         one_case c = async_case(90000 + (uint64_t)i, i % 2 ? 2 : 4, 0);
+        c.recipe.optimizer = WF_SGD; /* others count steps, which the trainer takes for batches */
+        c.recipe.momentum = 0.9;
         c.recipe.n_backup = c.recipe.n_workers - 1;
         c.recipe.batch = c.n_least = 2 * c.recipe.n_micro;
         c.naps_us = 200;
