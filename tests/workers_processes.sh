@@ -20,6 +20,15 @@ local="$base --update local --workers 4 --local-steps 2"
 report $local --steps 2 --plan dp=2 --ranks 2 --out "$folder/local" >/dev/null
 same "$(sha $local --steps 6)" "$(sha $local --steps 6 --plan dp=4 --ranks 4 --out "$folder/local" --resume)" "local, resumed"
 
+# Checkpoints wait for an average; each has one file of the workers.
+same "$(sha $local --steps 6)" "$(sha $local --steps 6 --save-every 3 --out "$folder/saved")" "--save-every within a round"
+[[ $(ls "$folder/saved" | grep -c '^workers-') == 1 ]] || fail "files: $(ls "$folder/saved")"
+# The plan knows that processes share nothing.
+numbers() { tr -d ' \n' | grep -oE "\"host_peak_bytes\":$1" | grep -oE '[0-9]+' | paste -sd ' '; }
+ran=$(report $local --steps 2 --plan dp=2 --ranks 2 | numbers '{"planned":[^}]*}')
+plan=$(report plan --model mlp --image 8 --data synthetic --batch 8 --micro 4 --lanes 4 --momentum 0.9 --update local --workers 4 --plan dp=2 --ranks 2 | numbers '[0-9]+')
+same "$plan $plan" "$ran" "host memory of processes, planned and measured"
+
 # Rank 2 counts the batches, and rank 0 writes them.
 run="--record $folder/pushes --plan dp=2,ps=1 --ranks 3 --out $folder/async"
 report $async --steps 2 $run >/dev/null

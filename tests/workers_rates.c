@@ -1,5 +1,6 @@
-/* Rates, versions, scales, planned memory and traffic of workers, which no comparison of two runs
- * of workers would show.
+/* Rates, versions, scales and rounding of workers, which no comparison of two runs of workers would
+ * show.
+ *
  * label: serial
  */
 #include "workers_case.h"
@@ -8,6 +9,7 @@
 #include "run/share.h"
 #include "workers/record.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -212,56 +214,67 @@ static void rate_of_an_old_gradient(void **state) {
     test_context_end(ctx);
 }
 
-/* ---- planned memory and traffic ---- */
+/* ---- numbers of the caller ---- */
 
-static void get_ranks(wf_context *ctx, const one_case *c, const char *plan, int plan_only,
-                      int n_ranks, wf_workers_rank *ranks) {
-    case_crew crew;
-    wf_step_result results[CASE_STEPS];
-    int64_t n_done;
-    case_crew_init(&crew, c);
-    crew.config.plan_only = plan_only;
-    TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
-    if (!plan_only) TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
-    for (int r = 0; r < n_ranks; r++) TEST_OK(ctx, wf_workers_rank_get(crew.workers, r, &ranks[r]));
-    wf_workers_destroy(crew.workers);
+static wf_status read_nan(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
+    case_crew *crew = self;
+    WF_TRY(case_read(self, worker, batch, part_out));
+    if (batch == 2) crew->data[worker].x[0] = NAN;
+    return WF_OK;
 }
 
-/* A run of asynchronous workers also sends its first pull, which is as large as a push. */
-static void check_rank(const one_case *c, const wf_workers_rank *plan, const wf_workers_rank *ran) {
-    bool is_async = c->recipe.update == WF_UPDATE_ASYNC;
-    uint64_t n = (uint64_t)c->n_steps, sent = plan->sent_bytes * (n + is_async) / n;
-    assert_int_equal(ran->memory.planned_host_peak_bytes, plan->memory.planned_host_peak_bytes);
-    assert_int_equal(ran->memory.measured_host_peak_bytes, plan->memory.planned_host_peak_bytes);
-    assert_int_equal(ran->memory.measured_peak_bytes, plan->memory.planned_peak_bytes);
-    assert_int_equal(ran->sent_bytes, sent);
-    assert_int_equal(ran->received_bytes, sent);
-}
-
-static void planned_is_measured(void **state) {
+static void error_names_the_step(void **state) {
     (void)state;
-    static const struct {
-        const char *plan;
-        int n_ranks;
-    } plans[] = {{"dp=2,ps=2", 4}, {"dp=2,ps=2@workers", 2}, {"dp=2", 2}, {"dp=4,ps=1", 5}};
-    for (int local = 0; local < 2; local++)
-        for (size_t p = local ? 2 : 0; p < WFI_COUNT(plans) - (size_t)local; p++) {
-            wf_context *ctx = test_context();
-            wf_workers_rank plan[5], ran[5], processes[5];
-            one_case c = async_case(80000, 4, 0);
-            c.net.has_norm = 1;
-            c.recipe.update = local ? WF_UPDATE_LOCAL : WF_UPDATE_ASYNC;
-            c.recipe.local_steps = c.n_steps;
-            get_ranks(ctx, &c, plans[p].plan, 0, plans[p].n_ranks, ran);
-            get_ranks(ctx, &c, plans[p].plan, 1, plans[p].n_ranks, plan);
-            get_ranks(ctx, &c, plans[p].plan, 2, plans[p].n_ranks, processes);
-            for (int r = 0; r < plans[p].n_ranks; r++) check_rank(&c, &plan[r], &ran[r]);
-            /* Processes share no messages and no common parameters. */
-            size_t threads = plan[local].memory.planned_host_peak_bytes;
-            assert_true(processes[local].memory.planned_host_peak_bytes > threads ||
-                        plans[p].n_ranks > 2);
-            test_context_end(ctx);
+    for (int sums = 0; sums < 2; sums++) {
+        wf_context *ctx = test_context();
+        case_crew crew;
+        wf_step_result results[CASE_STEPS];
+        int64_t n_done;
+        one_case c = async_case(76000, 2, sums ? 0 : WF_STALENESS_UNBOUNDED);
+        case_crew_init(&crew, &c);
+        crew.config.read = read_nan;
+        TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=1"));
+        TEST_REFUSED(ctx, wf_workers_run(crew.workers, c.n_steps, results, &n_done), WF_NOT_FINITE,
+                     "step 3: ");
+        wf_workers_destroy(crew.workers);
+        test_context_end(ctx);
+    }
+}
+
+static wf_status read_nearest(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
+    int before = fegetround();
+    fesetround(FE_TONEAREST);
+    wf_status status = case_read(self, worker, batch, part_out);
+    fesetround(before);
+    return status;
+}
+
+/* Programs that round otherwise get the same bits. */
+static void rounding_is_not_the_callers(void **state) {
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        wf_context *ctx = test_context();
+        case_result results[2] = {0};
+        one_case c = async_case(77000, 3, 0);
+        c.recipe.clip_norm = 0.2;
+        if (local) c.recipe.update = WF_UPDATE_LOCAL;
+        for (int upward = 0; upward < 2; upward++) {
+            case_crew crew;
+            case_crew_init(&crew, &c);
+            crew.config.read = read_nearest;
+            TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=3"));
+            int before = fegetround();
+            if (upward) fesetround(FE_UPWARD);
+            case_steps(ctx, &crew, 2, folder, &results[upward]);
+            fesetround(before);
+            wf_workers_destroy(crew.workers);
         }
+        /* Losses are sums of the caller's thread. */
+        assert_memory_equal(results[0].state, results[1].state, results[0].n_state);
+        case_release(&results[0]);
+        case_release(&results[1]);
+        test_context_end(ctx);
+    }
 }
 
 static int make_folder(void **state) {
@@ -281,7 +294,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_is_synchronous),   cmocka_unit_test(one_worker_clips),
         cmocka_unit_test(backup_stands_for_the_batch), cmocka_unit_test(rates_follow_the_record),
-        cmocka_unit_test(rate_of_an_old_gradient),     cmocka_unit_test(planned_is_measured),
+        cmocka_unit_test(rate_of_an_old_gradient),     cmocka_unit_test(error_names_the_step),
+        cmocka_unit_test(rounding_is_not_the_callers),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,5 +1,6 @@
 /* Workers that go on from files: replays and records of runs that are resumed anywhere, local steps
  * under another plan, and files of other runs.
+ *
  * label: serial
  */
 #include "workers_case.h"
@@ -133,6 +134,20 @@ static void replay_stops_between_parts(void **state) {
 
 /* ---- local steps ---- */
 
+static void load_after_a_run(wf_context *ctx, const one_case *c, const char *plan, case_result *r) {
+    case_crew crew;
+    int64_t n_done;
+    wf_step_result ignored[3];
+    open_part(ctx, &crew, c, &(part){plan, NULL, NULL, true, false, 0});
+    TEST_OK(ctx, wf_workers_run(crew.workers, 3, ignored, &n_done));
+    TEST_OK(ctx, wf_trainer_load_state(wf_workers_trainer(crew.workers), state_path));
+    TEST_OK(ctx, wf_workers_load(crew.workers, workers_path));
+    TEST_OK(ctx, wf_workers_run(crew.workers, 3, r->steps + 2, &n_done));
+    free(r->state);
+    case_keep(ctx, wf_workers_trainer(crew.workers), folder, r);
+    wf_workers_destroy(crew.workers);
+}
+
 static void local_steps_go_on(void **state) {
     (void)state;
     static const char *const plans[] = {"dp=1", "dp=2", "dp=4"};
@@ -149,6 +164,9 @@ static void local_steps_go_on(void **state) {
         run_part(ctx, &c, &(part){plans[(i + 1) % 3], NULL, NULL, false, true, 2}, &got);
         run_part(ctx, &c, &(part){plans[(i + 2) % 3], NULL, NULL, true, false, 3}, &got);
         case_expect_equal(&c, "resumed", &want, &got);
+        memset(got.steps + 2, 0, 3 * sizeof *got.steps);
+        load_after_a_run(ctx, &c, plans[i % 3], &got);
+        case_expect_equal(&c, "loaded by workers that have run", &want, &got);
         case_release(&want);
         case_release(&got);
         test_context_end(ctx);

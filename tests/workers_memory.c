@@ -1,0 +1,86 @@
+/* Memory and traffic of workers and servers: the plan has the measured figures.
+ *
+ * label: serial
+ */
+#include "workers_case.h"
+
+static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
+    one_case c = case_of(seed, n_workers);
+    c.recipe.update = WF_UPDATE_ASYNC;
+    c.recipe.staleness = staleness;
+    return c;
+}
+
+static void get_ranks(wf_context *ctx, const one_case *c, const char *plan, int plan_only,
+                      int n_ranks, wf_workers_rank *ranks) {
+    case_crew crew;
+    wf_step_result results[CASE_STEPS];
+    int64_t n_done;
+    case_crew_init(&crew, c);
+    crew.config.plan_only = plan_only;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
+    if (!plan_only) TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    for (int r = 0; r < n_ranks; r++) TEST_OK(ctx, wf_workers_rank_get(crew.workers, r, &ranks[r]));
+    wf_workers_destroy(crew.workers);
+}
+
+/* A run of asynchronous workers also sends its first pull, which is as large as a push. */
+static void check_rank(const one_case *c, const wf_workers_rank *plan, const wf_workers_rank *ran) {
+    bool is_async = c->recipe.update == WF_UPDATE_ASYNC;
+    uint64_t n = (uint64_t)c->n_steps, sent = plan->sent_bytes * (n + is_async) / n;
+    assert_int_equal(ran->memory.planned_host_peak_bytes, plan->memory.planned_host_peak_bytes);
+    assert_int_equal(ran->memory.measured_host_peak_bytes, plan->memory.planned_host_peak_bytes);
+    assert_int_equal(ran->memory.measured_peak_bytes, plan->memory.planned_peak_bytes);
+    assert_int_equal(ran->sent_bytes, sent);
+    assert_int_equal(ran->received_bytes, sent);
+}
+
+static void planned_is_measured(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan;
+        int n_ranks;
+    } plans[] = {{"dp=2,ps=2", 4}, {"dp=2,ps=2@workers", 2}, {"dp=2", 2}, {"dp=4,ps=1", 5}};
+    for (int local = 0; local < 2; local++)
+        for (size_t p = local ? 2 : 0; p < WFI_COUNT(plans) - (size_t)local; p++) {
+            wf_context *ctx = test_context();
+            wf_workers_rank plan[5], ran[5], processes[5];
+            one_case c = async_case(80000, 4, 0);
+            c.net.has_norm = 1;
+            c.recipe.update = local ? WF_UPDATE_LOCAL : WF_UPDATE_ASYNC;
+            c.recipe.local_steps = c.n_steps;
+            get_ranks(ctx, &c, plans[p].plan, 0, plans[p].n_ranks, ran);
+            get_ranks(ctx, &c, plans[p].plan, 1, plans[p].n_ranks, plan);
+            get_ranks(ctx, &c, plans[p].plan, 2, plans[p].n_ranks, processes);
+            for (int r = 0; r < plans[p].n_ranks; r++) check_rank(&c, &plan[r], &ran[r]);
+            /* Processes share no messages and no common parameters. */
+            size_t threads = plan[local].memory.planned_host_peak_bytes;
+            assert_true(processes[local].memory.planned_host_peak_bytes > threads ||
+                        plans[p].n_ranks > 2);
+            test_context_end(ctx);
+        }
+}
+
+/* A normalization of 64 channels has 128 parameters and 128 running statistics. */
+static void averages_of_statistics_are_sent(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_workers_rank with[2], without[2];
+    one_case c = async_case(80000, 4, 0);
+    c.recipe.update = WF_UPDATE_LOCAL;
+    c.recipe.local_steps = 1;
+    c.net = (case_net){.n_hidden = 64, .has_norm = 1};
+    get_ranks(ctx, &c, "dp=2", 1, 2, with);
+    c.net.has_norm = 0;
+    get_ranks(ctx, &c, "dp=2", 1, 2, without);
+    assert_int_equal(with[0].sent_bytes - without[0].sent_bytes, 256 * sizeof(float));
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planned_is_measured),
+        cmocka_unit_test(averages_of_statistics_are_sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
