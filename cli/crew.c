@@ -1,5 +1,6 @@
 #include "crew.h"
 
+#include "output.h"
 #include "progress.h"
 #include "text.h"
 
@@ -8,9 +9,27 @@
 #include <string.h>
 #include <unistd.h>
 
-exit_status crew_take_record(cli *c) {
+/* What is chosen or measured for the program of all ranks. */
+static exit_status check_choices(const cli *c) {
+    const options *o = &c->o;
+    bool is_auto = o->plan && !strcmp(o->plan, "auto");
+    const char *what = is_auto                           ? "--plan auto"
+                       : o->recipe.n_micro == MICRO_AUTO ? "--micro auto"
+                       : option_is_given(o, OPT_costs) && o->costs == COSTS_MEASURED
+                           ? "--costs measured"
+                           : NULL;
+    if (!what || !crew_is_needed(o)) return EXIT_DONE;
+    return complain(EXIT_USAGE,
+                    "%s looks at the program of all ranks, which only --update sync has; with "
+                    "workers give --plan dp=N and a number of microbatches",
+                    what);
+}
+
+exit_status crew_check(cli *c) {
     options *o = &c->o;
     int n_workers;
+    exit_status bad = check_choices(c);
+    if (bad) return bad;
     if (o->replay && o->recipe.update != WF_UPDATE_ASYNC)
         return complain(EXIT_USAGE,
                         "--replay has no effect here: it is an option of --update async");
@@ -18,6 +37,20 @@ exit_status crew_take_record(cli *c) {
     wf_status status = wf_workers_recorded(c->ctx, o->replay, &n_workers);
     if (status == WF_OK) o->recipe.n_workers = n_workers;
     return complain_of(c, status);
+}
+
+exit_status crew_check_record(const cli *c) {
+    return c->is_root && c->o.record ? output_check_file("the record", c->o.record) : EXIT_DONE;
+}
+
+void crew_warn(const crew *w, int64_t n_steps) {
+    int64_t each = w->j->c->o.recipe.local_steps;
+    bool is_local = w->j->c->o.recipe.update == WF_UPDATE_LOCAL;
+    if (!is_local || n_steps % each == 0 || !w->j->c->is_root) return;
+    complain(EXIT_DONE,
+             "the run ended after step %lld, in a round of --local-steps %lld, with an average of "
+             "its own: a run without that end has other numbers",
+             (long long)n_steps, (long long)each);
 }
 
 /* ---- data ---- */

@@ -22,8 +22,13 @@ typedef struct crew {
 static inline bool crew_is_needed(const options *o) {
     return o->recipe.update != WF_UPDATE_SYNC;
 }
-/* The workers of a record are the recipe's, unless it says how many. Complains. */
-exit_status crew_take_record(cli *c);
+/* Before the data is opened: refuses choices that are not made for workers. The recipe gets the
+ * number of workers of --replay, unless it has one. Complains. */
+exit_status crew_check(cli *c);
+/* Whether --record can be written, before the work. Complains. */
+exit_status crew_check_record(const cli *c);
+/* After a resume of local steps: warns that the run ended between two averages. */
+void crew_warn(const crew *w, int64_t n_steps);
 
 /* weft plan of workers. */
 exit_status crew_plan(const job *j);

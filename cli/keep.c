@@ -16,8 +16,9 @@
 
 static bool is_checkpoint(const char *name) {
     static const char *const begins[] = {
-        "state.safetensors", "model.safetensors", "state-",         "model-",     "model_ema",
-        "run.json",          "config.json",       "tokenizer.json", "vocab.json", "merges.txt"};
+        "state.safetensors", "model.safetensors", "state-",      "model-",
+        "model_ema",         "run.json",          "config.json", "tokenizer.json",
+        "vocab.json",        "merges.txt",        "workers-"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (!strncmp(name, begins[i], strlen(begins[i]))) return true;
     return false;

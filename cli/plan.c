@@ -418,6 +418,7 @@ exit_status run_plan(cli *c) {
     wf_program *p = NULL;
     exit_status bad = c->o.draw ? draw_check(c->o.draw) : EXIT_DONE;
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
+    if (!bad) bad = crew_check(c);
     if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
     bad = check_ranks(&j);

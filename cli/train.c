@@ -31,6 +31,7 @@ typedef struct run {
     int64_t n_done;        /* steps, those before a resume included */
     int64_t saved_step;    /* of the last checkpoint; -1: there is none */
     int64_t verified_step; /* of the last comparison of replicas; -1 */
+    int64_t older_step;    /* of a checkpoint that --save-async has not replaced yet; -1 */
     int64_t kept_step;     /* of the last checkpoint that was kept; -1 */
     int64_t tested_step;   /* of the last test of this process; -1 */
     bool cannot_save;      /* to --out, which has been said */
@@ -103,10 +104,18 @@ static exit_status cannot_save(run *r, wf_status status) {
     return complain_of(r->c, status);
 }
 
+/* The workers' file of the checkpoint before goes after its state has been replaced. */
+static void forget_older(run *r, int64_t step) {
+    if (r->crew.workers) crew_forget(&r->crew, r->older_step);
+    r->older_step = step;
+}
+
 /* What is written in the background is in its place afterwards. */
 static exit_status settle(run *r) {
     wf_status status = r->trainer ? wf_trainer_save_wait(r->trainer) : WF_OK;
-    return status == WF_OK ? EXIT_DONE : cannot_save(r, status);
+    if (status != WF_OK) return cannot_save(r, status);
+    forget_older(r, -1);
+    return EXIT_DONE;
 }
 
 /* The last checkpoint, once it is in its place. */
@@ -150,7 +159,8 @@ static exit_status save(run *r) {
         status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
     history_mark(history_of(r), r->n_done);
     if (status != WF_OK) return cannot_save(r, status);
-    if (r->crew.workers) crew_forget(&r->crew, r->saved_step);
+    forget_older(r, r->saved_step);
+    if (!r->c->o.save_async) forget_older(r, -1);
     r->saved_step = r->n_done;
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
@@ -500,7 +510,7 @@ static exit_status prepare(run *r) {
     bool is_again = o->resume && restart_number();
     bad = own_folder(r);
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
-    if (!bad) bad = crew_take_record(r->c);
+    if (!bad) bad = crew_check(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
     bool is_plateau = o->recipe.lr_schedule == WF_LR_PLATEAU;
     if (!bad && !r->j.about.n_test && (o->test_every || o->patience || o->keep_best || is_plateau))
@@ -518,6 +528,7 @@ static exit_status prepare(run *r) {
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
+    if (!bad) bad = crew_check_record(r->c);
     if (!bad) bad = interrupted_early(r);
     if (bad) return bad;
     if (!is_again) job_describe(&r->j);
@@ -533,6 +544,7 @@ static exit_status prepare(run *r) {
         if (r->trainer) bad = checkpoint_load(&r->j, r->trainer, &r->from);
         if (!bad && r->crew.workers) bad = complain_of(r->c, crew_load(&r->crew, r->from.n_steps));
         if (bad) return bad;
+        if (r->crew.workers) crew_warn(&r->crew, r->from.n_steps);
         r->next = r->from.next;
         r->n_done = r->saved_step = r->from.n_steps;
         r->tests = r->from.tests;
@@ -640,6 +652,7 @@ exit_status run_train(cli *c) {
              .lock = -1,
              .saved_step = -1,
              .verified_step = -1,
+             .older_step = -1,
              .kept_step = -1,
              .tested_step = -1,
              .tests = scores_none(),

@@ -119,8 +119,8 @@ WF_API WF_NODISCARD wf_status wf_workers_load(wf_workers *workers, const char *p
  * none. */
 WF_API void wf_workers_place(const wf_workers *workers, int rank, int *first_out, int *n_out,
                              int *server_out);
-/* How many gradients of ASYNC runs so far were `steps` steps old, rounded up; -1: none was as old
- * or older. Equal on all ranks after a run. */
+/* How many gradients of ASYNC runs, those before a load included, were `steps` steps old, rounded
+ * up; -1: none was as old or older. Equal on all ranks after a run. */
 WF_API int64_t wf_workers_staleness(const wf_workers *workers, int64_t steps);
 /* Memory and traffic of rank `rank` of the plan, servers behind the workers. In a job collective.
  * Errors: those of a job. */

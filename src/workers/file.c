@@ -1,5 +1,8 @@
-/* A file with the state beside rank 0's trainer: where each worker reads on and, of local steps,
- * the workers' optimizer states and the outer momentum. Rank 0 writes and reads it. */
+/* A file with the state beside rank 0's trainer: where each worker reads on, the staleness so far
+ * and, of local steps, the workers' optimizer states and the outer momentum. Rank 0 writes and
+ * reads it. It names the weights that it belongs to. */
+#include "base/finite.h"
+#include "state/header.h"
 #include "workers/run.h"
 
 #include <stdio.h>
@@ -7,7 +10,9 @@
 #include <weft/checkpoint.h>
 
 #define STEPS_KEY   "weft.n_steps"
+#define WEIGHTS_KEY "weft.weights_sha256"
 #define BATCHES     "workers.next_batch"
+#define STALENESS   "workers.staleness"
 #define MOMENTUM    "outer.momentum"
 #define NAME_BYTES  64
 #define STEPS_BYTES 32
@@ -47,30 +52,44 @@ static wf_status exchange(wf_workers *w, int worker, int state, bool reads, floa
 
 /* ---- writing ---- */
 
-static wf_status declare(const wf_workers *w, wf_safetensors_writer *writer) {
-    char name[NAME_BYTES], steps[STEPS_BYTES];
-    const wf_shape each = {.n_dims = 1, .dim = {w->n_workers}},
-                   vector = {.n_dims = 1, .dim = {(int64_t)wfi_vector_n(&w->vector)}};
-    int n_states = !wfi_workers_is_async(w) ? wfi_recipe_n_states(&w->recipe) : 0;
-    snprintf(steps, sizeof steps, "%lld", (long long)w->n_steps);
-    WF_TRY(wf_safetensors_writer_add_metadata(writer, STEPS_KEY, steps));
-    WF_TRY(wf_safetensors_writer_add_tensor(writer, BATCHES, WF_I64, &each));
-    if (!wfi_workers_is_async(w))
-        WF_TRY(wf_safetensors_writer_add_tensor(writer, MOMENTUM, WF_F32, &vector));
+static wf_status declare_local(const wf_workers *w, wf_safetensors_writer *writer) {
+    char name[NAME_BYTES];
+    const wf_shape vector = {.n_dims = 1, .dim = {(int64_t)wfi_vector_n(&w->vector)}};
+    WF_TRY(wf_safetensors_writer_add_tensor(writer, MOMENTUM, WF_F32, &vector));
     for (int k = 0; k < w->n_workers; k++)
-        for (int s = 0; s < n_states; s++) {
+        for (int s = 0; s < wfi_recipe_n_states(&w->recipe); s++) {
             name_state(name, k, s);
             WF_TRY(wf_safetensors_writer_add_tensor(writer, name, WF_F32, &vector));
         }
     return WF_OK;
 }
 
+/* The tensors are then numbered as they are written below. */
+static wf_status declare(const wf_workers *w, wf_safetensors_writer *writer) {
+    char steps[STEPS_BYTES], sha[65];
+    const wf_shape each = {.n_dims = 1, .dim = {w->n_workers}},
+                   counts = {.n_dims = 1, .dim = {(int64_t)w->n_staleness}};
+    wfi_safetensors_writer_add_digests(writer);
+    snprintf(steps, sizeof steps, "%lld", (long long)w->n_steps);
+    WF_TRY(wf_trainer_weights_sha256(w->ranks->trainer, sha));
+    WF_TRY(wf_safetensors_writer_add_metadata(writer, STEPS_KEY, steps));
+    WF_TRY(wf_safetensors_writer_add_metadata(writer, WEIGHTS_KEY, sha));
+    WF_TRY(wf_safetensors_writer_add_tensor(writer, BATCHES, WF_I64, &each));
+    if (!wfi_workers_is_async(w)) return declare_local(w, writer);
+    return wf_safetensors_writer_add_tensor(writer, STALENESS, WF_I64, &counts);
+}
+
+static wf_status write_tensor(wf_safetensors_writer *writer, int i, const void *data,
+                              size_t bytes) {
+    wfi_safetensors_writer_set_digest(writer, i, wfi_safetensors_digest_part(data, bytes, 0));
+    return wf_safetensors_writer_write(writer, i, data, bytes);
+}
+
 static wf_status write_batches(const wf_workers *w, wf_safetensors_writer *writer) {
     int64_t *batches = wfi_alloc(w->ctx, (size_t)w->n_workers, sizeof *batches, "batches");
     if (!batches) return WF_NO_MEMORY;
     for (int k = 0; k < w->n_workers; k++) batches[k] = wf_workers_batch(w, k);
-    wf_status status =
-        wf_safetensors_writer_write(writer, 0, batches, (size_t)w->n_workers * sizeof *batches);
+    wf_status status = write_tensor(writer, 0, batches, (size_t)w->n_workers * sizeof *batches);
     wfi_free(w->ctx, batches);
     return status;
 }
@@ -79,11 +98,11 @@ static wf_status write_batches(const wf_workers *w, wf_safetensors_writer *write
 static wf_status write_states(wf_workers *w, wf_safetensors_writer *writer, float *data) {
     size_t bytes = wfi_vector_n(&w->vector) * sizeof *data;
     int n_states = wfi_recipe_n_states(&w->recipe), next = 2;
-    if (writer) WF_TRY(wf_safetensors_writer_write(writer, 1, w->momentum, bytes));
+    if (writer) WF_TRY(write_tensor(writer, 1, w->momentum, bytes));
     for (int k = 0; k < w->n_workers; k++)
         for (int s = 0; s < n_states; s++, next++) {
             WF_TRY(exchange(w, k, s, true, data));
-            if (writer) WF_TRY(wf_safetensors_writer_write(writer, next, data, bytes));
+            if (writer) WF_TRY(write_tensor(writer, next, data, bytes));
         }
     return WF_OK;
 }
@@ -91,7 +110,10 @@ static wf_status write_states(wf_workers *w, wf_safetensors_writer *writer, floa
 static wf_status save(wf_workers *w, wf_safetensors_writer *writer, float *data) {
     if (writer) WF_TRY(declare(w, writer));
     if (writer) WF_TRY(write_batches(w, writer));
-    if (!wfi_workers_is_async(w)) WF_TRY(write_states(w, writer, data));
+    if (!wfi_workers_is_async(w))
+        WF_TRY(write_states(w, writer, data));
+    else if (writer)
+        WF_TRY(write_tensor(writer, 1, w->staleness, w->n_staleness * sizeof *w->staleness));
     return writer ? wf_safetensors_writer_commit(writer) : WF_OK;
 }
 
@@ -125,25 +147,79 @@ static wf_status read_tensor(const wf_safetensors *file, wf_context *ctx, const 
                     name);
 }
 
-static wf_status check_steps(const wf_workers *w, const wf_safetensors *file, const char *path,
-                             int64_t n_steps) {
-    char wanted[STEPS_BYTES];
-    const char *text = wf_safetensors_metadata(file, STEPS_KEY);
-    snprintf(wanted, sizeof wanted, "%lld", (long long)n_steps);
+static wf_status check_value(const wf_workers *w, const wf_safetensors *file, const char *path,
+                             const char *key, const char *wanted, const char *what) {
+    const char *text = wf_safetensors_metadata(file, key);
     if (text && !strcmp(text, wanted)) return WF_OK;
-    return wfi_fail(w->ctx, WF_CORRUPT, "%s is not of step %s, which rank 0's trainer has", path,
-                    wanted);
+    return wfi_fail(w->ctx, WF_CORRUPT,
+                    "%s is not of the %s (%.12s) that the state beside it has: they are of "
+                    "different checkpoints",
+                    path, what, wanted);
+}
+
+static wf_status check_origin(const wf_workers *w, const wf_safetensors *file, const char *path,
+                              int64_t n_steps) {
+    char steps[STEPS_BYTES], sha[65];
+    snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
+    WF_TRY(check_value(w, file, path, STEPS_KEY, steps, "step"));
+    WF_TRY(wf_trainer_weights_sha256(w->ranks->trainer, sha));
+    return check_value(w, file, path, WEIGHTS_KEY, sha, "weights");
+}
+
+/* Each step takes as many parts as it applies, and late gradients more. */
+static bool are_possible(const wf_workers *w, const int64_t *batches, int64_t n_steps) {
+    int64_t n = 0, n_applied = n_steps * (w->n_workers - w->recipe.n_backup);
+    for (int k = 0; k < w->n_workers; k++) {
+        bool is_local = !wfi_workers_is_async(w);
+        if (batches[k] < 0 || batches[k] > n_steps * w->n_workers) return false;
+        if (is_local && batches[k] != n_steps) return false;
+        n += batches[k];
+    }
+    return w->recipe.n_backup ? n >= n_applied : n == n_applied;
 }
 
 static wf_status read_batches(const wf_workers *w, const wf_safetensors *file, const char *path,
-                              int64_t *batches) {
+                              int64_t n_steps, int64_t *batches) {
     WF_TRY(
         read_tensor(file, w->ctx, path, BATCHES, batches, (size_t)w->n_workers * sizeof *batches));
-    for (int k = 0; k < w->n_workers; k++)
-        if (batches[k] < 0 || batches[k] > WFI_RECORD_MAX_COUNT)
-            return wfi_fail(w->ctx, WF_CORRUPT, "%s: worker %d reads on with batch %lld", path, k,
-                            (long long)batches[k]);
-    return WF_OK;
+    if (are_possible(w, batches, n_steps)) return WF_OK;
+    return wfi_fail(w->ctx, WF_CORRUPT,
+                    "%s: after step %lld no workers can have read as many batches as its "
+                    "'" BATCHES "' says",
+                    path, (long long)n_steps);
+}
+
+static wf_status read_vector(const wf_workers *w, const wf_safetensors *file, const char *path,
+                             const char *name, float *data) {
+    size_t n = wfi_vector_n(&w->vector);
+    WF_TRY(read_tensor(file, w->ctx, path, name, data, n * sizeof *data));
+    size_t bad = wfi_find_not_finite(data, n);
+    if (bad == n) return WF_OK;
+    return wfi_fail(w->ctx, WF_CORRUPT, "%s: element %zu of %s is %g: a run cannot resume from it",
+                    path, bad, name, (double)data[bad]);
+}
+
+/* As many gradients as were applied. */
+static wf_status read_staleness(wf_workers *w, const wf_safetensors *file, const char *path,
+                                int64_t n_steps) {
+    int i = wf_safetensors_find(file, STALENESS);
+    const wf_safetensors_entry *entry = wf_safetensors_get(file, i);
+    size_t n = i < 0 ? 0 : (size_t)entry->n_bytes / sizeof *w->staleness;
+    int64_t sum = 0, wanted = n_steps * (w->n_workers - w->recipe.n_backup);
+    w->n_staleness = 0;
+    for (size_t k = 0; k < n && n <= (size_t)wanted + 1; k++) {
+        WF_TRY(WFI_GROW(w->ctx, w->staleness, k, w->staleness_capacity, "staleness"));
+        w->n_staleness = k + 1;
+    }
+    WF_TRY(read_tensor(file, w->ctx, path, STALENESS, w->staleness,
+                       w->n_staleness * sizeof *w->staleness));
+    for (size_t k = 0; k < w->n_staleness; k++) {
+        if (w->staleness[k] < 0 || w->staleness[k] > wanted) sum = -1;
+        if (sum >= 0) sum += w->staleness[k];
+    }
+    if (sum == wanted) return WF_OK;
+    return wfi_fail(w->ctx, WF_CORRUPT, "%s: its '" STALENESS "' does not count %lld gradients",
+                    path, (long long)wanted);
 }
 
 static wf_status share(wf_workers *w, void *data, size_t bytes) {
@@ -155,28 +231,37 @@ static wf_status share(wf_workers *w, void *data, size_t bytes) {
 static wf_status read_states(wf_workers *w, const wf_safetensors *file, const char *path,
                              float *data) {
     char name[NAME_BYTES];
-    size_t bytes = wfi_vector_n(&w->vector) * sizeof *data;
     int n_states = wfi_recipe_n_states(&w->recipe);
-    if (file) WF_TRY(read_tensor(file, w->ctx, path, MOMENTUM, w->momentum, bytes));
-    WF_TRY(share(w, w->momentum, bytes));
+    if (file) WF_TRY(read_vector(w, file, path, MOMENTUM, w->momentum));
+    WF_TRY(share(w, w->momentum, wfi_vector_n(&w->vector) * sizeof *data));
     for (int k = 0; k < w->n_workers; k++)
         for (int s = 0; s < n_states; s++) {
             name_state(name, k, s);
-            if (file) WF_TRY(read_tensor(file, w->ctx, path, name, data, bytes));
+            if (file) WF_TRY(read_vector(w, file, path, name, data));
             WF_TRY(exchange(w, k, s, false, data));
         }
     return WF_OK;
+}
+
+/* Server 0 goes on counting, wherever it is. */
+static wf_status share_staleness(wf_workers *w) {
+    int64_t n = (int64_t)w->n_staleness;
+    WF_TRY(share(w, &n, sizeof n));
+    for (w->n_staleness = 0; (int64_t)w->n_staleness < n; w->n_staleness++)
+        WF_TRY(WFI_GROW(w->ctx, w->staleness, w->n_staleness, w->staleness_capacity, "staleness"));
+    return share(w, w->staleness, w->n_staleness * sizeof *w->staleness);
 }
 
 /* Rank 0's trainer says which step it is of. */
 static wf_status load(wf_workers *w, const wf_safetensors *file, const char *path, float *data,
                       int64_t *batches) {
     int64_t n_steps = wfi_workers_is_root(w) ? wf_trainer_n_steps(w->ranks->trainer) : 0;
-    if (file) WF_TRY(check_steps(w, file, path, n_steps));
-    if (file) WF_TRY(read_batches(w, file, path, batches));
+    if (file) WF_TRY(check_origin(w, file, path, n_steps));
+    if (file) WF_TRY(read_batches(w, file, path, n_steps, batches));
+    if (file && wfi_workers_is_async(w)) WF_TRY(read_staleness(w, file, path, n_steps));
     WF_TRY(share(w, &n_steps, sizeof n_steps));
     WF_TRY(share(w, batches, (size_t)w->n_workers * sizeof *batches));
-    if (!wfi_workers_is_async(w)) WF_TRY(read_states(w, file, path, data));
+    WF_TRY(wfi_workers_is_async(w) ? share_staleness(w) : read_states(w, file, path, data));
     w->n_steps = n_steps;
     w->is_spread = w->has_parameters = false;
     for (int k = 0; k < w->n_workers; k++) {
