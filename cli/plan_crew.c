@@ -99,6 +99,8 @@ exit_status crew_plan(const job *j) {
     wf_workers *workers = NULL;
     wf_workers_config config = WF_WORKERS_CONFIG_INIT;
     config.plan_only = j->c->o.ranks > 1 ? 2 : 1;
+    config.n_test = j->about.n_test;
+    config.n_test_at_once = j->about.n_test ? job_eval_samples(j, WF_DATA_TEST) : 0;
     wf_status status =
         wf_workers_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan, &config, &workers);
     exit_status bad = status == WF_OK ? show(j, workers) : complain_of(j->c, status);

@@ -61,15 +61,18 @@ typedef struct wf_workers_config {
     /* 1: only wf_workers_rank_get, with planned figures of all ranks, which are threads; 2: the
      * same, of processes. */
     int plan_only;
+    /* plan_only: rank 0 also tests n_test samples, so many at once, as of wf_program_plan_tests. */
+    int64_t n_test, n_test_at_once;
 } wf_workers_config;
 
 #define WF_WORKERS_CONFIG_INIT                                                                     \
-    { sizeof(wf_workers_config), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_workers_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Memory and traffic of one rank. */
 typedef struct wf_workers_rank {
     wf_trainer_memory memory; /* of its trainer, with the workers' and servers' host memory */
-    uint64_t sent_bytes, received_bytes; /* a step, to and from other ranks */
+    /* A step, to and from other ranks, without the first pull of a run. */
+    uint64_t sent_bytes, received_bytes;
 } wf_workers_rank;
 
 #ifdef __cplusplus

@@ -35,8 +35,8 @@ static wf_status has_received(wfi_channel *c, bool *is_out) {
     return *is_out ? finish(&c->receiving) : WF_OK;
 }
 
-wf_status wfi_channel_send(wfi_channel *c) {
-    c->n_sent += c->crosses;
+wf_status wfi_channel_send(wfi_channel *c, bool counts) {
+    c->n_sent += c->crosses && counts;
     if (c->group) return start_send(c);
     set_state(c, ASKED);
     return WF_OK;
@@ -63,8 +63,8 @@ wf_status wfi_channel_is_asked(wfi_channel *c, bool *is_out) {
     return WF_OK;
 }
 
-wf_status wfi_channel_answer(wfi_channel *c) {
-    c->n_answered += c->crosses;
+wf_status wfi_channel_answer(wfi_channel *c, bool counts) {
+    c->n_answered += c->crosses && counts;
     if (c->group) return start_send(c);
     set_state(c, ANSWERED);
     return WF_OK;

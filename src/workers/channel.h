@@ -25,9 +25,9 @@ typedef struct wfi_channel {
     wf_work *sending, *receiving;
 } wfi_channel;
 
-/* The worker's side. A worker with several servers first sends to all, and then awaits all: the
- * calls of a group run one after another. */
-wf_status wfi_channel_send(wfi_channel *c);
+/* The worker's side; `counts`: as traffic of a step. A worker with several servers first sends to
+ * all, and then awaits all: the calls of a group run one after another. */
+wf_status wfi_channel_send(wfi_channel *c, bool counts);
 wf_status wfi_channel_await(wfi_channel *c);
 /* Whether the answer is in the buffer. */
 wf_status wfi_channel_is_answered(wfi_channel *c, bool *is_out);
@@ -35,7 +35,7 @@ wf_status wfi_channel_is_answered(wfi_channel *c, bool *is_out);
 /* The server's side: before each message. */
 wf_status wfi_channel_expect(wfi_channel *c);
 wf_status wfi_channel_is_asked(wfi_channel *c, bool *is_out);
-wf_status wfi_channel_answer(wfi_channel *c);
+wf_status wfi_channel_answer(wfi_channel *c, bool counts);
 
 /* Waits for calls that are under way, after the last message. */
 wf_status wfi_channel_settle(wfi_channel *c);

@@ -106,7 +106,7 @@ void wf_workers_destroy(wf_workers *w) {
     }
     wfi_workers_destroy_groups(w);
     wfi_vector_release(&w->vector);
-    for (int k = 0; k < 3; k++) wf_program_destroy(w->programs[k]);
+    wf_program_destroy(w->program);
     wfi_record_release(&w->record);
     wfi_order_release(w);
     wfi_free(w->ctx, w->ranks);

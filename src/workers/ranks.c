@@ -9,6 +9,20 @@ static wf_recipe without_state(const wf_workers *w) {
     return recipe;
 }
 
+/* So that memory is known, and is enough, before the first step. */
+static wf_status prepare_parts(const wfi_worker_rank *rank) {
+    const wf_workers *w = rank->all;
+    wf_program_kind kind = wfi_workers_is_async(w) ? WF_PROGRAM_GRADIENT : WF_PROGRAM_TRAIN;
+    for (int k = 0; k < rank->n; k++) {
+        int64_t ignored, n_samples;
+        wfi_ready *ready;
+        wf_recipe_part(&w->recipe, w->recipe.batch, w->n_workers, rank->workers[k].number, &ignored,
+                       &n_samples);
+        WF_TRY(wfi_trainer_ready(rank->trainer, kind, n_samples, &ready));
+    }
+    return WF_OK;
+}
+
 static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, const wf_plan *plan,
                                 const wfi_device_list *list) {
     wf_workers *w = rank->all;
@@ -31,8 +45,7 @@ static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, co
     /* WEFT_SLOW_RANK counts the plan's ranks, but each trainer has one rank, number 0. */
     wfi_slow slow = rank->trainer->slow;
     rank->trainer->workers[0].slow_factor = slow.rank == rank->rank ? slow.factor : 1;
-    if (wfi_workers_is_async(w)) WF_TRY(wf_trainer_prepare_gradients(rank->trainer, w->own.batch));
-    return WF_OK;
+    return prepare_parts(rank);
 }
 
 static wf_status create_rank(wf_workers *w, const wf_model *model, const wf_plan *plan,
@@ -63,19 +76,69 @@ wf_status wfi_workers_create_ranks(wf_workers *w, const wf_model *model, const w
     return WF_OK;
 }
 
-/* What a rank runs, for the plan alone: rank 0 also has the optimizer's state. */
+/* ---- for the plan alone ---- */
+
+static wf_status create_program(const wf_workers *w, const wf_model *model, const wf_plan *plan,
+                                bool is_whole, int64_t n_samples, wf_program_kind kind,
+                                const wf_program *like, wf_program **program_out) {
+    wf_recipe recipe = is_whole ? w->own : without_state(w);
+    recipe.batch = n_samples;
+    return wfi_program_create(w->ctx, model, &recipe, plan, wfi_backend_of(&wfi_device_cpu), kind,
+                              WFI_USE_RUN, like, program_out);
+}
+
+static void take_peaks(const wf_program *p, size_t peaks[WFI_N_SPACES]) {
+    for (int s = 0; s < WFI_N_SPACES; s++)
+        if (p->ranks[0].arenas[s].peak_bytes > peaks[s])
+            peaks[s] = p->ranks[0].arenas[s].peak_bytes;
+}
+
+/* The peaks of a worker's part of so many samples. `first`: the program that a trainer has first,
+ * and whose state is in the arena. */
+static wf_status plan_part(wf_workers *w, const wf_model *model, const wf_plan *plan,
+                           const wf_program *first, bool is_whole, int64_t n_samples) {
+    wf_program *p;
+    wf_program_kind kind = wfi_workers_is_async(w) ? WF_PROGRAM_GRADIENT : WF_PROGRAM_TRAIN;
+    wfi_planned *planned = &w->planned[w->n_planned++];
+    *planned = (wfi_planned){.is_whole = is_whole, .n_samples = n_samples};
+    WF_TRY(create_program(w, model, plan, is_whole, n_samples, kind, first, &p));
+    take_peaks(p, planned->peaks);
+    wf_program_destroy(p);
+    return WF_OK;
+}
+
+static bool is_planned(const wf_workers *w, bool is_whole, int64_t n_samples) {
+    bool is_in = false;
+    for (int k = 0; k < w->n_planned; k++)
+        is_in |= w->planned[k].is_whole == is_whole && w->planned[k].n_samples == n_samples;
+    return is_in;
+}
+
+/* Parts have three sizes at most: of larger microbatches, of smaller ones, and of both. */
+static wf_status plan_parts(wf_workers *w, const wf_model *model, const wf_plan *plan,
+                            const wf_program *first, bool is_whole) {
+    for (int k = 0; k < w->n_workers; k++) {
+        int64_t ignored, n;
+        wf_recipe_part(&w->recipe, w->recipe.batch, w->n_workers, k, &ignored, &n);
+        if (!is_planned(w, is_whole, n)) WF_TRY(plan_part(w, model, plan, first, is_whole, n));
+    }
+    return WF_OK;
+}
+
+/* Rank 0 also has the optimizer's state, and tests. */
 static wf_status create_programs(wf_workers *w, const wf_model *model, const wf_plan *plan) {
-    const wfi_backend *backend = wfi_backend_of(&wfi_device_cpu);
-    wf_program *whole;
-    WF_TRY(wfi_program_create(w->ctx, model, &w->own, plan, backend, WF_PROGRAM_TRAIN, WFI_USE_RUN,
-                              NULL, &whole));
-    w->programs[0] = whole;
+    wf_program *whole, *other;
+    WF_TRY(create_program(w, model, plan, true, w->own.batch, WF_PROGRAM_TRAIN, NULL, &whole));
+    w->program = whole;
+    WF_TRY(plan_parts(w, model, plan, whole, true));
+    WF_TRY(wf_program_plan_tests(whole, w->config.n_test, w->config.n_test_at_once));
+    for (int k = 0; k < 2; k++)
+        if (whole->tests[k]) take_peaks(whole->tests[k], w->test_peaks);
     if (!wfi_workers_is_async(w)) return WF_OK;
-    WF_TRY(wfi_program_create(w->ctx, model, &w->own, plan, backend, WF_PROGRAM_GRADIENT,
-                              WFI_USE_RUN, whole, &w->programs[1]));
-    wf_recipe recipe = without_state(w);
-    return wfi_program_create(w->ctx, model, &recipe, plan, backend, WF_PROGRAM_GRADIENT,
-                              WFI_USE_RUN, NULL, &w->programs[2]);
+    WF_TRY(create_program(w, model, plan, false, w->own.batch, WF_PROGRAM_GRADIENT, NULL, &other));
+    wf_status status = plan_parts(w, model, plan, other, false);
+    wf_program_destroy(other);
+    return status;
 }
 
 /* A process without workers knows the vector from a program that it does not run. */
@@ -83,9 +146,8 @@ wf_status wfi_workers_create_vector(wf_workers *w, const wf_model *model, const 
     if (w->config.plan_only)
         WF_TRY(create_programs(w, model, plan));
     else if (!w->n_here)
-        WF_TRY(
-            wf_program_create(w->ctx, model, &w->own, plan, WF_PROGRAM_GRADIENT, &w->programs[0]));
-    const wf_program *p = w->n_here ? w->ranks->trainer->ready[0]->program : w->programs[0];
+        WF_TRY(wf_program_create(w->ctx, model, &w->own, plan, WF_PROGRAM_GRADIENT, &w->program));
+    const wf_program *p = w->n_here ? w->ranks->trainer->ready[0]->program : w->program;
     if (p->graph->n_hidden)
         return wfi_fail(w->ctx, WF_UNSUPPORTED,
                         "workers: a recurrent model goes on with its hidden state from batch to "

@@ -41,15 +41,29 @@ static void fill_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
     r->received_bytes /= (uint64_t)wfi_max_i64(w->n_run, 1);
 }
 
-/* Of workers that only plan. */
-static void plan_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
-    const wf_program *p = w->programs[!wfi_workers_is_async(w) ? 0 : rank ? 2 : 1];
-    if (rank < w->n_ranks) {
-        r->memory.planned_peak_bytes = p->ranks[0].arenas[WFI_SPACE_DEVICE].peak_bytes;
-        r->memory.planned_host_peak_bytes = p->ranks[0].arenas[WFI_SPACE_HOST].peak_bytes;
-        r->memory.planned_disk_peak_bytes = p->ranks[0].arenas[WFI_SPACE_DISK].peak_bytes;
+/* Of the parts that a rank's workers have. */
+static void plan_peaks(const wf_workers *w, int rank, size_t peaks[WFI_N_SPACES]) {
+    bool is_whole = !wfi_workers_is_async(w) || !rank;
+    for (int k = wfi_workers_first(w, rank); k < wfi_workers_first(w, rank + 1); k++) {
+        int64_t ignored, n_samples;
+        wf_recipe_part(&w->recipe, w->recipe.batch, w->n_workers, k, &ignored, &n_samples);
+        for (int i = 0; i < w->n_planned; i++)
+            for (int s = 0; s < WFI_N_SPACES; s++) {
+                const wfi_planned *p = &w->planned[i];
+                bool is_its = p->is_whole == is_whole && p->n_samples == n_samples;
+                if (is_its && p->peaks[s] > peaks[s]) peaks[s] = p->peaks[s];
+            }
     }
-    r->memory.planned_host_peak_bytes += wfi_workers_host_bytes(w, rank);
+    for (int s = 0; s < WFI_N_SPACES && !rank; s++)
+        if (w->test_peaks[s] > peaks[s]) peaks[s] = w->test_peaks[s];
+}
+
+static void plan_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
+    size_t peaks[WFI_N_SPACES] = {0};
+    if (rank < w->n_ranks) plan_peaks(w, rank, peaks);
+    r->memory.planned_peak_bytes = peaks[WFI_SPACE_DEVICE];
+    r->memory.planned_host_peak_bytes = peaks[WFI_SPACE_HOST] + wfi_workers_host_bytes(w, rank);
+    r->memory.planned_disk_peak_bytes = peaks[WFI_SPACE_DISK];
     r->sent_bytes = r->received_bytes = wfi_workers_sent_bytes(w, rank);
 }
 

@@ -39,7 +39,7 @@ static wf_status answer(wfi_server *s, wfi_served *one) {
     note->stops = wfi_workers_stops(s->all);
     memcpy(vector_of(s, one), s->parameters, n_of(s) * sizeof *s->parameters);
     if (ends) one->stage = SERVED_ENDED;
-    WF_TRY(wfi_channel_answer(one->pushing));
+    WF_TRY(wfi_channel_answer(one->pushing, wfi_note_counts(note)));
     return ends ? WF_OK : expect(s, one);
 }
 
@@ -188,7 +188,7 @@ static wf_status grant(wfi_server *s, wfi_served *one) {
     WF_TRY(wfi_order_grant(s->all, note, records, &is_granted));
     if (!is_granted) return WF_OK;
     one->stage = SERVED_PUSHING;
-    WF_TRY(wfi_channel_answer(one->asking));
+    WF_TRY(wfi_channel_answer(one->asking, wfi_note_counts(note)));
     return wfi_channel_expect(one->pushing);
 }
 

@@ -22,7 +22,7 @@ static wf_status ask(wf_workers *w, wfi_one_worker *one, wfi_ask what) {
     one->note.stops = wfi_max_i64(one->stops, wfi_workers_stops(w));
     memcpy(one->asking.buffer, &one->note, sizeof one->note);
     one->stage = WFI_WORKER_ASKS;
-    WF_TRY(wfi_channel_send(&one->asking));
+    WF_TRY(wfi_channel_send(&one->asking, wfi_note_counts(&one->note)));
     return wfi_channel_await(&one->asking);
 }
 
@@ -32,7 +32,7 @@ static wf_status push(wf_workers *w, wfi_one_worker *one) {
     for (int k = 0; k < w->n_servers; k++) {
         memcpy(one->pushing[k].buffer, &one->note, sizeof one->note);
         one->has_answer[k] = false;
-        WF_TRY(wfi_channel_send(&one->pushing[k]));
+        WF_TRY(wfi_channel_send(&one->pushing[k], wfi_note_counts(&one->note)));
     }
     for (int k = 0; k < w->n_servers; k++) WF_TRY(wfi_channel_await(&one->pushing[k]));
     one->stage = WFI_WORKER_PUSHES;

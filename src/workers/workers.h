@@ -53,6 +53,11 @@ typedef struct wfi_note {
 } wfi_note;
 _Static_assert(sizeof(wfi_note) == 128, "messages begin on a cache line");
 
+/* The first pull of a run is no step's traffic. */
+static inline bool wfi_note_counts(const wfi_note *note) {
+    return note->ask != WFI_ASK_START;
+}
+
 typedef enum wfi_worker_stage {
     WFI_WORKER_READY,  /* has parameters */
     WFI_WORKER_ASKS,   /* waits for its ticket */
@@ -129,6 +134,14 @@ typedef struct wfi_order {
     bool *is_in;             /* [n_workers] the step in hand */
 } wfi_order;
 
+/* What a worker's part of a batch needs on a rank with the optimizer's state (`is_whole`) or
+ * without it. */
+typedef struct wfi_planned {
+    bool is_whole;
+    int64_t n_samples;
+    size_t peaks[WFI_N_SPACES];
+} wfi_planned;
+
 struct wf_workers {
     wf_context *ctx;
     wf_job *job;
@@ -136,8 +149,10 @@ struct wf_workers {
     wf_recipe recipe, own; /* of all; of one worker */
     wf_workers_config config;
     int n_workers, n_ranks, n_servers; /* n_ranks: those with workers */
-    /* Of a rank without a trainer [0]; of a plan: whole, of rank 0, of others. NULL: not needed. */
-    wf_program *programs[3];
+    wf_program *program;    /* of a process without a trainer, or of a plan; otherwise NULL */
+    wfi_planned planned[6]; /* [n_planned] of a plan */
+    int n_planned;
+    size_t test_peaks[WFI_N_SPACES]; /* of rank 0's tests */
     wfi_vector vector;
     wfi_worker_rank *ranks; /* [n_here] */
     int n_here;
