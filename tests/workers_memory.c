@@ -49,7 +49,7 @@ static void planned_is_measured(void **state) {
             get_ranks(ctx, &c, plans[p].plan, 0, plans[p].n_ranks, ran);
             get_ranks(ctx, &c, plans[p].plan, 1, plans[p].n_ranks, plan);
             get_ranks(ctx, &c, plans[p].plan, 2, plans[p].n_ranks, processes);
-            for (int r = 0; r < plans[p].n_ranks; r++) check_rank(&c, &plan[r], &ran[r]);
+            for (int r = 0; r < plans[p].n_ranks; r++) check_rank(&plan[r], &ran[r]);
             /* Processes share no messages and no common parameters. */
             size_t threads = plan[local].memory.planned_host_peak_bytes;
             assert_true(processes[local].memory.planned_host_peak_bytes > threads ||

@@ -107,11 +107,22 @@ wf_status wfi_memory_check(wfi_memory *m) {
     return wfi_failure_check(m->group->ctx, job);
 }
 
+/* "1", or in a group of some ranks "0 (rank 1 of the job)". */
+static const char *name_rank(const wf_group *g, int32_t rank, char text[48]) {
+    int32_t of_job = g->job_rank[rank];
+    if (of_job == rank)
+        snprintf(text, 48, "%d", rank);
+    else
+        snprintf(text, 48, "%d (rank %d of the job)", rank, of_job);
+    return text;
+}
+
 wf_status wfi_memory_lost(wfi_memory *m, int32_t rank) {
     const wfi_member *member = &m->segment->members[rank];
     bool has_left = __atomic_load_n(&member->has_left, __ATOMIC_ACQUIRE) != 0;
-    char last[WFI_CALL_TEXT];
-    return wfi_fail(m->group->ctx, WF_REMOTE, "rank %d has %s; it last called %s", rank,
+    char last[WFI_CALL_TEXT], name[48];
+    return wfi_fail(m->group->ctx, WF_REMOTE, "rank %s has %s; it last called %s",
+                    name_rank(m->group, rank, name),
                     has_left ? "left the group" : "died", wfi_call_name(&member->call, last));
 }
 
@@ -123,8 +134,9 @@ static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
 static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
                        size_t bytes) {
     const wf_group *g = m->group;
-    char last[WFI_CALL_TEXT];
-    snprintf(text, bytes, "rank %d has not arrived%s; it last called %s%s", rank, how_long,
+    char last[WFI_CALL_TEXT], name[48];
+    snprintf(text, bytes, "rank %s has not arrived%s; it last called %s%s",
+             name_rank(g, rank, name), how_long,
              wfi_call_name(&m->segment->members[rank].call, last),
              wfi_process_state(wfi_control_rank_at(g->job, g->job_rank[rank])->pid));
 }
