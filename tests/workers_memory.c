@@ -58,6 +58,30 @@ static void planned_is_measured(void **state) {
         }
 }
 
+/* Rank 0 tests: what many samples at once need is planned for it, and for no other rank. */
+static void tests_are_planned(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    size_t peaks[2][2];
+    one_case c = async_case(80000, 4, 0);
+    for (int tests = 0; tests < 2; tests++) {
+        case_crew crew;
+        wf_workers_rank of;
+        case_crew_init(&crew, &c);
+        crew.config.plan_only = 1;
+        crew.config.n_test = crew.config.n_test_at_once = tests ? 5000 : 0;
+        TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
+        for (int r = 0; r < 2; r++) {
+            TEST_OK(ctx, wf_workers_rank_get(crew.workers, r, &of));
+            peaks[tests][r] = of.memory.planned_peak_bytes;
+        }
+        wf_workers_destroy(crew.workers);
+    }
+    assert_true(peaks[1][0] > peaks[0][0]);
+    assert_int_equal(peaks[1][1], peaks[0][1]);
+    test_context_end(ctx);
+}
+
 /* A normalization of 64 channels has 128 parameters and 128 running statistics. */
 static void averages_of_statistics_are_sent(void **state) {
     (void)state;
@@ -77,6 +101,7 @@ static void averages_of_statistics_are_sent(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planned_is_measured),
+        cmocka_unit_test(tests_are_planned),
         cmocka_unit_test(averages_of_statistics_are_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,6 +219,70 @@ static void refuses_files_of_other_runs(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- files that have been changed, with digests or without ---- */
+
+/* Writes the workers' file anew without digests. Of tensor `name`, 8-byte number `i` becomes
+ * `bits`. */
+static void forge(wf_context *ctx, const char *name, size_t i, uint64_t bits) {
+    wf_safetensors *file;
+    TEST_OK(ctx, wf_safetensors_open(ctx, workers_path, &file));
+    int n = wf_safetensors_n_tensors(file);
+    const char *const keys[] = {"weft.n_steps", "weft.weights_sha256"};
+    wf_metadata metadata[2];
+    wf_tensor_data *tensors = calloc((size_t)n, sizeof *tensors);
+    for (int k = 0; k < 2; k++)
+        metadata[k] = (wf_metadata){keys[k], wf_safetensors_metadata(file, keys[k])};
+    for (int k = 0; k < n; k++) {
+        const wf_safetensors_entry *e = wf_safetensors_get(file, k);
+        char *data = malloc(e->n_bytes + 1);
+        TEST_OK(ctx, wf_safetensors_read(file, k, data, e->n_bytes));
+        if (!strcmp(e->name, name)) memcpy(data + 8 * i, &bits, sizeof bits);
+        tensors[k] = (wf_tensor_data){e->name, e->dtype, {.n_dims = 1, .dim = {e->dim[0]}}, data};
+    }
+    TEST_OK(ctx, wf_safetensors_write(ctx, workers_path, tensors, n, metadata, 2));
+    for (int k = 0; k < n; k++) free((void *)(uintptr_t)tensors[k].data);
+    free(tensors);
+    wf_safetensors_close(file);
+}
+
+static void refuses_numbers_of_no_run(void **state) {
+    (void)state;
+    static const struct {
+        bool is_local;
+        const char *name;
+        uint64_t bits;
+        const char *words;
+    } forged[] = {{true, "outer.momentum", 0x7FC000007FC00000, "a run cannot resume from it"},
+                  {true, "worker.1.optimizer.0", 0x7F8000007F800000, "a run cannot resume from it"},
+                  {true, "workers.next_batch", 3, "as many batches"},
+                  {false, "workers.next_batch", 0, "as many batches"},
+                  {false, "workers.next_batch", 1000000, "as many batches"},
+                  {false, "workers.next_batch", UINT64_MAX, "as many batches"},
+                  {false, "workers.staleness", 5, "does not count 4 gradients"},
+                  {false, "workers.staleness", UINT64_MAX, "does not count 4 gradients"}};
+    wf_context *ctx = test_context();
+    case_result r = {0};
+    for (size_t k = 0; k < WFI_COUNT(forged); k++) {
+        one_case c = async_case(60000, 2, WF_STALENESS_UNBOUNDED);
+        c.recipe.optimizer = WF_ADAM;
+        if (forged[k].is_local) c.recipe.update = WF_UPDATE_LOCAL;
+        run_part(ctx, &c, &(part){"dp=1", NULL, NULL, false, true, 2}, &r);
+        forge(ctx, "", 0, 0);
+        run_part(ctx, &c, &(part){"dp=1", NULL, NULL, true, true, 0}, &r); /* as good without */
+        forge(ctx, forged[k].name, 0, forged[k].bits);
+        refuse_load(&c, NULL, false, WF_CORRUPT, forged[k].words);
+    }
+    /* The sum of the batches may be right: local workers have read equally many. */
+    one_case c = async_case(60000, 2, WF_STALENESS_UNBOUNDED);
+    c.recipe.update = WF_UPDATE_LOCAL;
+    run_part(ctx, &c, &(part){"dp=1", NULL, NULL, false, true, 2}, &r);
+    forge(ctx, "workers.next_batch", 0, 1);
+    forge(ctx, "workers.next_batch", 1, 3);
+    refuse_load(&c, NULL, false, WF_CORRUPT, "as many batches");
+    case_release(&r);
+    test_context_end(ctx);
+}
+
 static int make_folder(void **state) {
     (void)state;
     if (!mkdtemp(folder)) return 1;
@@ -243,6 +307,7 @@ int main(void) {
         cmocka_unit_test(replay_stops_between_parts),
         cmocka_unit_test(local_steps_go_on),
         cmocka_unit_test(refuses_files_of_other_runs),
+        cmocka_unit_test(refuses_numbers_of_no_run),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -152,8 +152,8 @@ static wf_status check_value(const wf_workers *w, const wf_safetensors *file, co
     const char *text = wf_safetensors_metadata(file, key);
     if (text && !strcmp(text, wanted)) return WF_OK;
     return wfi_fail(w->ctx, WF_CORRUPT,
-                    "%s is not of the %s (%.12s) that the state beside it has: they are of "
-                    "different checkpoints",
+                    "%s is not of %s %.12s, which the state beside it has: they are of different "
+                    "checkpoints",
                     path, what, wanted);
 }
 
@@ -232,7 +232,6 @@ static wf_status read_states(wf_workers *w, const wf_safetensors *file, const ch
                              float *data) {
     char name[NAME_BYTES];
     int n_states = wfi_recipe_n_states(&w->recipe);
-    if (file) WF_TRY(read_vector(w, file, path, MOMENTUM, w->momentum));
     WF_TRY(share(w, w->momentum, wfi_vector_n(&w->vector) * sizeof *data));
     for (int k = 0; k < w->n_workers; k++)
         for (int s = 0; s < n_states; s++) {
@@ -257,6 +256,7 @@ static wf_status load(wf_workers *w, const wf_safetensors *file, const char *pat
                       int64_t *batches) {
     int64_t n_steps = wfi_workers_is_root(w) ? wf_trainer_n_steps(w->ranks->trainer) : 0;
     if (file) WF_TRY(check_origin(w, file, path, n_steps));
+    if (file && !wfi_workers_is_async(w)) WF_TRY(read_vector(w, file, path, MOMENTUM, w->momentum));
     if (file) WF_TRY(read_batches(w, file, path, n_steps, batches));
     if (file && wfi_workers_is_async(w)) WF_TRY(read_staleness(w, file, path, n_steps));
     WF_TRY(share(w, &n_steps, sizeof n_steps));

@@ -122,8 +122,8 @@ wf_status wfi_memory_lost(wfi_memory *m, int32_t rank) {
     bool has_left = __atomic_load_n(&member->has_left, __ATOMIC_ACQUIRE) != 0;
     char last[WFI_CALL_TEXT], name[48];
     return wfi_fail(m->group->ctx, WF_REMOTE, "rank %s has %s; it last called %s",
-                    name_rank(m->group, rank, name),
-                    has_left ? "left the group" : "died", wfi_call_name(&member->call, last));
+                    name_rank(m->group, rank, name), has_left ? "left the group" : "died",
+                    wfi_call_name(&member->call, last));
 }
 
 static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
