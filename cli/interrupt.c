@@ -49,6 +49,7 @@ static void set(void (*handler)(int number), int flags) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, NULL); /* nohup means what it says */
+    if (!is_ignored(SIGQUIT)) sigaction(SIGQUIT, &action, NULL);
 }
 
 void interrupt_watch(void) {

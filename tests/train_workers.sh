@@ -10,6 +10,17 @@ sha() { report "$@" | field weights_sha256; }
 # list NAME: the numbers of a list in the report on standard input, in one line.
 list() { tr -d '\n' | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr -d ' '; }
 
+# ---- Ctrl-\ stops one process as SIGTERM does ----
+(
+    set -m # else it would be ignored in what runs in the background
+    "$WEFT" $base --steps 100000000 --out "$folder/quit" --save-every 1 --quiet 2>"$folder/said" &
+    until [[ -e $folder/quit/model.safetensors ]]; do sleep 0.02; done
+    kill -QUIT $!
+    got=0
+    wait $! || got=$?
+    [[ $got == 131 ]] && grep -q "interrupted after step" "$folder/said" || fail "SIGQUIT: exit $got: $(cat "$folder/said")"
+)
+
 # ---- staleness 0 is synchronous; each option of its own changes the bits ----
 sync=$(sha $base)
 [[ $(sha $async --staleness 0 --plan dp=4) == "$sync" ]] || fail "--staleness 0: other bits than --update sync"
