@@ -80,6 +80,7 @@ expect 2 "it is an option of --update async" $local --record "$folder/record"
 expect 2 "it is an option of --update local" $async --outer-lr 0.5
 expect 2 "it is an option of --update async" $base --replay "$folder/record"
 expect 2 "workers of --update async and local are not traced" $async --trace "$folder/trace.json"
+expect 2 "--proof has no effect here: workers" plan --model mlp --data synthetic --update async --proof full
 expect 2 "--workers M" $base --update local
 expect 2 "parameter servers need update=async" $base --plan dp=2,ps=1
 expect 2 "each worker has all parameters on one rank" $async --plan pp=2
