@@ -174,7 +174,7 @@ static void refuses_plans(void **state) {
                  {"dp=2,zero=3", "each worker has all parameters on one rank"},
                  {"dataparallel=2", "each worker has all parameters on one rank"},
                  {"dp=2,lanes=2+1", "each worker has all parameters on one rank"},
-                 {"dp=4", "dp=4 has more ranks than the recipe workers, 3"}};
+                 {"dp=4", "dp=4 has more ranks than the recipe's 3 workers"}};
     for (size_t i = 0; i < WFI_COUNT(plans); i++)
         for (int local = 0; local < 2; local++) {
             one_case c = bare_case(local ? WF_UPDATE_LOCAL : WF_UPDATE_ASYNC, 3);

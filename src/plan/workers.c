@@ -6,7 +6,7 @@ static wf_status refuse(wf_context *ctx, const char *field, const char *why) {
     return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s %s", field, why);
 }
 
-/* Fields that say nothing, or that no worker can follow. */
+/* Refuses fields without an effect, and fields that workers do not support. */
 static wf_status check_fields(wf_context *ctx, const wf_recipe *r) {
     bool is_async = r->update == WF_UPDATE_ASYNC;
     if (r->update == WF_UPDATE_SYNC) return WF_OK;
@@ -34,19 +34,19 @@ static wf_status check_plan(wf_context *ctx, const wf_recipe *r, const wf_plan *
                         plan->n_servers);
     if (r->update == WF_UPDATE_SYNC) return WF_OK;
     if (is_cut)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "plan: %s: with update=%s each worker has all parameters on one rank; of "
-                        "dp, pp, tp, zero, lanes and strategies of units only dp=N goes with it",
-                        plan->text, update);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "plan: %s: with update=%s each worker has all parameters on one rank; leave out "
+            "pp, tp, zero, lanes and strategies of units",
+            plan->text, update);
     if (r->update == WF_UPDATE_ASYNC && plan->offload[WFI_OFFLOAD_STATE] != WFI_SPACE_DEVICE)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "plan: offload=state: with update=async the servers have the optimizer's "
                         "state, in host memory; leave it out");
     if (plan->dp > r->n_workers)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "plan: dp=%d has more ranks than the recipe workers, "
-                        "%lld",
-                        plan->dp, (long long)r->n_workers);
+                        "plan: dp=%d has more ranks than the recipe's %lld workers", plan->dp,
+                        (long long)r->n_workers);
     if (r->update == WF_UPDATE_LOCAL && !wfi_lanes_allow(r->n_workers, plan->dp))
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "plan: dp=%d does not divide the %lld workers into equal parts of their "
