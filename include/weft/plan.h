@@ -28,7 +28,7 @@
  *   offload=L    tensors kept in host memory, or with :disk in a file: state, params, activations,
  *                joined by +
  *   lanes=A+B    dp: lanes of each replica, or "measured" (equal shares by default)
- *   ps=K         with update=async: K parameter servers, on ranks of their own behind the others;
+ *   ps=K         with update=async: K parameter servers, on ranks of their own after the others;
  *                K@workers: on the first ranks of the workers
  *   prefetch=N   zero=3, offload: units gathered or fetched ahead of use (1 by default)
  *   tp=N         tensor parallelism: ranks that divide the recipe's slices of pairs of layers

@@ -81,9 +81,9 @@ extern "C" {
 WF_API WF_NODISCARD wf_status wf_program_create(wf_context *ctx, const wf_model *model,
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 wf_program_kind kind, wf_program **program_out);
-/* The same with the instructions of every rank. wf_program_create makes and proves those of one
- * rank of each class of equal ranks, and the others follow it; all figures are the same. Of a
- * program with more instructions wf_program_propose tries fewer others. Errors: those of
+/* Creates the same program with the instructions of every rank. wf_program_create makes and proves
+ * only the instructions of one rank of each class of equal ranks. All figures are the same. For a
+ * program with more instructions, wf_program_propose tries fewer other plans. Errors: those of
  * wf_program_create. */
 WF_API WF_NODISCARD wf_status wf_program_create_full(wf_context *ctx, const wf_model *model,
                                                      const wf_recipe *recipe, const wf_plan *plan,

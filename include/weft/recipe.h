@@ -34,7 +34,7 @@ typedef enum wf_matmul_precision { WF_MATMUL_F32, WF_MATMUL_TF32 } wf_matmul_pre
 /* SYNC: a step sums the gradients of the whole batch, and updates once. ASYNC and LOCAL: workers
  * with parameters of their own take equal parts of each batch (weft/workers.h). */
 typedef enum wf_update_mode { WF_UPDATE_SYNC, WF_UPDATE_ASYNC, WF_UPDATE_LOCAL } wf_update_mode;
-/* wf_recipe.staleness from here on is without a bound. */
+/* wf_recipe.staleness has no bound if it is this number or a larger one. */
 #define WF_STALENESS_UNBOUNDED INT64_C(1000000000)
 
 /* Names joined by "+", such as "conv1+layer1"; "" is none. */
@@ -137,7 +137,7 @@ typedef struct wf_tuned {
     X(int64_t, n_workers, "workers", COUNT, "", 0, 0, 4096, UPDATE,                                \
       "async, local: workers with parameters of their own; each takes an equal part of a batch")   \
     X(int64_t, staleness, "staleness", COUNT, "", WF_STALENESS_UNBOUNDED, 0, 1e15, UPDATE,         \
-      "async: maximum age of the parameters behind a gradient, in steps; 0: as sync")              \
+      "async: maximum staleness of a gradient, in steps; 0: the bits of sync")                     \
     X(int, staleness_lr, "staleness_lr", FLAG, "", 0, 0, 1, UPDATE,                                \
       "async: divide the learning rate by the staleness of each gradient")                         \
     X(int64_t, n_backup, "backup", COUNT, "", 0, 0, 4095, UPDATE,                                  \

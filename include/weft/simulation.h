@@ -17,12 +17,13 @@
  * all-reduce takes two transfers.
  *
  * ASYNC: a worker pulls the parameters, computes a share, pushes the gradient, waits for its update
- * and takes the next share of all that are left. The servers divide the parameters and do the same
+ * and takes the next of the remaining shares. The servers divide the parameters and do the same
  * work at the same times. They apply pushes in the order of arrival, one at a time. Transfers of a
- * server share its link, one after the other, while the server may apply a push. The staleness of a
- * push is the number of updates between its pull and its update, in steps of M updates, rounded up.
- * Under a bound, a push waits if its update would make the staleness of another worker's gradient
- * larger than the bound. With bound 0 the servers wait for all M gradients and apply their sum.
+ * server share its link, one after the other. Meanwhile the server may apply a push. The staleness
+ * of a push is the number of updates between its pull and its update, in steps of M updates,
+ * rounded up. Under a bound, a push waits if its update would make the staleness of another
+ * worker's gradient larger than the bound. With bound 0 the servers wait for all M gradients and
+ * apply their sum.
  *
  * LOCAL: each worker takes local_steps steps of its own. Then all of them all-reduce the changes
  * and apply an outer update.
@@ -52,11 +53,11 @@ typedef struct wf_simulation_config {
     int64_t n_servers;   /* ASYNC */
     int64_t staleness;   /* ASYNC: bound in steps, or WF_SIMULATION_UNBOUNDED */
     int64_t local_steps; /* LOCAL: steps between two all-reduces */
-    double slow;         /* worker 0 computes and updates so many times as long, from 1 */
+    double slow;         /* worker 0 takes this many times as long to compute and update; from 1 */
     double forward_ms, backward_ms, weight_ms; /* of a share; the last two: its gradients */
     double transfer_ms;                        /* of all parameters, one way; n_servers divide it */
     double update_ms;                          /* of all parameters; n_servers divide it */
-    int64_t timeline_steps; /* the timeline has the first so many steps; 0: none */
+    int64_t timeline_steps; /* number of first steps in the timeline; 0: no timeline */
 } wf_simulation_config;
 
 #define WF_SIMULATION_CONFIG_INIT                                                                  \
@@ -88,11 +89,11 @@ WF_API WF_NODISCARD wf_status wf_simulation_run(wf_context *ctx, const wf_simula
 WF_API void wf_simulation_destroy(wf_simulation *simulation); /* NULL is allowed */
 
 WF_API wf_simulation_summary wf_simulation_summarize(const wf_simulation *simulation);
-/* How many gradients were `steps` steps stale, rounded up; 0 if out of range. */
+/* Returns the number of gradients with this staleness, rounded up; 0 if out of range. */
 WF_API int64_t wf_simulation_staleness(const wf_simulation *simulation, int64_t steps);
 /* The first timeline_steps steps, or NULL if that is 0; borrowed. Ranks are the workers, then, with
- * ASYNC, the servers. `micro` is a version of the parameters: of a share the one that it read, of a
- * server's update the one that it made. In SYNC and LOCAL, it is the step. */
+ * ASYNC, the servers. `micro` is a version of the parameters: the one that a share read, or the one
+ * that a server's update made. In SYNC and LOCAL, it is the step. */
 WF_API const wf_timeline *wf_simulation_timeline(const wf_simulation *simulation);
 
 #ifdef __cplusplus

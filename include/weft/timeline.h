@@ -82,10 +82,10 @@ WF_API WF_NODISCARD wf_status wf_program_simulate(const wf_program *program, con
 WF_API double wf_timeline_step_us(const wf_timeline *timeline);
 WF_API int wf_timeline_n_ranks(const wf_timeline *timeline);
 WF_API int64_t wf_timeline_n_spans(const wf_timeline *timeline);
-/* Span i. They are in order of ranks; those of one stream are in order of time. Out of range: zeros
- * and empty texts. */
+/* Span i. Spans are in order of ranks, and those of one stream in order of time. Out of range:
+ * zeros and empty texts. */
 WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int64_t i);
-/* Up to n spans from `first` on, in their order. Returns how many there are. */
+/* Copies up to n spans from `first` on, in their order. Returns their number. */
 WF_API int wf_timeline_spans(const wf_timeline *timeline, int64_t first, int n, wf_span *spans_out);
 /* The number of chunks of a rank: 1, or more where ranks have several stages of a pipeline. */
 WF_API int wf_timeline_n_chunks(const wf_timeline *timeline);

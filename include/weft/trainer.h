@@ -334,9 +334,9 @@ WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, cons
 WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, char hex_out[65]);
 
 /* Compares the state that several ranks keep: parameters, buffers and optimizer state of replicas.
- * *n_bytes_out (may be NULL) is the size of all that was compared, each piece once; 0: no rank
- * keeps what another one has. Errors: CORRUPT, equal on all ranks (the sentence names the ranks
- * that differ from most others, or all holders if there is no majority, and the first tensor);
+ * *n_bytes_out (may be NULL) is the size of the compared pieces, each counted once; 0: no two ranks
+ * keep the same piece. Errors: CORRUPT, equal on all ranks (the sentence names the ranks that
+ * differ from most others, or all holders if there is no majority, and the first tensor);
  * INVALID_ARG (the average is in use). */
 WF_API WF_NODISCARD wf_status wf_trainer_verify(wf_trainer *trainer, int64_t *n_bytes_out);
 

@@ -9,8 +9,8 @@
  * of N steps computes as many samples under every update.
  *
  *   ASYNC  A worker pulls the parameters, computes the gradient of the mean loss of its part, and
- *          pushes it. Servers divide the parameters. One order holds for all servers: that in which
- *          the gradients arrive. Each push is an update with 1/M of the learning rate. Between the
+ *          pushes it. Servers divide the parameters. All servers apply the gradients in one order,
+ *          that of their arrival. Each push is an update with 1/M of the learning rate. Between the
  *          pull and the push of a gradient there are at most staleness x M updates. staleness=0
  *          waits for all gradients of a step and has the bits of update=sync.
  *   LOCAL  Each worker takes local_steps steps of its own optimizer. Then
@@ -42,26 +42,29 @@ typedef struct wf_worker_part {
 
 typedef struct wf_workers_config {
     size_t struct_size;
-    /* Of each worker's trainer; its job is that of the workers. `trace`, `own_batch`,
+    /* Configures each worker's trainer, which gets the workers' job. `trace`, `own_batch`,
      * `forward_only` and `keep_gradients` are not used. NULL: WF_TRAINER_CONFIG_INIT. */
     const wf_trainer_config *trainer;
     /* Reads worker `worker`'s part of batch `batch`, from 0. Workers of different ranks call it at
      * the same time, each from one thread; a worker's batches ascend by one. */
     wf_status (*read)(void *self, int worker, int64_t batch, wf_worker_part *part_out);
-    /* May be NULL: tells rank 0 that so many steps are done, with the loss of the latest one. */
+    /* Reports to rank 0 the number of finished steps and the loss of the latest one. May be NULL.
+     */
     void (*progress)(void *self, int64_t n_steps, double loss);
     /* May be NULL: a reason > 0 ends the run after a whole step, LOCAL after an average. The last
      * result's stop_reason is then the largest one of any rank. */
     int (*stops)(void *self);
     void *self;
-    /* ASYNC: a file that gets the order of the pushes after each run, and one whose order is
-     * repeated, with the same bits; NULL: none. They must outlive the workers. `identity` says
-     * model, data and recipe in words that another run must repeat; NULL: "". */
+    /* ASYNC: `record` is a file that gets the order of the pushes after each run. `replay` is such
+     * a file; the workers repeat its order, with the same bits. NULL: none. The texts must outlive
+     * the workers. `identity` is a text of model, data and recipe; a replay requires the same text.
+     * NULL: "". */
     const char *record, *replay, *identity;
     /* 1: only wf_workers_rank_get, with planned figures of all ranks, which are threads; 2: the
      * same, of processes. */
     int plan_only;
-    /* plan_only: rank 0 also tests n_test samples, so many at once, as of wf_program_plan_tests. */
+    /* plan_only: rank 0 also tests n_test samples, n_test_at_once at a time, as in
+     * wf_program_plan_tests. */
     int64_t n_test, n_test_at_once;
 } wf_workers_config;
 
@@ -79,9 +82,10 @@ typedef struct wf_workers_rank {
 extern "C" {
 #endif
 
-/* Creates the workers and servers of this process. `recipe` and `plan` are copied; config->trainer,
- * and what config points to, are borrowed. Errors: those of wf_trainer_create and wf_group_create;
- * INVALID_ARG (a plan or a model that no worker can follow); CORRUPT and IO (the record to replay).
+/* Creates the workers and servers of this process. The call copies `recipe` and `plan`, and borrows
+ * config->trainer and the pointers of config. Errors: those of wf_trainer_create and
+ * wf_group_create; INVALID_ARG (a plan or a model that workers do not support); CORRUPT and IO (the
+ * record to replay).
  */
 WF_API WF_NODISCARD wf_status wf_workers_create(wf_context *ctx, const wf_model *model,
                                                 const wf_recipe *recipe, const wf_plan *plan,
@@ -89,11 +93,11 @@ WF_API WF_NODISCARD wf_status wf_workers_create(wf_context *ctx, const wf_model 
                                                 wf_workers **workers_out);
 WF_API void wf_workers_destroy(wf_workers *workers); /* NULL is allowed */
 
-/* Runs n_steps more steps; results_out [n_steps] and *n_done_out are equal on all ranks. Fewer are
- * done only if config->stops says so. LOCAL: the run ends with an average. Errors: those of
- * wf_trainer_step, and of config->read; INVALID_ARG (the record to replay has fewer steps; a part
- * has more ignored labels than n_ignored, with staleness=0); IO (the record to write); in a job
- * also TIMEOUT and REMOTE. After an error the workers can only be destroyed. */
+/* Runs n_steps more steps; results_out [n_steps] and *n_done_out are equal on all ranks. It runs
+ * fewer steps only if config->stops returns a reason. LOCAL: the run ends with an average. Errors:
+ * those of wf_trainer_step, and of config->read; INVALID_ARG (the record to replay has fewer steps;
+ * a part has more ignored labels than n_ignored, with staleness=0); IO (the record to write); in a
+ * job also TIMEOUT and REMOTE. After an error the workers can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_workers_run(wf_workers *workers, int64_t n_steps,
                                              wf_step_result *results_out, int64_t *n_done_out);
 
@@ -106,11 +110,11 @@ WF_API wf_trainer *wf_workers_trainer(wf_workers *workers);
 WF_API int wf_workers_n(const wf_workers *workers);
 /* The resolved recipe. Borrowed. */
 WF_API const wf_recipe *wf_workers_recipe(const wf_workers *workers);
-/* The number of steps, and of the next batch of a worker. */
+/* The number of steps, and the number of a worker's next batch. */
 WF_API int64_t wf_workers_n_steps(const wf_workers *workers);
 WF_API int64_t wf_workers_batch(const wf_workers *workers, int worker);
 
-/* Writes what rank 0's trainer does not have: each worker's next batch and, for LOCAL, its
+/* Writes the state that is not in rank 0's trainer: each worker's next batch and, for LOCAL, its
  * optimizer state and the outer momentum. Call it between runs, on all ranks. Errors: IO; those of
  * a job. */
 WF_API WF_NODISCARD wf_status wf_workers_save(wf_workers *workers, const char *path);
@@ -118,15 +122,15 @@ WF_API WF_NODISCARD wf_status wf_workers_save(wf_workers *workers, const char *p
  * must agree. Errors: those of wf_safetensors_open; CORRUPT; those of a job. */
 WF_API WF_NODISCARD wf_status wf_workers_load(wf_workers *workers, const char *path);
 
-/* What rank `rank` of the plan has: its first worker and how many (0: none), and its server; -1:
- * none. */
+/* Finds the first worker and the number of workers (0: none) of rank `rank` of the plan, and its
+ * server (-1: none). */
 WF_API void wf_workers_place(const wf_workers *workers, int rank, int *first_out, int *n_out,
                              int *server_out);
-/* How many gradients of ASYNC runs, those before a load included, were `steps` steps old, rounded
- * up; -1: none was as old or older. Equal on all ranks after a run. */
+/* Returns the number of gradients in ASYNC runs, also in those before a load, that were `steps`
+ * steps old, rounded up; -1: no gradient was so old or older. Equal on all ranks after a run. */
 WF_API int64_t wf_workers_staleness(const wf_workers *workers, int64_t steps);
-/* Memory and traffic of rank `rank` of the plan, servers behind the workers. In a job collective.
- * Errors: those of a job. */
+/* Finds memory and traffic of rank `rank` of the plan; servers' ranks follow the workers'. In a job
+ * collective. Errors: those of a job. */
 WF_API WF_NODISCARD wf_status wf_workers_rank_get(wf_workers *workers, int rank,
                                                   wf_workers_rank *rank_out);
 

@@ -1,4 +1,4 @@
-/* Runs of asynchronous workers: threads for this process's workers and servers, and what comes
+/* Runs of asynchronous workers: threads for this process's workers and servers, and the steps
  * before and after. */
 #include "workers/run.h"
 
@@ -50,7 +50,7 @@ static wf_status run_threads(wf_workers *w) {
 
 /* ---- a part of a run ---- */
 
-/* Which workers take part, and with which batch they begin. */
+/* Sets the workers that take part, and their first batches. */
 static void prepare_workers(wf_workers *w, int64_t n_pushes) {
     for (int k = 0; k < w->n_workers; k++) {
         const wfi_push *next =
@@ -63,7 +63,7 @@ static void prepare_workers(wf_workers *w, int64_t n_pushes) {
     }
 }
 
-/* Server 0's process tells the others. */
+/* Server 0's process sends its data to the others. */
 static wf_status share(wf_workers *w, void *data, size_t bytes) {
     if (!w->job) return WF_OK;
     return wf_group_broadcast(w->world, data, data, (int64_t)(bytes / sizeof(int32_t)), WF_I32,
@@ -105,8 +105,8 @@ static wf_status run_part(wf_workers *w, int64_t n_steps, wf_step_result *result
 
 /* ---- replays ---- */
 
-/* Whether all workers' next pushes are of parameters that were read at this place of the record or
- * later: a run was resumed there, or began. */
+/* Returns whether all workers' next pushes are of parameters that were read at this place of the
+ * record or later, where a run began or was resumed. */
 static bool begins_anew(const wf_workers *w, size_t at, int64_t version) {
     for (int k = 0; k < w->n_workers; k++) {
         const wfi_push *next = wfi_order_find(w, k, at, INT64_MAX);
@@ -147,7 +147,7 @@ static wf_status refuse_begin(const wf_workers *w) {
                     w->config.replay, (long long)w->n_steps);
 }
 
-/* Each process would find another moment to stop. */
+/* Without this, each process would stop at another moment. */
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out) {
     int32_t own = wfi_workers_stops(w), all = own;
     if (w->job) WF_TRY(wf_group_all_reduce(w->world, &own, &all, 1, WF_I32, WF_MAX, NULL));

@@ -1,4 +1,4 @@
-/* The bound of staleness: which gradients may be applied next. Private. */
+/* The bound of staleness, which selects the gradients that may be applied next. Private. */
 #ifndef WFI_WORKERS_BOUND_H
 #define WFI_WORKERS_BOUND_H
 

@@ -21,7 +21,7 @@ static const wfi_block *find(const wf_program *p, wfi_image image, int32_t unit)
     return NULL;
 }
 
-/* The unit's range within the whole vector, and where its elements lie in the block. */
+/* The unit's range within the whole vector, and the place of its elements in the block. */
 typedef struct stretch {
     size_t begin, end; /* of the image, in its elements */
     size_t size, skip; /* bytes of an element, and before the first one in the block */

@@ -12,7 +12,7 @@ typedef enum wfi_image {
     WFI_IMAGE_BUFFERS     /* bytes: all buffers */
 } wfi_image;
 
-/* The bytes of such an image. */
+/* Returns the bytes of an image. */
 size_t wfi_image_bytes(const wfi_vector *l, wfi_image image);
 /* Copies elements `first` to `end` of the vector, for STATES of state `state`; all of BUFFERS. The
  * trainer is idle. Errors: DEVICE. */

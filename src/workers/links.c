@@ -24,7 +24,7 @@ wf_status wfi_workers_create_groups(wf_workers *w) {
     return wf_group_split(w->world, serves(w, own) ? 0 : -1, own, &config, &w->among_servers);
 }
 
-/* The rank in a worker's group. */
+/* Returns the rank's number in a worker's group. */
 static int rank_in_pair(const wf_workers *w, int worker, int rank) {
     int n = 0;
     for (int r = 0; r < rank; r++) n += serves(w, r) || wfi_workers_rank_of(w, worker) == r;
@@ -33,7 +33,7 @@ static int rank_in_pair(const wf_workers *w, int worker, int rank) {
 
 /* ---- channels ---- */
 
-/* Of `rank`, to `peer`. */
+/* Opens the channel of `rank` to `peer`. */
 static wf_status open_channel(wf_workers *w, wfi_channel *c, size_t bytes, int worker, int rank,
                               int peer) {
     bool is_remote = w->job && peer != rank;

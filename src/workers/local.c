@@ -74,7 +74,7 @@ static wf_status move_weights(const wfi_worker_rank *rank, const wfi_one_worker 
     return wfi_image_write(rank->trainer, l, WFI_IMAGE_BUFFERS, 0, 0, n_bytes, buffers);
 }
 
-/* What a step of one worker has given: the loss over the rows, rows and hits. */
+/* The results of a step of one worker: the loss over the rows, rows and hits. */
 enum { N_NUMBERS = 3 };
 
 static wf_status step(wfi_worker_rank *rank, wfi_one_worker *one, double *numbers) {
@@ -129,14 +129,14 @@ static wf_status run_ranks(wf_workers *w) {
 
 /* ---- the outer step ---- */
 
-/* In place: the worker's change, as a gradient has it. */
+/* Replaces the worker's parameters by their change, with the sign of a gradient. */
 static void find_change(const wf_workers *w, const wfi_one_worker *one) {
     float *own = parameters_of(one);
     for (size_t i = 0, n = wfi_vector_n(&w->vector); i < n; i++) own[i] = w->common[i] - own[i];
 }
 
-/* Sums of n_elem floats at byte `at` of the images of workers `first` to `first + n - 1`, in the
- * first one's. */
+/* Sums n_elem floats at byte `at` of the images of workers `first` to `first + n - 1` into the
+ * first image. */
 static float *sum(const wf_workers *w, int64_t first, int64_t n, size_t at, size_t n_elem) {
     float *left = (float *)(void *)(wfi_workers_find(w, (int)first)->image + at);
     if (n == 1) return left;
@@ -146,7 +146,7 @@ static float *sum(const wf_workers *w, int64_t first, int64_t n, size_t at, size
     return left;
 }
 
-/* The mean over all workers, in the images of all workers here. */
+/* Stores the mean over all workers in the images of this process's workers. */
 static wf_status average(wf_workers *w, size_t at, size_t n_elem) {
     int first = w->ranks->workers->number, n = 0;
     for (int k = 0; k < w->n_here; k++) n += w->ranks[k].n;
@@ -159,7 +159,7 @@ static wf_status average(wf_workers *w, size_t at, size_t n_elem) {
     return WF_OK;
 }
 
-/* Nesterov's momentum, as PyTorch's SGD has it. */
+/* Applies Nesterov momentum, as PyTorch's SGD does. */
 static void step_outer(wf_workers *w, const float *mean) {
     float momentum = (float)w->recipe.outer_momentum, lr = (float)w->recipe.outer_lr;
     for (size_t i = 0, n = wfi_vector_n(&w->vector); i < n; i++) {
@@ -168,7 +168,7 @@ static void step_outer(wf_workers *w, const float *mean) {
     }
 }
 
-/* Running statistics of all workers become their mean; how many batches they are of is equal. */
+/* Running statistics of all workers become their mean. Their counts of batches are equal. */
 static wf_status average_buffers(wf_workers *w) {
     const wf_graph *g = w->vector.program->graph;
     for (int32_t v = 0; v < g->n_values; v++) {
@@ -212,7 +212,7 @@ static wf_status make_rounded_step(wf_workers *w) {
 
 /* ---- runs ---- */
 
-/* Every worker's numbers on every rank. */
+/* Gathers every worker's numbers on every rank. */
 static wf_status share_numbers(wf_workers *w) {
     int64_t n = (int64_t)w->ranks->n * w->n_round * N_NUMBERS;
     double *own = w->numbers + w->ranks->workers->number * w->n_round * N_NUMBERS;

@@ -1,5 +1,5 @@
-/* Server 0's order of pushes: that of their arrival, held back by the bound of staleness, or that
- * of a record. A ticket is a place in it. */
+/* Server 0's order of pushes: the order of arrival under the bound of staleness, or the order of a
+ * record. A ticket is a place in it. */
 #include "workers/bound.h"
 #include "workers/run.h"
 
@@ -10,7 +10,7 @@ static int64_t pushes_of_a_step(const wf_workers *w) {
     return w->n_workers - w->recipe.n_backup;
 }
 
-/* Updates so far, with those that are granted. */
+/* Returns the number of updates so far, including granted ones. */
 static int64_t version_now(const wf_workers *w) {
     const wfi_order *o = &w->order;
     return o->first_version +
@@ -47,7 +47,7 @@ void wfi_order_release(wf_workers *w) {
     wfi_free(w->ctx, w->order.records);
 }
 
-/* ---- which parts workers compute ---- */
+/* ---- parts of batches ---- */
 
 /* Dropped pushes have changed nothing, so a replay leaves them out. */
 const wfi_push *wfi_order_find(const wf_workers *w, int worker, size_t from, int64_t n_pushes) {
@@ -61,7 +61,7 @@ const wfi_push *wfi_order_find(const wf_workers *w, int worker, size_t from, int
     return NULL;
 }
 
-/* Whether the worker computes another part in this run, from its note's version. */
+/* Returns whether the worker computes another part in this run, from its note's version. */
 static bool starts_another(wf_workers *w, const wfi_note *note) {
     wfi_order *o = &w->order;
     if (w->replays)
@@ -73,8 +73,9 @@ static bool starts_another(wf_workers *w, const wfi_note *note) {
     return true;
 }
 
-/* How many pushes the run needs at least: those of the parts that workers have begun or will begin.
- * With staleness 0, workers that are in the step in hand go on with the next one. */
+/* Returns the minimum number of pushes of the run: those of the parts that workers have begun or
+ * will begin. With staleness 0, workers with a push in the current step go on with the next step.
+ */
 static int64_t pushes_begun(const wf_workers *w) {
     const wfi_order *o = &w->order;
     int64_t n = pushes_of_a_step(w);
@@ -91,7 +92,7 @@ static void end_early(wf_workers *w) {
 
 /* ---- the bound ---- */
 
-/* Whether all other gradients can still be applied in time after this one. */
+/* Returns whether all other gradients can still be applied in time after this one. */
 static bool is_in_time(const wf_workers *w, int32_t worker) {
     const wfi_order *o = &w->order;
     int64_t bound = w->recipe.staleness * w->n_workers;
@@ -101,7 +102,7 @@ static bool is_in_time(const wf_workers *w, int32_t worker) {
     return false;
 }
 
-/* The worker computes from its version, or no further part. */
+/* Notes that the worker computes from its version, or computes no further part. */
 static void note_reader(wf_workers *w, const wfi_note *note) {
     wfi_order *o = &w->order;
     int32_t n = 0;
@@ -204,8 +205,8 @@ static wf_status is_next(const wf_workers *w, const wfi_note *note, bool *is_out
                     (long long)next->version, (long long)note->batch, (long long)note->version);
 }
 
-/* The record's next push that changed something has been repeated. Dropped ones before and after it
- * move their workers' batches on, too, as in the recorded run. */
+/* Passes the record's next applied push. Dropped pushes before and after it advance their workers'
+ * batches, too, as in the recorded run. */
 static void pass_push(wf_workers *w) {
     const wfi_record *r = &w->record;
     size_t at = (size_t)(wfi_order_find(w, -1, w->order.replayed, 1) - r->pushes) + 1;

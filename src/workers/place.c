@@ -1,4 +1,4 @@
-/* Where workers and servers are. */
+/* The ranks of workers and servers. */
 #include "workers/workers.h"
 
 int wfi_workers_server_rank(const wf_workers *w, int server) {

@@ -36,7 +36,8 @@ static wf_status broadcast_tensor(wf_workers *w, const wfi_value *value, size_t 
     return status;
 }
 
-/* Once after the state has changed: what is not trained is in no message. */
+/* Copies the weights once after the state has changed, because messages have only trained
+ * parameters. */
 wf_status wfi_workers_spread_weights(wf_workers *w) {
     const wf_graph *g = w->vector.program->graph;
     if (w->is_spread) return WF_OK;
@@ -56,8 +57,8 @@ static wfi_server *find_server(const wf_workers *w, int number) {
     return NULL;
 }
 
-/* One of the vectors of server k: the parameters, or a state. `to_server`: from rank 0's trainer,
- * otherwise to it. */
+/* A transfer of one vector of a server: the parameters, or a state. `to_server`: from rank 0's
+ * trainer, otherwise to it. */
 typedef struct exchange {
     int server;
     wfi_image image;

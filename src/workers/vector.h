@@ -1,7 +1,8 @@
 /* The parameters of a model as one flat vector, for workers and servers. Private.
  *
- * The vector is the trained part of each unit's flat storage, in the order of units. So it has the
- * gaps between parameters, and an update of any stretch is that of the synchronous program.
+ * The vector is the trained part of each unit's flat storage, in the order of units. It includes
+ * the gaps between parameters, so that an update of any range has the bits of the synchronous
+ * program.
  */
 #ifndef WFI_WORKERS_VECTOR_H
 #define WFI_WORKERS_VECTOR_H
@@ -33,7 +34,8 @@ static inline size_t wfi_vector_n(const wfi_vector *l) {
 static inline size_t wfi_vector_buffer_bytes(const wfi_vector *l) {
     return l->first_buffer[l->n_units];
 }
-/* Floats of a worker's statistics: of all microbatches, with how many elements each stands for. */
+/* Returns the floats of a worker's statistics: of all microbatches, with the number of elements of
+ * each. */
 static inline size_t wfi_vector_all_stats(const wfi_vector *l) {
     return (size_t)l->n_micro * (l->n_stat_floats + 2 * (size_t)l->n_stats);
 }

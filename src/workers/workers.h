@@ -4,7 +4,7 @@
  *     channel.c           messages between a worker and a server
  *     record.c            the file with the order of an asynchronous run
  *     worker.c            one rank's workers: pull, compute, push
- *     order.c, bound.c    server 0: in which order pushes are applied
+ *     order.c, bound.c    server 0: the order of pushes
  *     server.c            a server: applies pushes in that order
  *     async.c, local.c    runs of several steps
  *     create.c            their life: ranks.c trainers, links.c channels, place.c placement
@@ -24,12 +24,12 @@
 #include <pthread.h>
 #include <weft/workers.h>
 
-/* A worker asks server 0 to be the next in the order; with the answer, its ticket, it sends its
- * gradient to all servers, which answer with the parameters. */
+/* A worker requests the next place in server 0's order. The answer is its ticket. With it the
+ * worker sends its gradient to all servers, which answer with the parameters. */
 typedef enum wfi_ask {
-    WFI_ASK_PUSH,   /* apply the gradient, and give the parameters after it */
-    WFI_ASK_START,  /* give the parameters: the first of a run */
-    WFI_ASK_DROPPED /* the gradient came too late; give the parameters */
+    WFI_ASK_PUSH,   /* apply the gradient, and send the parameters after it */
+    WFI_ASK_START,  /* send the parameters: the first pull of a run */
+    WFI_ASK_DROPPED /* the gradient came too late; send the parameters */
 } wfi_ask;
 
 /* The head of every message; 128 bytes. */
@@ -46,7 +46,7 @@ typedef struct wfi_note {
     double lr;       /* of a ticket */
     double squares;  /* of the gradient: the square of its norm */
     int64_t n_hits;
-    int64_t stops;  /* the sender, or one that it has heard, wants the run to end */
+    int64_t stops;  /* reason of the sender, or of one that it got a message from, to end the run */
     int64_t n_done; /* of a ticket: steps of the run that are done ... */
     double loss;    /* ... and the loss of the latest */
     int64_t unused[3];
@@ -134,8 +134,8 @@ typedef struct wfi_order {
     bool *is_in;             /* [n_workers] the step in hand */
 } wfi_order;
 
-/* What a worker's part of a batch needs on a rank with the optimizer's state (`is_whole`) or
- * without it. */
+/* Memory of a worker's part of a batch on a rank with the optimizer's state (`is_whole`) or without
+ * it. */
 typedef struct wfi_planned {
     bool is_whole;
     int64_t n_samples;
@@ -185,7 +185,7 @@ struct wf_workers {
 static inline bool wfi_workers_is_async(const wf_workers *w) {
     return w->recipe.update == WF_UPDATE_ASYNC;
 }
-/* Whether this process has rank 0. */
+/* Returns whether this process has rank 0. */
 static inline bool wfi_workers_is_root(const wf_workers *w) {
     return !w->job || wf_job_rank(w->job) == 0;
 }
@@ -210,7 +210,7 @@ static inline int wfi_workers_stops(const wf_workers *w) {
 wfi_one_worker *wfi_workers_find(const wf_workers *w, int number);
 int wfi_workers_rank_of(const wf_workers *w, int worker);
 int wfi_workers_server_rank(const wf_workers *w, int server);
-/* Whether the rank is this process's. */
+/* Returns whether the rank is in this process. */
 bool wfi_workers_is_here(const wf_workers *w, int rank);
 
 /* ---- ranks.c, links.c: parts of the creation and of the end ---- */
@@ -225,14 +225,14 @@ void wfi_workers_destroy_groups(wf_workers *w);
 
 /* ---- state.c, keep.c, memory.c ---- */
 
-/* state.c: rank 0's trainer gives its state to all workers and servers, and gets it back. */
+/* state.c: copies the state of rank 0's trainer to all workers and servers, and back. */
 wf_status wfi_workers_spread_weights(wf_workers *w);
 wf_status wfi_workers_spread(wf_workers *w);
 wf_status wfi_workers_collect(wf_workers *w);
 
 /* Host memory of a rank's workers and servers: what create.c and local.c allocate. */
 size_t wfi_workers_host_bytes(const wf_workers *w, int rank);
-/* What it sends to other ranks in a step, without the first pull of a run. */
+/* Returns the bytes that a rank sends to others in a step, without the first pull of a run. */
 uint64_t wfi_workers_sent_bytes(const wf_workers *w, int rank);
 
 /* keep.c: at creation; after a run; and after a load. */
@@ -240,15 +240,15 @@ wf_status wfi_workers_open_record(wf_workers *w);
 wf_status wfi_workers_write_record(wf_workers *w);
 wf_status wfi_workers_resume_record(wf_workers *w);
 
-/* The largest reason to stop of any rank; 0: none. Collective. */
+/* Finds the largest reason to stop of any rank; 0: none. Collective. */
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out);
 
 wf_status wfi_local_create(wf_workers *w);
-/* Whether an outer step also averages this value of the graph: running statistics. */
+/* Returns whether an outer step also averages this value of the graph: running statistics. */
 static inline bool wfi_local_averages(const wfi_value *value) {
     return value->kind == WFI_VALUE_BUFFER && value->dtype == WF_F32;
 }
-/* memory.c: what a rank sends for one average. */
+/* memory.c: returns the bytes that a rank sends for one average. */
 uint64_t wfi_local_average_bytes(const wf_workers *w);
 /* The optimizer's states of a worker on a rank with several. */
 float *wfi_local_states(const wf_workers *w, const wfi_one_worker *one);
