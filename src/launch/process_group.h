@@ -67,7 +67,7 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
 
 /* From here on signals to this process wait in group->signal_fd. Errors: DEVICE, INVALID_ARG. */
 wf_status wfi_signals_catch(wfi_process_group *group);
-/* Signals that have come since are kept in group->stopped_by. */
+/* Stores a signal that has come since in group->stopped_by. */
 void wfi_signals_restore(wfi_process_group *group);
 /* The next that has come, or 0. */
 int wfi_signals_next(wfi_process_group *group);

@@ -1,6 +1,6 @@
-/* Whether ranks along `tp` are equal but for the slices that they have (classes.c). All that
- * lowering reads of a slice is compared with the slice at the same place of the other rank: sizes,
- * segments, uses of weights, costs, and what ranks keep of it.
+/* The comparison of ranks along `tp`, which may be equal except for their slices (classes.c). It
+ * compares everything that lowering reads of a slice with the slice at the same place of the other
+ * rank: sizes, segments, uses of weights, costs, and the bytes that ranks keep.
  */
 #include "program/passes.h"
 
@@ -9,7 +9,7 @@ typedef struct comparison {
     int32_t a, b;         /* coordinates along `tp` */
     const wfi_code *code; /* of the microbatches' size at hand */
     int32_t *units; /* [n_units] the slice of b at the place of a slice of a; others: itself */
-    int32_t *image; /* [n_values] what b has where a has the value, or -1: none so far */
+    int32_t *image; /* [n_values] value of b at the place of a value of a; -1: not seen yet */
 } comparison;
 
 static int32_t image_of(const comparison *c, int32_t unit) {
@@ -82,7 +82,7 @@ static bool has_equal_uses(const comparison *c, int32_t unit) {
     return is;
 }
 
-/* As far as a simulation reads them. */
+/* Compares the costs that a simulation reads. */
 static bool has_equal_costs(const comparison *c, int32_t unit) {
     const wf_unit_cost *x = &c->p->costs->units[unit], *y = &c->p->costs->units[image_of(c, unit)];
     return x->forward_us == y->forward_us && x->backward_us == y->backward_us &&
@@ -90,7 +90,7 @@ static bool has_equal_costs(const comparison *c, int32_t unit) {
            x->recompute_us == y->recompute_us;
 }
 
-/* On each rank of a `pp` coordinate. */
+/* Compares the kept bytes on each rank of a `pp` coordinate. */
 static bool are_kept_alike(const comparison *c, int32_t unit, int32_t pp) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE, WFI_BLOCK_BUFFER};
     const wf_program *p = c->p;

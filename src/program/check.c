@@ -307,8 +307,8 @@ static int32_t count_members(const checker *c, int32_t at) {
     return found;
 }
 
-/* What stands in for a member of a sum that is not lowered: what one rank would have for its
- * microbatches or slices. If the rank that it follows brings something else, so does the sum. */
+/* Returns the part of a member of a sum that is not lowered: the term that one rank would have for
+ * its microbatches or slices. If the rank that it follows has another term, the sum differs. */
 static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k, int32_t member) {
     const wf_program *p = c->p;
     const wfi_group *group = &p->groups[now->group];
@@ -319,9 +319,9 @@ static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k,
     return wfi_ideal_part(c->ideal, b->id, group->first + member * group->n_each, group->n_each);
 }
 
-/* The same of the owner of a piece: the rank that it follows has its own piece of that thing, and
- * slices of one value have one term. Statistics are of a microbatch each. An owner that has other
- * slices than the rank that it follows has what one rank would have. */
+/* Returns the piece of an owner that is not lowered. The rank that it follows has its own piece of
+ * that tensor, and slices of one value have one term. Each statistic is of one microbatch. An owner
+ * with other slices than the rank that it follows has the term that one rank would have. */
 static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wf_program *p = c->p;
     const wfi_instruction *first = &p->instructions[p->order[at]];

@@ -1,24 +1,25 @@
-/* Classes of equal ranks: one of each is lowered, and the others follow it. Ranks that differ by
- * their `dp` coordinate alone do the same with other microbatches. Those that differ by their `tp`
- * coordinate alone do the same with other slices; but the first of these does more: it reports the
- * loss, and measures gradients of units that are not divided. So it is a class of its own.
+/* Classes of equal ranks. Lowering emits one rank of each class, and the others follow it. Ranks
+ * that differ only by their `dp` coordinate do the same work on other microbatches. Ranks that
+ * differ only by their `tp` coordinate do the same work on other slices. The first of these does
+ * more: it reports the loss, and measures gradients of units that are not divided. So it is a class
+ * of its own.
  *
- * A class is one of `dp` coordinates and one of `tp` coordinates, with all their ranks along `pp`:
- * so what goes along `pp` stays among ranks that are lowered, and only collectives have members
+ * A class combines a class of `dp` coordinates with a class of `tp` coordinates, and has all their
+ * ranks along `pp`. So transfers along `pp` stay among lowered ranks. Only collectives have members
  * that follow: those of a stage's replicas, of ranks that divide slices, and of ranks that share a
- * norm. What is found for the lowered ranks is true of the others, because exchanging two
- * coordinates of a class changes nothing but the numbers of microbatches, or which slices are meant
- * (alike.c compares all that lowering reads of them):
+ * norm. A proof for the lowered ranks holds for the others, because an exchange of two coordinates
+ * of a class changes only the numbers of microbatches or of slices (alike.c compares everything
+ * that lowering reads of slices):
  *
- * - A legal order of what is lowered, each instruction done by all that follow at once, is a legal
- *   order of all. So there is no deadlock, and what happens before what on one rank is the same.
+ * - A legal order of the lowered instructions, each done by all followers at once, is a legal order
+ *   of all instructions. So there is no deadlock, and the order of events on a rank is the same.
  * - So memory is packed in the same way, and the same accesses are ordered.
- * - A follower's part of a sum is the recipe's for its microbatches or slices if the lowered rank's
- *   is. That one is in the same sum, beside what followers have then, and the sum is compared
- *   (check.c). The same is true of a follower's piece of what is gathered: a norm is one of all
+ * - If a lowered rank's part of a sum is the recipe's, so is a follower's, for its microbatches or
+ *   slices. The lowered rank is in the same sum as its followers' parts, and the checker compares
+ *   the sum (check.c). The same holds for a follower's piece of an all-gather. A norm is over all
  *   pieces.
- * - By induction along the order: if all that the lowered rank has read so far is the ideal's, so
- * is all that a follower has read, under its own names. So it writes the ideal's, too.
+ * - By induction along the order: if the lowered rank has read only the ideal's values so far, so
+ *   has a follower, under its own names. So it writes the ideal's values, too.
  */
 #include "program/passes.h"
 
@@ -105,7 +106,7 @@ static int32_t find_like(const wf_program *p, bool is_whole, int32_t dp, const i
     return dp;
 }
 
-/* like [mesh.dp]: of each `dp` coordinate the one that stands for it. */
+/* Fills like [mesh.dp]: the coordinate that represents each `dp` coordinate. */
 static wf_status find_like_replicas(const wf_program *p, bool is_whole, int32_t *like) {
     int32_t *lowered = wfi_alloc(p->ctx, (size_t)p->mesh.dp, sizeof *lowered, "classes of ranks");
     int32_t n = 0;
@@ -118,7 +119,7 @@ static wf_status find_like_replicas(const wf_program *p, bool is_whole, int32_t 
     return WF_OK;
 }
 
-/* The same of `tp`. Of rows, ranks keep unequal stretches of what is received. */
+/* Does the same for `tp`. With divided rows, ranks keep unequal ranges of received rows. */
 static wf_status find_like_slices(const wf_program *p, bool is_whole, int32_t *like) {
     is_whole |= p->like || p->plan->divides_rows || p->plan->allreduce->n_staged;
     for (int32_t tp = 0; tp < p->mesh.tp; tp++) {

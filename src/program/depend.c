@@ -14,12 +14,12 @@ typedef struct stretch {
     int32_t reader[WFI_N_STREAMS]; /* the latest of each stream */
 } stretch;
 
-/* Ranks are emitted one after the other, so each is looked at alone: a dependency stays on its
- * rank. */
+/* Ranks are emitted one after the other, and a dependency stays on its rank. So each rank is
+ * processed alone. */
 typedef struct dependence {
     wf_program *p;
     int32_t first, first_block; /* of the rank */
-    stretch *stretches;         /* the first of each block, then what others were cut into */
+    stretch *stretches;         /* the first of each block, then those cut off from others */
     int32_t n_stretches;
     size_t stretch_capacity;
     /* The stretch that was found last, its block and begin: pieces come in their order. */
@@ -157,7 +157,7 @@ static wf_status list_streams(wf_program *p) {
     return WF_OK;
 }
 
-/* The instructions from `first` on, as long as they are of one rank, to *end_out. */
+/* Finds the dependencies of one rank's instructions, from `first` to *end_out. */
 static wf_status depend_rank(wf_program *p, int32_t first, int32_t *end_out) {
     const wfi_rank *rank = &p->ranks[p->instructions[first].rank];
     size_t n_blocks = (size_t)(rank->end_block - rank->first_block);
@@ -173,7 +173,7 @@ static wf_status depend_rank(wf_program *p, int32_t first, int32_t *end_out) {
         wfi_alloc(p->ctx, (size_t)(end - first) * WFI_N_STREAMS, sizeof *d.clock, "dependencies");
     wf_status status = d.stretches && d.clock ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
-        memset(d.stretches, -1, n_blocks * sizeof *d.stretches); /* nobody; no end */
+        memset(d.stretches, -1, n_blocks * sizeof *d.stretches); /* no reader or writer; no end */
         memset(d.last, -1, sizeof d.last);
     }
     for (int32_t i = first; i < end && status == WF_OK; i++) {

@@ -3,9 +3,9 @@
  * of schedules, streams, blocks or ranks, so that it can judge them. (Only where the plan frees
  * the order of sums does it ask how many replicas there are.)
  *
- * No instruction reads a value of a microbatch that only ranks have which are not lowered. Such
- * microbatches are not run. What they leave for the end of the step, the sums of their lanes and
- * their statistics, has terms of its own: the checker takes the same ones for ranks that follow.
+ * No instruction reads a value of a microbatch that belongs only to ranks that are not lowered. The
+ * ideal step does not run such microbatches. The sums of their lanes and their statistics have
+ * terms of their own, and the checker takes the same terms for ranks that follow.
  */
 #include "base/tree.h"
 #include "program/term.h"
@@ -156,7 +156,7 @@ static wf_status run_microbatch(wfi_ideal *ideal, int64_t m) {
     return WF_OK;
 }
 
-/* Those of every replica that has a lowered rank. */
+/* Marks the microbatches of every replica that has a lowered rank. */
 static void find_microbatches(const wf_program *p, bool *runs) {
     for (int32_t s = 0; s < p->n_stages; s++)
         for (int32_t k = 0; k < p->stages[s].n_replicas; k++) {

@@ -18,7 +18,7 @@
 wf_status wfi_program_map(wf_program *p, const wf_program *like);
 /* classes.c: which ranks are lowered, and which ones follow them. */
 wf_status wfi_program_find_classes(wf_program *p);
-/* alike.c: whether the ranks of two `tp` coordinates differ only by the slices that they have. */
+/* alike.c: finds whether the ranks of two `tp` coordinates differ only by their slices. */
 wf_status wfi_program_has_equal_slices(const wf_program *p, int32_t a, int32_t b, bool *is_out);
 /* Those that follow get what has been found for the lowered ones. */
 void wfi_program_share(wf_program *p);
@@ -54,7 +54,7 @@ wf_status wfi_program_depend(wf_program *p);
 /* Fills clock and order. Errors: BUG: a deadlock; the sentence names who waits. */
 wf_status wfi_program_order(wf_program *p);
 wf_status wfi_program_place(wf_program *p);
-/* summary.c: the bytes of each lowered rank that reports sum up. */
+/* summary.c: counts the bytes of each lowered rank for reports. */
 void wfi_program_sum_blocks(wf_program *p);
 /* Bytes that each rank sends and receives. */
 wf_status wfi_program_count_traffic(wf_program *p);

@@ -59,9 +59,9 @@ static bool ends_before(const wfi_places *places, const use *a, const use *b) {
     return wfi_ends_before(&places->lives[a->block], &places->lives[b->block]);
 }
 
-/* What is further away in time than the neighbours is ordered with it by way of them. Without a
- * common span, uses before the block are settled when it begins, and so is the block before those
- * after it. */
+/* A use further away in time than the neighbours is ordered with the block through them. Without a
+ * common span, uses before the block are settled when it begins, and the block is settled before
+ * the uses after it. */
 static bool is_free(const wfi_places *places, const slot *s, const use *own) {
     if (!(s->reaches & places->lives[own->block].reaches)) return true;
     int32_t k = find_earlier(s, own->first);

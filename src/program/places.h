@@ -13,8 +13,8 @@ typedef struct wfi_life {
     int32_t settled_order;           /* from there on all instructions happen after its uses */
     int32_t before[WFI_N_STREAMS];   /* how many of each stream happen before the first use */
     int32_t last[WFI_N_STREAMS];     /* positions + 1 of the latest use; 0 = none */
-    /* A bit for each of WFI_N_SPANS equal parts of the rank's order: in which it is alive; in which
-     * from begin to end; in which it is alive or not yet settled. */
+    /* A bit for each of WFI_N_SPANS equal parts of the rank's order: parts in which the block is
+     * alive; alive from begin to end; alive or not yet settled. */
     uint64_t touches, covers, reaches;
 } wfi_life;
 

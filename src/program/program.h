@@ -240,8 +240,8 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
     int32_t apart = wfi_mesh_dp(p->mesh, rank) - wfi_mesh_dp(p->mesh, p->ranks[rank].like);
     return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
 }
-/* Whether a rank has other slices than the one that it follows; which unit it has where that one
- * has `unit`. */
+/* Returns whether a rank has other slices than the rank that it follows. wfi_rank_unit returns its
+ * unit at the place of that rank's `unit`. */
 bool wfi_rank_has_other_slices(const wf_program *p, int32_t rank);
 int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit);
 /* Which member of the stage the rank is, and which replica; -1: none. */
@@ -422,8 +422,8 @@ static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b)
     return a != b && wfi_clock_of(p, b)[i->stream] > i->position;
 }
 
-/* The units that it is about on a rank that follows its own, or is it, joined by "+"; nothing if
- * there are none. */
+/* Adds the instruction's units, joined by "+", as they are on `rank`: its own rank, or one that
+ * follows it. Adds nothing if there are none. */
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t rank, wfi_text *text);
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);

@@ -87,7 +87,7 @@ void wfi_program_sum_blocks(wf_program *p) {
         const wfi_block *block = &p->blocks[b];
         wfi_rank *r = &p->ranks[block->rank];
         if (block->kind == WFI_BLOCK_STATE && block->is_state) r->optimizer_bytes += block->bytes;
-        /* Of those that are gathered several times, once. */
+        /* Parameters that are gathered several times count once. */
         if (block->kind == WFI_BLOCK_PARAM && !block->is_state && block->depth >= 0 &&
             block->depth <= WFI_GATHERED_DEPTH)
             r->copied_bytes += block->bytes;

@@ -29,7 +29,7 @@ enum {
     WFI_TERM_ADD,
     WFI_TERM_ANY_ORDER,
     WFI_TERM_SLOT,
-    WFI_TERM_OTHER, /* what ranks that are not lowered leave for the end of the step */
+    WFI_TERM_OTHER, /* results of ranks that are not lowered, at the end of the step */
     WFI_TERM_PART = 2000
 };
 
@@ -63,8 +63,8 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
                         int64_t micro);
 /* What n replicas of a unit's stage, from the first on, add to its gradient. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
-/* What n slices, from the first on, add to a VALUE that slices sum, or, along the lane that ends
- * with the microbatch, to a TIED that all slices use. */
+/* Returns the part of n slices, from the first on, of a VALUE that slices sum, or, along the lane
+ * that ends with the microbatch, of a TIED that all slices use. */
 wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t micro,
                           int32_t first, int32_t n);
 /* A NORM of the unit's gradient, once that is summed. */

@@ -38,7 +38,7 @@ static void references_text(const wf_program *p, const wfi_instruction *now, wfi
     }
 }
 
-/* "as rank 1 with microbatch 8 for 0 and slice 4 for 2": what differs. */
+/* Adds the differences: "as rank 1 with microbatch 8 for 0 and slice 4 for 2". */
 static void add_like(const wf_program *p, int32_t rank, wfi_text *text) {
     int32_t like = p->ranks[rank].like, n_slices = p->graph->n_slices / p->mesh.tp;
     int32_t tp = wfi_mesh_tp(p->mesh, rank), other = wfi_mesh_tp(p->mesh, like);

@@ -22,7 +22,7 @@ typedef struct naming {
     wf_timeline *t;
     const char **units; /* [n_units] */
     const char **names; /* [n_instruction_names][n_units + 1], NULL: not made yet */
-    /* The same of names on other ranks along `tp`; NULL: they are all the same. */
+    /* The names on other ranks along `tp`; NULL: all are the same. */
     const wfi_span_names **others;
     int32_t *transfers; /* [n_instructions] as wf_span has them */
 } naming;
@@ -49,15 +49,15 @@ static int32_t name_number(const wf_program *p, const wfi_instruction *now) {
     return wfi_instruction_name_number(now) * (p->graph->n_units + 1) + now->unit + 1;
 }
 
-/* A reduction of several units goes by the first, which is in no other. */
+/* A reduction of several units has the name of the first, which is in no other reduction. */
 static const char *full_name(const naming *n, const wf_program *p, const wfi_instruction *now) {
     const char **name = &n->names[name_number(p, now)];
     if (!*name) *name = make_name(n, p, now, now->rank);
     return *name;
 }
 
-/* What the instruction is called on ranks of each `tp` coordinate; NULL: the same on all that
- * follow its rank. */
+/* Finds the instruction's names on ranks of each `tp` coordinate; NULL: the same on all ranks that
+ * follow. */
 static wf_status name_others(const naming *n, const wf_program *p, const wfi_instruction *now,
                              const wfi_span_names **names_out) {
     int32_t pp = wfi_mesh_pp(p->mesh, now->rank), dp = wfi_mesh_dp(p->mesh, now->rank);
@@ -227,7 +227,7 @@ int wf_timeline_n_chunks(const wf_timeline *timeline) {
     return timeline->n_chunks;
 }
 
-/* The last rank that begins there or before. */
+/* Finds the rank of span i: the last one that begins at i or before. */
 static int32_t find_rank(const wf_timeline *t, int64_t i) {
     int32_t low = 0, high = t->n_ranks - 1;
     while (low < high) {

@@ -18,10 +18,10 @@ typedef struct wfi_moments {
  * slices of its own. */
 typedef struct wfi_rank_spans {
     int32_t like;
-    int32_t tp;    /* its coordinate, if its slices are others than the followed rank's; else -1 */
+    int32_t tp;    /* its coordinate, if its slices differ from the followed rank's; else -1 */
     int64_t first; /* number of its first span, among all ranks' */
     int64_t kept;  /* place of that span, or of the followed rank's, in `spans` */
-    int64_t later; /* how much higher its microbatches are */
+    int64_t later; /* distance of its microbatches from the followed rank's */
 } wfi_rank_spans;
 
 /* Names of a span on ranks with other slices. */

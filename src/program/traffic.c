@@ -116,7 +116,8 @@ static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t
     return 0;
 }
 
-/* Of a stage's replicas, of ranks that share a norm, or of those that divide slices. */
+/* The group is that of a stage's replicas, of ranks that share a norm, or of ranks that divide
+ * slices. */
 static int kind_of(const wf_program *p, int32_t g) {
     return (g >= p->first_norm_group) + (g >= p->first_slice_group);
 }
@@ -162,7 +163,7 @@ static wf_status count_change(counting *c, const wfi_instruction *now) {
     return WF_OK;
 }
 
-/* What goes between two ranks, or two spaces: those that follow do the same. */
+/* Counts transfers between two ranks or two spaces; ranks that follow do the same. */
 static void count_moves(wf_program *p) {
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
