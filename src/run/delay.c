@@ -1,5 +1,5 @@
-/* Delays of instructions, for tests and measurements: random ones before each, and those of a slow
- * rank. They change times and no numbers. */
+/* Delays of instructions, for tests and measurements: random delays before each, and those of a
+ * slow rank. They change times only, not numbers. */
 #include "run/delay.h"
 
 #include "base/env.h"
@@ -14,7 +14,7 @@
 /* The longest sleep without a look at the job's failure. */
 #define NAP_NS 10000000LL
 
-/* In pieces: a rank that fails does not wait for the others to sleep enough. */
+/* Sleeps in pieces, so that a failure of another rank ends the sleep. */
 static void sleep_ns(const wfi_worker *w, int64_t ns) {
     for (; ns > 0 && wfi_failure_status(w->owner.failure) == WF_OK; ns -= NAP_NS) {
         struct timespec time = {0, (long)wfi_min_i64(ns, NAP_NS)};
@@ -24,7 +24,7 @@ static void sleep_ns(const wfi_worker *w, int64_t ns) {
 
 /* ---- random ---- */
 
-/* Random, so that a dependency which is missing cannot hide behind good timing. */
+/* A random delay exposes a missing dependency that lucky timing would hide. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i) {
     if (e->delay_us <= 0) return;
     int32_t rank = e->p->instructions[i].rank;

@@ -1,9 +1,9 @@
-/* A rank that takes longer, for tests and measurements. Private.
+/* A slow rank, for tests and measurements. Private.
  *
  * After the instructions on its compute stream, a slow rank sleeps factor - 1 times as long as they
- * took, WFI_SLOW_MOST_NS for each at most. The system sleeps longer than it was asked to, so short
- * sleeps are collected, and time that was slept too much shortens the next sleep. The factor is a
- * field of the rank's worker.
+ * took, WFI_SLOW_MOST_NS for each at most. The system sleeps longer than requested. So the rank
+ * adds up short sleeps, and excess time shortens the next sleep. The factor is a field of the
+ * rank's worker.
  */
 #ifndef WFI_DELAY_H
 #define WFI_DELAY_H
@@ -22,10 +22,11 @@ typedef struct wfi_slow {
 /* Reads WEFT_SLOW_RANK. Errors: INVALID_ARG; the sentence names the variable and its value. */
 wf_status wfi_slow_read(wf_context *ctx, wfi_slow *slow_out);
 
-/* How long a rank sleeps for an instruction that took `took_ns`. */
+/* Returns the sleep of a rank after an instruction that took `took_ns`. */
 int64_t wfi_slow_ns(double factor, int64_t took_ns);
 
-/* Around an instruction: the time when it began, and the sleep after it. */
+/* The executor calls these around an instruction. The first returns the begin; the second sleeps.
+ */
 struct wfi_executor;
 struct wfi_instruction;
 int64_t wfi_slow_begin(const struct wfi_executor *e, const struct wfi_instruction *now);

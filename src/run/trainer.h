@@ -44,7 +44,8 @@ typedef struct wfi_share {
     int64_t step, first_sample, n_rows;
 } wfi_share;
 
-/* Of tests: before step `step`, counted from 1, a bit of the first number of a rank's state flips.
+/* A fault for tests: before step `step`, counted from 1, a bit of the first number of a rank's
+ * state flips.
  */
 typedef struct wfi_fault {
     int step, rank, bit; /* step 0: there is none */
@@ -138,16 +139,16 @@ void wfi_trainer_abandon_saves(wf_trainer *t);
 
 /* ---- undo.c ---- */
 
-/* Room for the copies, if the trainer keeps them. Errors: DOES_NOT_FIT, NO_MEMORY. */
+/* Allocates the copies, if the trainer keeps them. Errors: DOES_NOT_FIT, NO_MEMORY. */
 wf_status wfi_undo_create(wf_trainer *t);
 void wfi_undo_destroy(wf_trainer *t);
 /* Bytes of a rank's copy in its process's host memory. */
 size_t wfi_undo_bytes(const wf_trainer *t, int rank);
-/* Before a step. All processes call it. Errors: those of a copy and of a wait. */
+/* Copies the state before a step. All processes call it. Errors: those of a copy and of a wait. */
 wf_status wfi_undo_keep(wf_trainer *t);
 /* Reads WEFT_FLIP_BIT. Errors: INVALID_ARG. */
 wf_status wfi_fault_read(wf_trainer *t);
-/* Before a step, after wfi_undo_keep. */
+/* Flips the bit, before a step and after wfi_undo_keep. */
 wf_status wfi_fault_strike(wf_trainer *t);
 
 /* ---- agreement.c ---- */

@@ -1,8 +1,8 @@
-/* The state before a step, kept in the host's memory, so that a step that was not finite leaves no
- * trace: parameters, buffers, optimizer state and hidden state are one region of each arena, so a
- * copy of that region has all of them, under every plan.
+/* The state before a step, copied to host memory, so that a step that was not finite can be undone.
+ * Parameters, buffers, optimizer state and hidden state are one region of each arena. A copy of
+ * that region has all of them, under every plan.
  *
- * Also the fault that tests ask for: a bit of the state flips after the copy was made.
+ * This file also has the fault for tests: a bit of the state flips after the copy.
  */
 #include "base/env.h"
 #include "run/trainer.h"
@@ -115,7 +115,7 @@ wf_status wfi_fault_read(wf_trainer *t) {
                         "environment: WEFT_FLIP_BIT='%.64s'; it takes STEP:RANK:BIT, such as "
                         "3:0:30",
                         text);
-    if (n_restarts) f->step = 0; /* a fault that passes */
+    if (n_restarts) f->step = 0; /* the fault is transient */
     return WF_OK;
 }
 

@@ -58,14 +58,15 @@ static wf_status hash_piece(const comparison *c, const replicated *r, const wfi_
 
 /* ---- comparing ---- */
 
-/* How many of the n hashes are that of the k-th. */
+/* Returns how many of the n hashes equal the k-th. */
 static int32_t count_equal(const uint64_t *hashes, int32_t n, int32_t k) {
     int32_t count = 0;
     for (int32_t i = 0; i < n; i++) count += hashes[i] == hashes[k];
     return count;
 }
 
-/* More than half of the ranks are right. Without such a majority each may be wrong. */
+/* More than half of the ranks with one hash are right. Without a majority, any rank may be wrong.
+ */
 static void judge(comparison *c, const replicated *r, const uint64_t *hashes) {
     int32_t most = 0;
     if (count_equal(hashes, r->n, 0) == r->n) return;
@@ -80,7 +81,7 @@ static void judge(comparison *c, const replicated *r, const uint64_t *hashes) {
     if (!*c->first_name) snprintf(c->first_name, sizeof c->first_name, "%s", r->tensor->name);
 }
 
-/* Of this process's rank; zeros for pieces that it does not keep. */
+/* Hashes the pieces of this process's rank; zeros for pieces that it does not keep. */
 static wf_status hash_own(const comparison *c, uint64_t own[N_BLOCK]) {
     for (size_t b = 0; b < c->n_block; b++) {
         const replicated *r = &c->block[b];
@@ -163,7 +164,7 @@ static wf_status fail_of(const comparison *c) {
     name_ranks(c, ranks, sizeof ranks);
     if (c->is_undecided)
         return wfi_fail(t->ctx, WF_CORRUPT,
-                        "after step %lld, %s keep different copies of the state, first of %s, and "
+                        "after step %lld, %s keep different copies of the state, first in %s, and "
                         "no majority shows which one is right: memory or a processor is faulty",
                         (long long)t->n_steps, ranks, c->first_name);
     return wfi_fail(t->ctx, WF_CORRUPT,

@@ -40,10 +40,9 @@ typedef struct wfi_worker {
     const char *folder;   /* of its files; borrowed; NULL: the device's default */
     wfi_device *copier;   /* what copies from and to its arenas here */
     size_t shift_bytes;   /* of the device's arena */
-    double slow_factor;   /* above 1: the rank takes so many times as long (delay.h); set while its
-                           * streams are idle */
-    int64_t n_slowed;     /* instructions that it slept for, or will */
-    int64_t slow_debt_ns; /* how long it still has to sleep; negative: it has slept too long */
+    double slow_factor;   /* above 1: a slow rank (delay.h); set while its streams are idle */
+    int64_t n_slowed;     /* slowed instructions */
+    int64_t slow_debt_ns; /* sleep that is due; negative: excess sleep */
     bool is_shadow;       /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     int n_threads;        /* that its kernels compute with, counted; 0: it has not run any */
     /* Where the rank's updates record what is not finite (base/finite.h): in a job its own place of

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Two transfers: gradients or changes go, sums come back. */
+/* An all-reduce takes two transfers: gradients or changes to the sum, and the sum back. */
 static double reduce_ms(const wf_simulation *s) {
     return s->config.n_workers > 1 ? 2 * s->config.transfer_ms : 0;
 }
@@ -18,7 +18,7 @@ static wf_status update(wf_simulation *s, int32_t worker, int64_t number, double
     return wfi_sim_add(s, span);
 }
 
-/* All wait for the last one, exchange and apply the result. */
+/* All workers wait for the last one, exchange, and apply the result. */
 static wf_status exchange(wf_simulation *s, double *clocks_ms, int64_t number) {
     int32_t n = (int32_t)s->config.n_workers;
     double begin_ms = 0;

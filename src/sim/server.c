@@ -1,7 +1,8 @@
 /* Asynchronous updates: a loop over events of workers and of the servers, in order of time.
  *
- * All servers do the same at the same times, so one is simulated. Each worker has one event to
- * come, and the servers have the end of their update. Events at the same time keep their order.
+ * All servers do the same work at the same times, so the loop simulates one. Each worker has one
+ * pending event. The servers' event is the end of their update. Events at the same time keep their
+ * order.
  */
 #include "sim/updates.h"
 #include "workers/bound.h"
@@ -28,10 +29,10 @@ typedef struct servers {
     int32_t n;                   /* workers */
     event *events;               /* [n + 1]; the last is the servers' */
     int64_t *versions;           /* [n] that each worker read */
-    int32_t *readers, n_readers; /* workers by version: they have read and not been applied */
-    int32_t *waiting, n_waiting; /* those whose gradient is here, by arrival */
+    int32_t *readers, n_readers; /* workers that have read and are not applied, by version */
+    int32_t *waiting, n_waiting; /* workers with a gradient on the servers, by arrival */
     int32_t applying;            /* worker, or -1: the servers are idle */
-    int64_t version, bound;      /* updates so far; most updates of staleness, or -1 */
+    int64_t version, bound;      /* updates so far; bound of staleness in updates, or -1 */
     int64_t n_left, n_applied;   /* shares that no worker has; gradients in the parameters */
     double now_ms, link_free_ms, transfer_ms, update_ms; /* of one server */
     uint64_t turn;
@@ -45,7 +46,7 @@ static void plan_event(servers *v, int32_t who, event_kind kind, double at_ms) {
     v->events[who] = (event){kind, at_ms, v->turn++};
 }
 
-/* Transfers of a server follow each other. Returns the begin of the next one. */
+/* Transfers of a server run one after the other. Returns the begin of the next one. */
 static double use_link(servers *v) {
     double begin_ms = fmax(v->now_ms, v->link_free_ms);
     v->link_free_ms = begin_ms + v->transfer_ms;

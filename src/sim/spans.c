@@ -39,7 +39,7 @@ void wfi_sim_pass_step(wf_simulation *s, int64_t n_steps, double now_ms) {
 }
 
 void wfi_sim_finish_steps(wf_simulation *s, int64_t n_steps, double now_ms) {
-    /* Within a round of local steps the workers have passed the timeline's last one. */
+    /* In the middle of a round of local steps, wfi_sim_pass_step has set the end. */
     if (is_recording(s) && n_steps <= s->config.timeline_steps) s->cut_ms = now_ms;
     s->n_steps_done = n_steps;
     s->end_ms = now_ms;

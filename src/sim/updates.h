@@ -1,4 +1,4 @@
-/* The insides of the simulation of updates. Private.
+/* Internals of the simulation of updates. Private.
  *
  * Its loops (server.c, rounds.c) advance clocks of their own. They report computed time, finished
  * steps and spans; spans become the timeline (spans.c).
@@ -39,16 +39,16 @@ wf_status wfi_simulate_rounds(wf_simulation *s);
 
 /* ---- spans.c ---- */
 
-/* How long a worker needs for work that takes the others `ms`. */
+/* Returns the worker's time for work that takes the others `ms`. */
 double wfi_sim_worker_ms(const wf_simulation *s, int32_t worker, double ms);
-/* A share on a worker from `begin_ms` on; *end_ms_out is its end. Errors: NO_MEMORY. */
+/* Adds the computation of a share from `begin_ms` on; *end_ms_out is its end. Errors: NO_MEMORY. */
 wf_status wfi_sim_compute(wf_simulation *s, int32_t worker, int64_t number, double begin_ms,
                           double *end_ms_out);
 /* Errors: NO_MEMORY. */
 wf_status wfi_sim_add(wf_simulation *s, wfi_sim_span span);
-/* A worker is past so many steps of its own: the timeline may end when all are. */
+/* Notes that a worker has done n_steps steps of its own. The timeline ends when all have. */
 void wfi_sim_pass_step(wf_simulation *s, int64_t n_steps, double now_ms);
-/* So many steps are done at that time. */
+/* Notes that n_steps steps are done. */
 void wfi_sim_finish_steps(wf_simulation *s, int64_t n_steps, double now_ms);
 /* Makes the timeline of the spans. Errors: NO_MEMORY. */
 wf_status wfi_sim_timeline(wf_simulation *s);
