@@ -33,7 +33,7 @@ void checkpoint_unlock(int lock);
 
 /* ---- checkpoint.c ---- */
 
-/* Whether --out has one. */
+/* Returns whether --out has a checkpoint. */
 bool checkpoint_exists(const cli *c);
 /* Refuses --out if a run is there already. */
 exit_status checkpoint_refuse_old(const cli *c);

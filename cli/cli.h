@@ -124,8 +124,8 @@ exit_status launch_self(cli *c);
 /* From now on SIGINT, SIGTERM and SIGHUP are remembered; a second one ends the process. Standard
  * output that nobody reads any more is no reason to end, but a failure in the end. */
 void interrupt_watch(void);
-/* The same, and so many seconds after the first one the process ends with its exit status, even in
- * the middle of a step. Complains. */
+/* Also ends the process `seconds` after the first signal, with its exit status, even in the middle
+ * of a step. Complains. */
 exit_status interrupt_within(double seconds);
 /* From now on they end the process. */
 void interrupt_unwatch(void);

@@ -18,32 +18,32 @@ typedef struct crew {
     double timed_s; /* when the latest timed step was done */
 } crew;
 
-/* Whether the recipe asks for it. */
+/* Returns whether the recipe has workers. */
 static inline bool crew_is_needed(const options *o) {
     return o->recipe.update != WF_UPDATE_SYNC;
 }
-/* Before the data is opened: refuses choices that are not made for workers. The recipe gets the
- * number of workers of --replay, unless it has one. Complains. */
+/* Refuses options that workers do not support, before the data is opened. Takes the number of
+ * workers from the record of --replay, unless the recipe has one. Complains. */
 exit_status crew_check(cli *c);
-/* Whether --record can be written, before the work. Complains. */
+/* Checks that --record can be written, before the work. Complains. */
 exit_status crew_check_record(const cli *c);
-/* After a resume of local steps: warns that the run ended between two averages. */
+/* Warns, after a resume of local steps, that the run ended between two averages. */
 void crew_warn(const crew *w, int64_t n_steps);
 
-/* weft plan of workers. */
+/* Prints the plan of workers, for weft plan. */
 exit_status crew_plan(const job *j);
 
 wf_status crew_open(const job *j, progress *bar, crew *crew_out);
 void crew_close(crew *w);
 
-/* Steps from step `n_done` on that are run at a stretch: to the next test or checkpoint. */
+/* Returns the steps from step `n_done` to the next test or checkpoint, which run at a stretch. */
 int64_t crew_stretch(const job *j, int64_t n_done);
 /* Runs n steps from step `first` on; results and their times [n]. Rank 0 times each step that the
  * library reports, and divides the time of several among them; other ranks know only the mean. */
 wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, double *ms,
                    int64_t *n_ran_out);
 
-/* What --resume needs beside the state. */
+/* Saves the state of workers that --resume needs besides the checkpoint. */
 wf_status crew_save(const crew *w, int64_t n_steps);
 /* After a newer state has been written. */
 void crew_forget(const crew *w, int64_t step);
@@ -52,7 +52,7 @@ wf_status crew_load(const crew *w, int64_t n_steps);
 /* Replaces memory and traffic in a report by those of all ranks. Collective; `report` NULL: this is
  * not rank 0. */
 wf_status crew_report(const crew *w, json_t *report);
-/* A line of how old gradients were. */
+/* Prints the staleness of gradients. */
 void crew_say(const crew *w);
 
 #endif

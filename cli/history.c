@@ -1,5 +1,5 @@
-/* The history of a run over its restarts: what rank 0 writes. A kill may come between any two
- * stores, so a mark is complete before it counts. */
+/* Rank 0's part of the history of a run over its restarts. A kill may come between any two stores,
+ * so a mark is complete before it counts. */
 #include "progress.h"
 #include "restart.h"
 
@@ -18,7 +18,7 @@ int64_t restart_number(void) {
     return text && *text && !*end && number > 0 ? number : 0;
 }
 
-/* The number may be stale, or any text. */
+/* The descriptor may be closed, or be of another file. */
 static history *map(int fd) {
     struct stat about;
     if (fstat(fd, &about) || !S_ISREG(about.st_mode) || about.st_size != sizeof(history))

@@ -21,10 +21,10 @@ static bool is_ignored(int number) {
 
 /* ---- the grace ---- */
 
-static timer_t timer; /* of the grace; handlers have no other place to find it */
+static timer_t timer; /* of the grace; static, because a signal handler reads it */
 static double grace_s;
 
-/* In a signal handler: only calls that are safe there. */
+/* Runs in a signal handler, so all calls are async-signal-safe. */
 static void end_now(int number) {
     static const char text[] =
         "weft: the grace has passed before a checkpoint was written; the last one is intact\n";

@@ -69,10 +69,10 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
 /* The training data of part `part` of `n_parts` of each batch. */
 wf_status job_part_loader(const job *j, int64_t first_epoch, int64_t first_sample, int n_parts,
                           int part, wf_loader **loader_out);
-/* The inputs of a batch, fewer than WF_WORKER_MAX_FEEDS; how many there are. */
+/* Lists the inputs of a batch, fewer than WF_WORKER_MAX_FEEDS. Returns their number. */
 int job_feeds(const wf_batch *batch, wf_feed *feeds);
 wf_trainer_config job_trainer_config(const job *j);
-/* Files that it writes say which model they are of. */
+/* Adds the model's metadata to the files that the trainer writes. */
 wf_status job_describe_trainer(const job *j, wf_trainer *trainer);
 wf_status job_trainer(const job *j, wf_trainer **trainer_out);
 

@@ -6,7 +6,7 @@
 
 /* After a failure of another a rank may still have to notice that. */
 #define GRACE_MS 10000
-/* A single rank joins no job. It may need as long to save as a job that makes progress. */
+/* A single rank joins no job. Its grace is long, because it may save a large checkpoint. */
 #define ALONE_MS 600000
 
 /* The words this program was called with, in one block; *words_out points into it. */

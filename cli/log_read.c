@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Samples of the step after `n_done` steps. */
+/* Returns the samples of the step after `n_done` steps. */
 static int64_t samples_of(const job *j, int64_t n_done) {
     int64_t batch = j->c->o.recipe.batch, left = j->about.n_train - n_done % j->n_epoch * batch;
     return left < batch ? left : batch;

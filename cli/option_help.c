@@ -26,7 +26,7 @@ static const struct {
      "2, or 1)"},
     {OPT_n_workers, FOR_BENCH_ASYNC, "workers, which share each batch (one per core, at least 2)"},
     {OPT_staleness, FOR_BENCH_ASYNC,
-     "maximum age of the parameters behind a gradient, in steps, in the rows with a bound (4)"},
+     "maximum staleness of a gradient, in steps, in the rows with a bound (4)"},
     {OPT_servers, FOR_BENCH_ASYNC,
      "highest number of parameter servers; rows have 1, 2, 4, ... and this number (2)"},
     {OPT_slow, FOR_BENCH_ASYNC,

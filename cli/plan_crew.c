@@ -1,4 +1,4 @@
-/* weft plan of workers with parameters of their own: what each rank needs and sends. */
+/* weft plan of workers with parameters of their own: memory and traffic of each rank. */
 #include "crew.h"
 #include "fold.h"
 #include "report.h"
@@ -37,7 +37,7 @@ static json_t *rank_json(const char *role, const wf_workers_rank *r) {
                      (json_int_t)r->sent_bytes, "received_bytes", (json_int_t)r->received_bytes);
 }
 
-/* Fills the rows and the report's ranks. Returns the largest peak of a device. */
+/* Fills the rows and the report's ranks. *most_out gets the largest figures of any rank. */
 static wf_status fill(wf_workers *workers, const job *j, char **rows, json_t *ranks,
                       wf_workers_rank *most_out) {
     *most_out = (wf_workers_rank){0};
@@ -92,7 +92,8 @@ static exit_status show(const job *j, wf_workers *workers) {
         json_pack("{s:s, s:s, s:o, s:o, s:b}", "weft", WEFT_VERSION, "plan", wf_plan_text(j->plan),
                   "recipe", options_recipe(&j->c->o), "ranks", ranks, "fits", (int)fits);
     exit_status written = report_write(j->c, report);
-    return fits ? written : complain(EXIT_DOES_NOT_FIT, "the plan needs more memory than it may");
+    return fits ? written
+                : complain(EXIT_DOES_NOT_FIT, "the plan needs more memory than the limit");
 }
 
 exit_status crew_plan(const job *j) {

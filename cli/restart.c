@@ -1,4 +1,5 @@
-/* The launcher's side of restarts: which failures may pass, and how long to wait. */
+/* The launcher's side of restarts: decides whether a failure may pass, and waits before it starts
+ * the ranks again. */
 #include "restart.h"
 
 #include "progress.h"
@@ -17,24 +18,24 @@ typedef struct supervisor {
     wf_context *ctx;
     wf_launch_config *config;
     wf_launch_result *result;
-    history *shared;          /* NULL: the program is any */
+    history *shared;          /* NULL: the program may not be weft train */
     int64_t number, n_most;   /* of restarts */
     double wait_s, timeout_s; /* before the next; for the whole run, or 0 */
     double begun_s, attempt_s;
 } supervisor;
 
-/* ---- which failures ---- */
+/* ---- failures ---- */
 
-/* Whether the latest attempt came further than those before. */
+/* Returns whether the latest attempt made more steps than those before, or ran long enough. */
 static bool has_progress(const supervisor *s, int64_t most_before) {
     if (!s->shared) return now_seconds() - s->attempt_s >= LAST_WAIT_S;
     int64_t first = s->shared->first_step;
     return s->shared->most_done > (most_before > first ? most_before : first);
 }
 
-/* A usage error or a plan that does not fit repeats at once. An interrupted rank has saved and was
- * told to stop. weft train ends with 1 for reasons of its own: those pass only if they came after
- * new steps. */
+/* Returns whether a restart may help. A usage error repeats at once, and so does a plan that does
+ * not fit. An interrupted rank has saved its work. Status 1 of weft train may pass only if the
+ * attempt made new steps. */
 static bool may_pass(const supervisor *s, wf_status status, bool is_further) {
     const wf_launch_result *r = s->result;
     if (status != WF_OK) return status == WF_REMOTE; /* the watchdog was killed */
@@ -68,7 +69,7 @@ static int wait_for(double seconds) {
     return number > 0 ? number : 0;
 }
 
-/* Between two attempts, or in the failed one: then no restart was printed. */
+/* The signal came between two attempts, or during the failed one, before a restart was printed. */
 static bool is_interrupted(const supervisor *s, int number) {
     if (!number) return false;
     *s->result = (wf_launch_result){.failed_rank = -1, .interrupted_by = number};
@@ -85,14 +86,14 @@ static void double_wait(supervisor *s) {
 
 /* ---- attempts ---- */
 
-/* The number that the ranks find; an outer launcher may have counted, too. */
+/* Passes the number to the ranks. It includes the restarts of an outer launcher. */
 static void set_number(int64_t number) {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)number);
     setenv(RESTART_ENV, text, 1);
 }
 
-/* What is left of the run's own deadline. False: nothing. */
+/* Cuts the timeout of the next attempt to the rest of the run's deadline. False: it has passed. */
 static bool cut_timeout(supervisor *s) {
     if (!(s->timeout_s > 0)) return true;
     double left_s = s->timeout_s - (now_seconds() - s->begun_s + s->wait_s);

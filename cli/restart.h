@@ -1,8 +1,8 @@
 /* Starting failed ranks again, and the history of a run over its restarts.
  *
  * The launcher and rank 0 of weft train share a history: anonymous memory that ranks inherit. Rank
- * 0 writes how far it is. So the launcher knows whether an attempt made progress, and the next
- * attempt knows how many steps it repeats. */
+ * 0 stores its progress there. The launcher reads whether an attempt made progress, and the next
+ * attempt reads how many steps it repeats. */
 #ifndef CLI_RESTART_H
 #define CLI_RESTART_H
 
@@ -12,7 +12,7 @@
 #define HISTORY_ENV "WEFT_HISTORY_FD" /* descriptor of the history */
 #define N_MARKS     16                /* more checkpoints than can be under way at a time */
 
-/* The useful seconds that a checkpoint of `step` stands for. */
+/* The useful seconds up to the checkpoint of `step`. */
 typedef struct restart_mark {
     int64_t step;
     double useful_s;
@@ -20,7 +20,7 @@ typedef struct restart_mark {
 
 typedef struct history {
     uint64_t magic;
-    int64_t first_step; /* with which the run began; -1: it has not */
+    int64_t first_step; /* step at which the run began; -1: it has not begun */
     int64_t n_done;     /* steps, by the latest attempt */
     int64_t most_done;  /* steps, by any attempt; -1: none */
     int64_t n_repeated; /* steps that were made again */
@@ -34,31 +34,31 @@ typedef struct history {
 
 /* ---- the launcher's side ---- */
 
-/* wf_launch, and again after failures, at most `n_restarts` times. With `is_own` the ranks are
- * weft train and have a history. Prints each restart. Returns status and result of the last launch;
- * an interruption between two launches is a result, too. */
+/* Calls wf_launch, and again after failures, at most `n_restarts` times. With `is_own` the ranks
+ * are weft train and have a history. Prints each restart. Returns status and result of the last
+ * launch; an interruption between two launches is a result, too. */
 wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
                          wf_launch_result *result_out);
 
-/* Makes the memory; *fd_out is the descriptor that ranks inherit. NULL: errno has the reason. */
+/* Creates the history; *fd_out is the descriptor that ranks inherit. NULL: errno has the reason. */
 history *history_create(int *fd_out);
 
 /* ---- the ranks' side ---- */
 
-/* How often this process has been started again: 0 without a launcher that does so. */
+/* Returns the number of restarts before this process; 0 without --restarts. */
 int64_t restart_number(void);
-/* The history that the launcher has passed on; NULL if there is none. */
+/* Maps the history that the ranks inherit; NULL: there is none. */
 history *history_find(void);
 
-/* All of them accept NULL. The steps begin, after `n_done` of them. */
+/* These functions accept NULL. history_begin: an attempt begins, after `n_done` steps. */
 void history_begin(history *h, int64_t n_done);
 void history_step(history *h, int64_t n_done);
 /* A checkpoint of `n_done` steps is being written, or is written. */
 void history_mark(history *h, int64_t n_done);
 /* A failure that would repeat: no restart helps. */
 void history_give_up(history *h);
-/* Seconds from the first attempt's first step to now that are lost, and all of them; zeros without
- * a history. */
+/* Returns the lost seconds, and all seconds, from the first attempt's first step to now. Zeros
+ * without a history. */
 void history_seconds(const history *h, double *lost_s_out, double *all_s_out);
 
 #endif

@@ -60,12 +60,12 @@ static exit_status check_given(const options *o, option_id id) {
                     option_about(id).argument, option_about(id).help);
 }
 
-/* A time that was not given is 0. */
+/* Reads a time; one that was not given is 0. */
 static exit_status read_time(option_id id, const char *text, double *ms_out) {
     return text ? simulate_read_time(id, text, strlen(text), ms_out) : EXIT_DONE;
 }
 
-/* Whole rounds of local steps, unless they are too long for a picture. */
+/* Returns the steps of the picture: whole rounds of local steps, unless they are too long. */
 static int64_t n_drawn_steps(const wf_simulation_config *q) {
     int64_t round = q->local_steps < 1 ? 1 : q->local_steps, n = MOST_DRAWN_STEPS;
     if (round <= n) n = (DRAWN_STEPS + round - 1) / round * round;

@@ -53,7 +53,7 @@ static int n_loader_threads(const job *j) {
     return n < 1 ? 1 : n < 64 ? n : 64;
 }
 
-/* Without parts. */
+/* Returns the configuration of a loader of whole batches. */
 static wf_loader_config loader_config(const job *j, wf_data_split split, int64_t first_epoch,
                                       int64_t first_sample) {
     const options *o = &j->c->o;

@@ -77,8 +77,8 @@ static void add_updates(bench_async *b, double slow) {
              (long long)b->c->o.recipe.local_steps);
 }
 
-/* Rows of one update have one number. Those with a slow worker are first: even workers do not have
- * every update. */
+/* Rows of one update have one number. The rows with a slow worker come first, because even workers
+ * lack some updates. */
 static void number_rows(bench_async *b) {
     int first = b->n_rows;
     while (first > 0 && b->rows[first - 1].slow == b->rows[b->n_rows - 1].slow) first--;
@@ -93,7 +93,7 @@ static void number_rows(bench_async *b) {
     }
 }
 
-/* Before any run, a sentence on what no run could do. */
+/* Refuses a plan that no run accepts, before any run. */
 static exit_status check_plans(const bench_async *b) {
     for (const async_row *r = b->rows; r < b->rows + b->n_rows; r++) {
         wf_plan *plan;

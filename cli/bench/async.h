@@ -1,6 +1,6 @@
 /* weft bench async: synchronous, asynchronous and local updates of the same recipe, each a row: its
  * speed, its losses and the staleness of its gradients, with even workers and with a slow one. Rows
- * take turns. A prediction from one worker's times stands beside each.
+ * take turns. Each has a prediction from one worker's times.
  */
 #ifndef CLI_BENCH_ASYNC_H
 #define CLI_BENCH_ASYNC_H
@@ -75,7 +75,7 @@ double async_rate(const async_row *r);
 /* The mean of the window of losses that ends with step `step`. */
 double async_mean_loss(const bench_async *b, const async_row *r, size_t step);
 double async_last_loss(const bench_async *b, const async_row *r);
-/* Until the mean loss is at most the target; NAN: it never is. */
+/* Returns the seconds until the mean loss reaches the target; NAN: it never does. */
 double async_seconds_to_target(const bench_async *b, const async_row *r);
 
 void async_say(const bench_async *b);

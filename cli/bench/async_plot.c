@@ -32,7 +32,7 @@ static unsigned color_of(const async_row *r) {
 
 #define BAR_WIDTH 0.36
 
-/* Two bars of an update stand beside each other, one alone in the middle. */
+/* Two bars of an update are side by side; a single one is in the middle. */
 static double place_of(const bench_async *b, const async_row *r) {
     int n = 0;
     for (int i = 0; i < b->n_rows; i++) n += b->rows[i].number == r->number;
@@ -110,7 +110,7 @@ static void add_row(const bench_async *b, const async_row *r, double shift, cons
              r->name);
 }
 
-/* Rows with curves in each panel. `width`: of bars that stand beside each other; 0: lines. */
+/* Rows with curves in each panel. `width`: of bars side by side; 0: lines. */
 static void add_panels(const bench_async *b, bool (*has)(const async_row *), double width,
                        const char *style, char *text, size_t bytes) {
     for (int panel = 0; panel < n_panels(b); panel++) {
@@ -155,7 +155,7 @@ static exit_status plot_losses(const bench_async *b) {
 
 /* ---- staleness ---- */
 
-#define MOST_BINS 12 /* the last one has all that is older */
+#define MOST_BINS 12 /* the last bin also counts all older gradients */
 
 static bool has_staleness(const async_row *r) {
     return json_array_size(r->staleness) > 0;

@@ -2,8 +2,8 @@
  *
  * A worker without a server takes compute + update for a share of a batch. With one it takes
  * compute + update + two transfers: the gradient goes, the parameters come back. The simulation has
- * a core for each worker and server. Where there are fewer, all of them compute so many times as
- * long as they want more cores than there are; a slow worker sleeps and wants less.
+ * a core for each worker and server. A machine with fewer cores is crowded: all compute times are
+ * multiplied by the wanted cores per core. A slow worker sleeps, so it wants less than a core.
  */
 #include "bench/async.h"
 
@@ -48,7 +48,7 @@ static void set_times(const bench_async *b, const async_row *r, double crowding,
     if (slow_ms < q->forward_ms || r->slow <= 1) q->slow = 1;
 }
 
-/* Cores that are wanted over those that there are, at least 1. */
+/* Returns the wanted cores per core of the machine, at least 1. */
 static double crowding_of(const bench_async *b, const async_row *r, double server_busy) {
     double wanted = (double)b->n_workers - 1 + 1 / r->slow;
     wanted = wanted * b->c->o.recipe.n_threads + (double)r->n_servers * server_busy;

@@ -9,7 +9,7 @@
 
 /* ---- words ---- */
 
-/* The options of every run; those of one kind of update are added by its rows. */
+/* Adds the options of every run. update_words adds those of one kind of update. */
 static void common_words(const bench_async *b, words *w, int64_t n_parts) {
     static const option_id own[] = {
         OPT_batch,   OPT_n_lanes,     OPT_n_threads, OPT_steps,         OPT_repeat,
@@ -29,7 +29,7 @@ static void common_words(const bench_async *b, words *w, int64_t n_parts) {
     words_add(w, "--quiet");
 }
 
-/* The option, if it was given. */
+/* Adds the option if it was given. */
 static void add_given(const bench_async *b, words *w, option_id id) {
     char name[TEXT_BYTES], text[TEXT_BYTES];
     const options *o = &b->c->o;
@@ -108,7 +108,7 @@ exit_status async_run(bench_async *b, async_row *r) {
 
 /* ---- one worker ---- */
 
-/* Of a step, from a profile of all steps. */
+/* Returns the update's time in a step, from a profile of all steps. */
 static double update_ms(const json_t *report, int64_t n_steps) {
     double ms = 0;
     size_t i;

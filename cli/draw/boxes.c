@@ -109,7 +109,7 @@ static bool add_move(boxes *b, size_t first, const box *next) {
     return push(b, next);
 }
 
-/* Adds the boxes of compute, or the moves, which touch no boxes before `first`. */
+/* Adds the boxes of compute, or the moves. Moves do not change boxes before `first`. */
 static bool add_some(boxes *b, building *s, const wf_span *spans, int n, bool are_moves,
                      size_t first) {
     for (int k = 0; k < n; k++) {
@@ -138,7 +138,7 @@ static bool add_rank(boxes *b, const wf_timeline *t, int64_t begin, int64_t end)
     return true;
 }
 
-/* How much higher the rank's microbatches are than those of the rank that does the same. */
+/* Returns the distance of the rank's microbatches from those of the rank `like`. */
 static int64_t micro_apart(const wf_timeline *t, int like, int rank) {
     int64_t one = wf_timeline_first_span(t, like), other = wf_timeline_first_span(t, rank);
     int64_t n = wf_timeline_first_span(t, rank + 1) - other;
@@ -159,7 +159,7 @@ bool boxes_create(const wf_timeline *t, double hair_us, boxes *b) {
     return good;
 }
 
-/* Where the boxes of the rank begin; of a higher one, if it has none. */
+/* Returns the index of the rank's first box, or of a higher rank's if it has none. */
 static size_t find_rank(const boxes *b, int rank) {
     size_t low = 0, high = b->n;
     while (low < high) {
@@ -172,7 +172,7 @@ static size_t find_rank(const boxes *b, int rank) {
     return low;
 }
 
-/* Adds the boxes of the rank, which are those that `kept` has for the rank that does the same. */
+/* Adds the boxes of the rank: copies of the boxes in `kept` of the rank that does the same. */
 static bool add_like(boxes *b, const boxes *kept, const wf_timeline *t, int rank) {
     int like = wf_timeline_like(t, rank);
     int64_t apart = like == rank ? 0 : micro_apart(t, like, rank);

@@ -26,8 +26,7 @@ typedef struct boxes {
  * another one (wf_timeline_like) has no boxes. False: no memory left.
  */
 bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);
-/* Adds the boxes of ranks that do the same as others, of those that have a row (row_of [n_ranks],
- * or -1). */
+/* Adds the boxes of ranks that do the same as others and have a row (row_of [n_ranks], or -1). */
 bool boxes_add_followers(const wf_timeline *timeline, const int *row_of, boxes *b);
 void boxes_release(boxes *b);
 

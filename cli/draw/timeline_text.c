@@ -50,7 +50,7 @@ static void cover(canvas *v, const box *now) {
     }
 }
 
-/* Updates are all that a server does, however short they are. */
+/* A server only updates, so its updates are drawn even if they are short. */
 static bool is_server_update(const canvas *v, const box *now) {
     return v->d->words && now && now->kind == WF_SPAN_UPDATE;
 }
