@@ -9,20 +9,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is chosen or measured for the program of all ranks. */
+/* Refuses options that need the program of all ranks. */
 static exit_status check_choices(const cli *c) {
     const options *o = &c->o;
     bool is_auto = o->plan && !strcmp(o->plan, "auto");
-    const char *what = is_auto                           ? "--plan auto"
-                       : o->recipe.n_micro == MICRO_AUTO ? "--micro auto"
-                       : option_is_given(o, OPT_costs) && o->costs == COSTS_MEASURED
-                           ? "--costs measured"
-                           : NULL;
-    if (!what || !crew_is_needed(o)) return EXIT_DONE;
+    const char *refused = is_auto                           ? "--plan auto"
+                          : o->recipe.n_micro == MICRO_AUTO ? "--micro auto"
+                          : option_is_given(o, OPT_costs) && o->costs == COSTS_MEASURED
+                              ? "--costs measured"
+                              : NULL;
+    if (!refused || !crew_is_needed(o)) return EXIT_DONE;
     return complain(EXIT_USAGE,
-                    "%s looks at the program of all ranks, which only --update sync has; with "
-                    "workers give --plan dp=N and a number of microbatches",
-                    what);
+                    "%s needs --update sync; with workers, give --plan dp=N and a number of "
+                    "microbatches",
+                    refused);
 }
 
 exit_status crew_check(cli *c) {
@@ -187,7 +187,7 @@ wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, d
 
 /* ---- files ---- */
 
-/* It is of one step, as the state is: a run that stops between the two finds the older pair. */
+/* The file and the state are of one step: a run that stops between the two finds the older pair. */
 static void path_of(const crew *w, int64_t step, char path[4096]) {
     snprintf(path, 4096, "%.4000s/workers-%lld.safetensors", w->j->c->o.out, (long long)step);
 }

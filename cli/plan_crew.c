@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* "workers 0-1, server 0" */
-static void name_role(const wf_workers *workers, const job *j, int rank, char text[TEXT_BYTES]) {
+static void name_role(const wf_workers *workers, int rank, char text[TEXT_BYTES]) {
     int first, n, server;
     wf_workers_place(workers, rank, &first, &n, &server);
     size_t at = 0;
@@ -17,7 +17,6 @@ static void name_role(const wf_workers *workers, const job *j, int rank, char te
         at = (size_t)snprintf(text, TEXT_BYTES, n > 1 ? "workers %d-%d" : "worker %d", first,
                               first + n - 1);
     if (server >= 0) snprintf(text + at, TEXT_BYTES - at, "%sserver %d", n ? ", " : "", server);
-    (void)j;
 }
 
 static char *row_text(const char *role, const wf_workers_rank *r) {
@@ -46,7 +45,7 @@ static wf_status fill(wf_workers *workers, const job *j, char **rows, json_t *ra
         wf_workers_rank of;
         wf_status status = wf_workers_rank_get(workers, r, &of);
         if (status != WF_OK) return status;
-        name_role(workers, j, r, role);
+        name_role(workers, r, role);
         rows[r] = row_text(role, &of);
         json_array_append_new(ranks, rank_json(role, &of));
         if (of.memory.planned_peak_bytes > most_out->memory.planned_peak_bytes)
@@ -79,9 +78,14 @@ static exit_status show(const job *j, wf_workers *workers) {
     char **rows = calloc((size_t)n_ranks, sizeof *rows);
     json_t *ranks = json_array();
     wf_workers_rank most;
-    if (!rows) return complain(EXIT_FAILED, "no memory left");
-    wf_status status = fill(workers, j, rows, ranks, &most);
-    if (status != WF_OK) return complain_of(j->c, status);
+    wf_status status = rows ? fill(workers, j, rows, ranks, &most) : WF_NO_MEMORY;
+    if (status != WF_OK) {
+        for (int r = 0; r < n_ranks && rows; r++) free(rows[r]);
+        free(rows);
+        json_decref(ranks);
+        return status == WF_NO_MEMORY ? complain(EXIT_FAILED, "no memory left")
+                                      : complain_of(j->c, status);
+    }
     bool fits = say_most(j->c, &most);
     job_describe(j);
     char heading[200];

@@ -25,7 +25,7 @@ typedef struct run {
     record record;
     run_log log;
     progress bar;
-    resumed from;          /* what the checkpoint said */
+    resumed from;          /* contents of the checkpoint */
     int lock;              /* on --out */
     position next;         /* the batch after the last step */
     int64_t n_done;        /* steps, those before a resume included */
@@ -130,7 +130,7 @@ static exit_status keep(run *r) {
     return bad;
 }
 
-/* Whether replicas have equal state. One that differs is not to be saved: a restart continues from
+/* Compares the replicas, so that a differing one is not saved: a restart continues from
  * a good one. */
 static exit_status verify(run *r) {
     int64_t n_bytes;
@@ -165,7 +165,7 @@ static exit_status save(run *r) {
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
 
-/* Of the weights' average, if there is one: the trainer goes on with the weights. */
+/* Evaluates the weights' average, if there is one: the trainer goes on with the weights. */
 static wf_status eval_here(run *r) {
     bool averages = r->c->o.recipe.ema > 0;
     wf_status status = averages ? wf_trainer_use_average(r->trainer, 1) : WF_OK;
@@ -218,7 +218,7 @@ static exit_status test(run *r, int64_t epoch) {
     return log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy);
 }
 
-/* Whether a multiple of `every` lies behind `before` and not behind `now`. */
+/* Returns whether a multiple of `every` is above `before` and at most `now`. */
 static bool passes(int64_t before, int64_t now, int64_t every) {
     return now / every > before / every;
 }
@@ -237,7 +237,7 @@ static exit_status score(run *r, int64_t before) {
     return is_best && o->keep_best ? save(r) : EXIT_DONE;
 }
 
-/* The launcher tells the others when a rank ends, so workers and servers wait here until rank 0 has
+/* The launcher stops all ranks when one ends, so workers and servers wait here until rank 0 has
  * what it needs of them. */
 static exit_status wait_for_root(run *r) {
     if (!r->crew.workers || !r->c->job) return EXIT_DONE;

@@ -57,7 +57,12 @@ expect 1 "the record $folder/none/x cannot be written" $async --steps 4 --record
 said=$("$WEFT" train --resume --out "$folder/short" --steps 8 --quiet 2>&1)
 [[ $said == *"in a round of --local-steps 4"* ]] || fail "a resume between averages says: $said"
 for choice in "--plan auto" "--micro auto" "--costs measured"; do
-    expect 2 "which only --update sync has" $base --steps 1 --update async --workers 2 $choice
+    expect 2 "needs --update sync; with workers" $base --steps 1 --update async --workers 2 $choice
+done
+
+# ---- host memory ----
+for command in plan "train --data synthetic"; do
+    expect 3 "memory" $command --model mlp --image 4 --batch 8 --threads 1 --steps 1 --update async --workers 2 --host-memory 1KiB
 done
 
 # ---- parts of three sizes ----

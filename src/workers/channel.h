@@ -29,7 +29,7 @@ typedef struct wfi_channel {
  * all, and then awaits all: the calls of a group run one after another. */
 wf_status wfi_channel_send(wfi_channel *c, bool counts);
 wf_status wfi_channel_await(wfi_channel *c);
-/* Whether the answer is in the buffer. */
+/* Returns whether the answer is in the buffer. */
 wf_status wfi_channel_is_answered(wfi_channel *c, bool *is_out);
 
 /* The server's side: before each message. */

@@ -11,17 +11,18 @@ static wf_status check(const wf_workers *w, const wf_model *model, const wf_reci
     int n_job = w->job ? wf_job_n_ranks(w->job) : 0, n_plan = wf_plan_n_ranks(w->plan);
     if (recipe->update == WF_UPDATE_SYNC)
         return wfi_fail(w->ctx, WF_INVALID_ARG,
-                        "workers: the recipe has update=sync, which is a trainer's; take "
+                        "workers: the recipe has update=sync, which needs a wf_trainer; take "
                         "update=async or update=local");
     if (!w->config.read && !w->config.plan_only)
-        return wfi_fail(w->ctx, WF_INVALID_ARG, "workers: config.read is NULL: nothing feeds them");
+        return wfi_fail(w->ctx, WF_INVALID_ARG,
+                        "workers: config.read is NULL; workers need it for their data");
     if (w->job && n_job != n_plan)
         return wfi_fail(w->ctx, WF_INVALID_ARG, "plan: %s has %d ranks, and the job has %d",
                         wf_plan_text(w->plan), n_plan, n_job);
     if (!wfi_workers_is_async(w) && (w->config.record || w->config.replay))
         return wfi_fail(w->ctx, WF_INVALID_ARG,
-                        "workers: a record is of update=async; other updates repeat their numbers "
-                        "by themselves");
+                        "workers: only update=async writes or replays a record; other updates are "
+                        "deterministic");
     if (w->config.record && w->config.replay)
         return wfi_fail(w->ctx, WF_INVALID_ARG,
                         "workers: a replay repeats %s, and writes no record of its own",
@@ -73,6 +74,23 @@ static wf_status create(wf_workers *w, const wf_model *model, const wf_recipe *r
     return wfi_workers_open_record(w);
 }
 
+/* The limit that offload= of a trainer obeys alone. */
+static wf_status check_host_memory(const wf_workers *w) {
+    size_t limit = w->config.trainer ? w->config.trainer->host_memory_bytes : 0;
+    for (int r = 0; r < wf_plan_n_ranks(w->plan) && limit; r++) {
+        size_t bytes = wfi_workers_host_bytes(w, r);
+        for (int k = 0; k < w->n_here; k++)
+            if (w->ranks[k].rank == r)
+                bytes += wf_trainer_memory_of(w->ranks[k].trainer, 0).planned_host_peak_bytes;
+        if (wfi_workers_is_here(w, r) && bytes > limit)
+            return wfi_fail(w->ctx, WF_DOES_NOT_FIT,
+                            "rank %d needs %zu bytes of host memory for its workers and servers; "
+                            "it may have %zu",
+                            r, bytes, limit);
+    }
+    return WF_OK;
+}
+
 wf_status wf_workers_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_workers_config *config,
                             wf_workers **workers_out) {
@@ -85,6 +103,7 @@ wf_status wf_workers_create(wf_context *ctx, const wf_model *model, const wf_rec
     w->job = config->trainer ? config->trainer->job : NULL;
     w->recipe.update = recipe->update;
     wf_status status = create(w, model, recipe, plan);
+    if (status == WF_OK) status = check_host_memory(w);
     if (status != WF_OK) {
         if (w->job) wfi_failure_set(wfi_workers_failure(w), status, wf_context_error(ctx));
         wf_workers_destroy(w);

@@ -66,7 +66,7 @@ wf_status wfi_workers_create_ranks(wf_workers *w, const wf_model *model, const w
     wfi_device_list list;
     WF_TRY(wfi_devices_parse(w->ctx, devices, n_all, &list));
     if (list.n != n_all)
-        return wfi_fail(w->ctx, WF_INVALID_ARG, "devices '%s' are %d, but the plan %s has %d ranks",
+        return wfi_fail(w->ctx, WF_INVALID_ARG, "'%s' has %d devices, but the plan %s has %d ranks",
                         devices, list.n, wf_plan_text(w->plan), n_all);
     w->ranks = wfi_alloc(w->ctx, (size_t)w->n_ranks, sizeof *w->ranks, "ranks");
     w->host_bytes = wfi_alloc(w->ctx, (size_t)n_all, sizeof *w->host_bytes, "ranks");

@@ -41,7 +41,7 @@ static void fill_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
     r->received_bytes /= (uint64_t)wfi_max_i64(w->n_run, 1);
 }
 
-/* Of the parts that a rank's workers have. */
+/* The largest peaks of the parts of a rank's workers. */
 static void plan_peaks(const wf_workers *w, int rank, size_t peaks[WFI_N_SPACES]) {
     bool is_whole = !wfi_workers_is_async(w) || !rank;
     for (int k = wfi_workers_first(w, rank); k < wfi_workers_first(w, rank + 1); k++) {

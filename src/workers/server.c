@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a worker, as a server sees it. */
+/* Stages of a worker on a server. */
 enum {
     SERVED_ASKING,  /* server 0: no request yet */
     SERVED_ASKED,   /* server 0: waits for its ticket */
