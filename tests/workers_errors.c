@@ -190,7 +190,7 @@ static void refuses_recipes(void **state) {
     const struct {
         const char *text, *words;
     } recipes[] = {
-        {"update=sync", "the recipe has update=sync, which is a trainer's"},
+        {"update=sync", "the recipe has update=sync, which needs a wf_trainer"},
         {"update=async,ema=0.9", "ema averages the weights of update=sync"},
         {"update=local,workers=2,ema=0.9", "ema averages the weights of update=sync"},
         {"update=async,lr_schedule=plateau", "lr_schedule=plateau goes with update=sync"},
@@ -230,7 +230,7 @@ static void refuses_models_and_configs(void **state) {
     case_crew_init(&crew, &c);
     crew.trainer.devices = "cpu:2";
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2,ps=1"), WF_INVALID_ARG,
-                 "devices 'cpu:2' are 2, but the plan");
+                 "'cpu:2' has 2 devices, but the plan");
     crew.trainer.devices = NULL;
     crew.config.record = crew.config.replay = path;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2"), WF_INVALID_ARG,
@@ -238,7 +238,7 @@ static void refuses_models_and_configs(void **state) {
     c = bare_case(WF_UPDATE_LOCAL, 2);
     crew.config.replay = NULL;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2"), WF_INVALID_ARG,
-                 "a record is of update=async");
+                 "only update=async writes or replays a record");
     test_context_end(ctx);
 }
 

@@ -120,6 +120,9 @@ static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout
     return in_time || gate_count(g) >= target;
 }
 
+/* The part of a deadline by which a wait is longer that may follow from another one. */
+#define LONGER 16
+
 /* The same until nothing of the job has moved for the deadline. `event` is what the wait is for. */
 static bool gate_wait_watched(gate *g, uint64_t target, int64_t timeout_ms,
                               const wfi_waiter *waiter, const wfi_event *event) {
@@ -140,8 +143,10 @@ static wf_status wait_at(gate *g, wfi_event event, const wfi_waiter *waiter) {
     const wfi_owner *owner = event.stream->owner;
     const thread_stream *s = event.stream->state;
     int64_t timeout_ms = owner->timeout_ms;
+    /* This stream may itself wait for another rank, whose name its own wait then says first. */
+    int64_t longer_ms = waiter->is_host ? 0 : timeout_ms / LONGER;
     char why[512];
-    if (gate_wait_watched(g, event.epoch, timeout_ms, waiter, &event)) return WF_OK;
+    if (gate_wait_watched(g, event.epoch, timeout_ms + longer_ms, waiter, &event)) return WF_OK;
     wfi_waiter_explain(waiter, &event, why, sizeof why);
     return wfi_fail(owner->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
@@ -207,7 +212,7 @@ static bool may_wait_longer(thread_stream *s) {
     const wfi_event *before = followed_by(s, gate_count(&s->done));
     if (s->waits_longer || !before->stream || wfi_stream_n_done(before->stream) >= before->epoch)
         return false;
-    s->wait.deadline.timeout_ms += s->stream->owner->timeout_ms / 16;
+    s->wait.deadline.timeout_ms += s->stream->owner->timeout_ms / LONGER;
     return s->waits_longer = true;
 }
 
