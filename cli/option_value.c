@@ -202,8 +202,6 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_outer_lr:
     case OPT_outer_momentum:
         return o->recipe.update == WF_UPDATE_LOCAL ? NULL : "it is an option of --update local";
-    case OPT_trace:
-        return is_sync ? NULL : "workers of --update async and local are not traced";
     case OPT_proof:
         return is_sync ? NULL : "workers of --update async and local have no equal ranks";
     case OPT_image:

@@ -1,6 +1,5 @@
 /* weft simulate --update: throughput, staleness and load of servers for given times. */
-#include "draw/draw.h"
-#include "report.h"
+#include "draw/timeline_report.h"
 #include "simulate.h"
 #include "text.h"
 
@@ -157,18 +156,6 @@ static exit_status write_report(const cli *c, const wf_simulation *s,
 
 /* ---- picture ---- */
 
-#define NAME_BYTES 24
-
-static void name_rows(const wf_simulation_config *q, int n_rows, char (*texts)[NAME_BYTES],
-                      const char **names) {
-    for (int r = 0; r < n_rows; r++) {
-        int64_t server = r - q->n_workers;
-        snprintf(texts[r], NAME_BYTES, server < 0 ? "worker %lld" : "server %lld",
-                 server < 0 ? (long long)r : (long long)server);
-        names[r] = texts[r];
-    }
-}
-
 static exit_status draw(const cli *c, const drawing *d, int n_rows) {
     if (!c->o.quiet && n_rows <= MOST_ROWS) {
         say(c, "\n");
@@ -184,21 +171,14 @@ static exit_status draw_timeline(const cli *c, const wf_simulation *s,
     char heading[200];
     wf_trace_part part = {"simulated", wf_simulation_timeline(s)};
     int n_rows = wf_timeline_n_ranks(part.timeline);
-    char(*texts)[NAME_BYTES] = calloc((size_t)n_rows, sizeof *texts);
-    const char **names = calloc((size_t)n_rows, sizeof *names);
-    exit_status bad = EXIT_DONE;
+    const char **names = timeline_worker_names("worker", (int)q->n_workers, n_rows);
     snprintf(heading, sizeof heading, "the first %lld of %lld steps", (long long)q->timeline_steps,
              (long long)q->n_steps);
     drawing_words words = {names, heading,
-                           q->update == WF_SIMULATION_ASYNC ? "version of the parameters" : "step"};
+                           q->update == WF_SIMULATION_ASYNC ? "version of the parameters" : "step",
+                           NULL};
     drawing d = {title, NULL, &part, 1, &words};
-    if (texts && names) {
-        name_rows(q, n_rows, texts, names);
-        bad = draw(c, &d, n_rows);
-    } else {
-        bad = complain(EXIT_FAILED, "no memory left");
-    }
-    free(texts);
+    exit_status bad = names ? draw(c, &d, n_rows) : complain(EXIT_FAILED, "no memory left");
     free((void *)names);
     return bad;
 }

@@ -594,10 +594,13 @@ static exit_status finish(run *r) {
     const options *o = &r->c->o;
     char median[TEXT_BYTES];
     json_t *report = NULL;
+    exit_status traced = EXIT_DONE;
     wf_status status =
         r->trainer ? report_create(&r->j, r->trainer, &r->record, 0, &report) : WF_OK;
     if (status == WF_OK && r->crew.workers) status = crew_report(&r->crew, report);
-    if (status != WF_OK || !report) return complain_of(r->c, status);
+    if (status == WF_OK && r->crew.workers && o->trace)
+        traced = timeline_trace_workers(r->c, r->j.plan, r->crew.workers, report);
+    if (status != WF_OK || !report) return status == WF_OK ? traced : complain_of(r->c, status);
     report_restarts(r, report);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
@@ -611,8 +614,7 @@ static exit_status finish(run *r) {
             report, "save_bytes",
             json_integer((json_int_t)wf_trainer_memory_of(r->trainer, 0).save_bytes));
     if (o->profile) report_profile(r->c, r->trainer, report);
-    exit_status traced = EXIT_DONE;
-    if (o->trace) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
+    if (o->trace && !r->crew.workers) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
     double rate = json_number_value(
         json_object_get(report, r->j.is_tokens ? "tokens_per_second" : "images_per_second"));
     if (r->n_done < r->j.n_steps)

@@ -79,11 +79,23 @@ expect 2 "it is an option of --update async" $base --staleness 1
 expect 2 "it is an option of --update async" $local --record "$folder/record"
 expect 2 "it is an option of --update local" $async --outer-lr 0.5
 expect 2 "it is an option of --update async" $base --replay "$folder/record"
-expect 2 "workers of --update async and local are not traced" $async --trace "$folder/trace.json"
 expect 2 "--proof has no effect here: workers" plan --model mlp --data synthetic --update async --proof full
 expect 2 "--workers M" $base --update local
 expect 2 "parameter servers need update=async" $base --plan dp=2,ps=1
 expect 2 "each worker has all parameters on one rank" $async --plan pp=2
+
+# ---- timelines: threads and processes, servers on ranks of their own and on workers' ranks ----
+# Each rank computes, each server updates, and the picture of the file names both.
+for case in "$async --workers 2 --staleness 0|dp=2,ps=1|async" "$async --workers 2 --staleness 0|dp=2,ps=2@workers --ranks 2|async" "$local|dp=2|local"; do
+    IFS='|' read -r run plan kind <<<"$case"
+    report $run --plan $plan --trace "$folder/trace.json" >"$folder/one"
+    [[ $kind == local ]] || [[ $(field weights_sha256 <"$folder/one") == "$sync" ]] || fail "--trace, $plan: other bits"
+    [[ $(grep -c '"compute_ms": [0-9.]*[1-9]' "$folder/one") == $(grep -c compute_ms "$folder/one") ]] || fail "--trace, $plan: a rank without spans"
+    "$WEFT" draw "$folder/trace.json" >"$folder/drawn"
+    for row in "rank 0 .*B" "rank 1 .*B" $([[ $kind == local ]] || echo server.0.*U) "forward and backward" "$kind workers"; do
+        grep -q "$row" "$folder/drawn" || fail "weft draw, $plan: no row $row: $(cat "$folder/drawn")"
+    done
+done
 
 # ---- signals and deaths ----
 run=${base/--steps 4/} # of train, three ranks

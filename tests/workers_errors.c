@@ -232,6 +232,17 @@ static void refuses_models_and_configs(void **state) {
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2,ps=1"), WF_INVALID_ARG,
                  "'cpu:2' has 2 devices, but the plan");
     crew.trainer.devices = NULL;
+    wf_timeline *timeline;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
+    TEST_REFUSED(ctx, wf_workers_timeline(crew.workers, &timeline), WF_INVALID_ARG,
+                 "the workers do not trace");
+    wf_workers_destroy(crew.workers);
+    crew.trainer.trace = 1;
+    TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
+    TEST_REFUSED(ctx, wf_workers_timeline(crew.workers, &timeline), WF_INVALID_ARG,
+                 "the workers have not run a step");
+    wf_workers_destroy(crew.workers);
+    crew.trainer.trace = 0;
     crew.config.record = crew.config.replay = path;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2"), WF_INVALID_ARG,
                  "writes no record of its own");

@@ -89,7 +89,7 @@ int draw_n_chunks(const drawing *d) {
     return n;
 }
 
-const char *draw_kind_help(wf_span_kind kind, bool is_split) {
+const char *draw_kind_help(const drawing *d, wf_span_kind kind) {
     static const char *const help[WF_N_SPAN_KINDS] = {"forward",
                                                       "gradient of inputs",
                                                       "gradient of weights",
@@ -99,7 +99,8 @@ const char *draw_kind_help(wf_span_kind kind, bool is_split) {
                                                       "transfer",
                                                       "over replicas",
                                                       "host"};
-    if (kind == WF_SPAN_BACKWARD && !is_split) return "backward";
+    if (kind == WF_SPAN_BACKWARD && !draw_is_split(d)) return "backward";
+    if (kind == WF_SPAN_BACKWARD_WEIGHT && d->words && d->words->work) return d->words->work;
     return help[kind];
 }
 
@@ -185,13 +186,17 @@ exit_status run_draw(cli *c) {
     wf_plan *plan = plan_of_title(c, wf_trace_title(trace),
                                   wf_timeline_n_ranks(wf_trace_get_part(trace, 0).timeline));
     drawing d = {wf_trace_title(trace), plan, parts, wf_trace_n_parts(trace), NULL};
+    drawing_words words;
     json_t *report = json_pack("{s:s, s:s}", "weft", WEFT_VERSION, "title", d.title);
     for (int k = 0; k < d.n_parts; k++) {
         parts[k] = wf_trace_get_part(trace, k);
         json_object_set_new(report, parts[k].name, timeline_json(parts[k].timeline));
     }
+    const char **names = timeline_words(&parts[0], &words);
+    if (names && d.n_parts == 1) d.words = &words;
     timeline_say(c, &d);
     if (o->draw) bad = draw_file(c, o->draw, &d);
+    free((void *)names);
     wf_plan_destroy(plan);
     wf_trace_destroy(trace);
     exit_status written = report_write(c, report);

@@ -12,6 +12,7 @@ typedef struct drawing_words {
     const char *const *names; /* [ranks] of rows */
     const char *heading;      /* above the rows */
     const char *number;       /* meaning of the numbers in boxes */
+    const char *work;         /* meaning of boxes of both gradients; NULL: as for a plan's ranks */
 } drawing_words;
 
 /* What is drawn: timelines one above the other, on one scale of time. */
@@ -41,7 +42,7 @@ typedef struct draw_peak {
 } draw_peak;
 draw_peak draw_find_peak(const wf_timeline *timeline);
 /* What its boxes mean, for people. */
-const char *draw_kind_help(wf_span_kind kind, bool is_split);
+const char *draw_kind_help(const drawing *d, wf_span_kind kind);
 /* Whether weight gradients are boxes of their own somewhere. */
 bool draw_is_split(const drawing *d);
 /* Stages that a rank has, at most. */

@@ -88,13 +88,13 @@ static void add_numbers(pen *p, const sheet *s) {
 
 int sheet_legend(const sheet *s, int picture_height) {
     pen p = {.script = s->script, .left = s->left, .height = picture_height};
-    bool is_split = draw_is_split(s->d), has_memory = false;
+    bool has_memory = false;
     begin_line(&p, "work");
     for (int k = 0; k < WF_N_SPAN_KINDS; k++) {
         wf_span_kind kind = (wf_span_kind)k;
         unsigned color = sheet_color(s, kind, 0);
         if (s->seen[k])
-            add_entry(&p, draw_kind_help(kind, is_split), color,
+            add_entry(&p, draw_kind_help(s->d, kind), color,
                       kind == WF_SPAN_BACKWARD_WEIGHT ? sheet_color(s, WF_SPAN_WEIGHT, 0) : color);
     }
     if (s->n_chunks > 1) add_chunks(&p, s);

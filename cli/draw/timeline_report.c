@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* How each rank spends the step. */
-static void say_ranks(const cli *c, const wf_trace_part *part) {
+static void say_ranks(const cli *c, const wf_trace_part *part, const drawing_words *words) {
     double step = wf_timeline_step_us(part->timeline);
     int n_ranks = wf_timeline_n_ranks(part->timeline);
     char heading[200], **texts = calloc((size_t)n_ranks, sizeof *texts);
@@ -23,6 +23,15 @@ static void say_ranks(const cli *c, const wf_trace_part *part) {
                           text_of_us(cell, us[k]), 100 * us[k] / fmax(step, 1e-9));
         texts[r] = strdup(line);
     }
+    if (words) {
+        say(c, "%-8s %s\n", "", heading);
+        for (int r = 0; r < n_ranks && texts; r++) {
+            say(c, "%-8s %s\n", words->names[r], texts[r] ? texts[r] : "");
+            free(texts[r]);
+        }
+        free(texts);
+        return;
+    }
     /* weft draw has no --verbose. */
     int most = c->command == FOR_DRAW ? n_ranks : FOLD_MOST_ROWS;
     say_by_rank(c, NULL, heading, texts, n_ranks, most);
@@ -33,7 +42,7 @@ void timeline_say(const cli *c, const drawing *d) {
     say(c, "\n");
     (void)draw_text(c->say, d, columns_of(c->say, 60, 200), has_color(c->say));
     say(c, "\n");
-    for (int k = 0; k < d->n_parts; k++) say_ranks(c, &d->parts[k]);
+    for (int k = 0; k < d->n_parts; k++) say_ranks(c, &d->parts[k], d->words);
 }
 
 json_t *timeline_json(const wf_timeline *timeline) {
@@ -104,6 +113,17 @@ exit_status timeline_check(const cli *c) {
     return c->o.trace ? output_check_file("the trace", c->o.trace) : EXIT_DONE;
 }
 
+/* Adds a measured timeline to what is printed and reported. */
+static json_t *tell(const cli *c, const drawing *d, json_t *report) {
+    const wf_timeline *measured = d->parts[0].timeline;
+    json_t *bytes = json_pack("{s:o}", "measured", timeline_bytes_json(measured));
+    timeline_say(c, d);
+    say(c, "trace   %s\n", c->o.trace);
+    json_object_set_new(report, "timeline", timeline_json(measured));
+    json_object_set_new(report, "bytes_over_time", bytes);
+    return bytes;
+}
+
 exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *trainer,
                            json_t *report) {
     wf_timeline *measured = NULL, *simulated = NULL;
@@ -124,11 +144,7 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
         status = wf_trace_write(c->ctx, c->o.trace, title, parts, n_parts);
     if (status == WF_OK) {
         drawing d = {title, plan, parts, n_parts, NULL};
-        timeline_say(c, &d);
-        say(c, "trace   %s\n", c->o.trace);
-        json_t *bytes = json_pack("{s:o}", "measured", timeline_bytes_json(measured));
-        json_object_set_new(report, "timeline", timeline_json(measured));
-        json_object_set_new(report, "bytes_over_time", bytes);
+        json_t *bytes = tell(c, &d, report);
         if (simulated) {
             json_object_set_new(report, "simulated", timeline_json(simulated));
             json_object_set_new(bytes, "planned", timeline_bytes_json(simulated));
@@ -137,4 +153,66 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
     wf_timeline_destroy(measured);
     wf_timeline_destroy(simulated);
     return status == WF_OK ? EXIT_DONE : complain_of(c, status);
+}
+
+/* ---- workers ---- */
+
+#define NAME_BYTES 24
+#define ASYNC_PART "async workers"
+#define LOCAL_PART "local workers"
+
+const char **timeline_worker_names(const char *word, int n_workers, int n_rows) {
+    size_t n = (size_t)n_rows;
+    const char **names = malloc(n * (sizeof *names + NAME_BYTES) + 1);
+    char *text = names ? (char *)(names + n) : NULL;
+    for (int r = 0; r < n_rows && names; r++, text += NAME_BYTES) {
+        bool works = r < n_workers;
+        snprintf(text, NAME_BYTES, "%s %d", works ? word : "server", works ? r : r - n_workers);
+        names[r] = text;
+    }
+    return names;
+}
+
+/* Servers only update. */
+static int count_ranks(const wf_timeline *t) {
+    int n = 0;
+    for (int64_t i = 0; i < wf_timeline_n_spans(t); i++) {
+        wf_span span = wf_timeline_span(t, i);
+        if (span.kind != WF_SPAN_UPDATE && span.rank >= n) n = span.rank + 1;
+    }
+    return n;
+}
+
+const char **timeline_words(const wf_trace_part *part, drawing_words *words_out) {
+    bool is_async = !strcmp(part->name, ASYNC_PART);
+    if (!is_async && strcmp(part->name, LOCAL_PART)) return NULL;
+    int n_rows = wf_timeline_n_ranks(part->timeline);
+    const char **names = timeline_worker_names("rank", count_ranks(part->timeline), n_rows);
+    *words_out =
+        (drawing_words){names, "measured: the latest steps",
+                        is_async ? "version of the parameters" : "step", "forward and backward"};
+    return names;
+}
+
+exit_status timeline_trace_workers(const cli *c, const wf_plan *plan, wf_workers *workers,
+                                   json_t *report) {
+    wf_timeline *measured;
+    drawing_words words;
+    char title[400];
+    wf_status status = wf_workers_timeline(workers, &measured);
+    if (status == WF_INVALID_ARG && report)
+        say(c, "trace   none: %s\n", wf_context_error(c->ctx)); /* a resumed run that was over */
+    if (status == WF_INVALID_ARG) return EXIT_DONE;
+    if (status != WF_OK) return complain_of(c, status);
+    bool is_async = wf_workers_recipe(workers)->update == WF_UPDATE_ASYNC;
+    wf_trace_part part = {is_async ? ASYNC_PART : LOCAL_PART, measured};
+    const char **names = timeline_words(&part, &words);
+    describe(c, plan, title, sizeof title);
+    drawing d = {title, plan, &part, 1, &words};
+    if (!names) status = wf_context_fail(c->ctx, WF_NO_MEMORY, "no memory left");
+    if (status == WF_OK && report) status = wf_trace_write(c->ctx, c->o.trace, title, &part, 1);
+    if (status == WF_OK && report) (void)tell(c, &d, report);
+    free((void *)names);
+    wf_timeline_destroy(measured);
+    return complain_of(c, status);
 }

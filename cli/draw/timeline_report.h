@@ -24,5 +24,15 @@ exit_status timeline_check(const cli *c);
  * simulation, is printed, reported as "timeline" and "bytes_over_time", and written. */
 exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *trainer,
                            json_t *report);
+/* The same for the timeline of --update async or local, which has no simulation. Collective;
+ * `report` NULL: this is not rank 0. */
+exit_status timeline_trace_workers(const cli *c, const wf_plan *plan, wf_workers *workers,
+                                   json_t *report);
+/* Creates names of rows: those of `word`, such as "worker 0", then "server 0" and so on. The caller
+ * frees the array. NULL: no memory. */
+const char **timeline_worker_names(const char *word, int n_workers, int n_rows);
+/* Returns the names of words_out, to be freed, if the timeline is one of workers. NULL: it is not,
+ * or there is no memory. */
+const char **timeline_words(const wf_trace_part *part, drawing_words *words_out);
 
 #endif

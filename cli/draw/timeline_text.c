@@ -108,14 +108,13 @@ static void print_axis(const canvas *v) {
 }
 
 static void print_legend(const canvas *v) {
-    bool is_split = draw_is_split(v->d);
     char indent[RANKS_BYTES];
     const char *between = indent;
     snprintf(indent, sizeof indent, "%*s", v->label, "");
     for (int k = 0; k < WF_N_SPAN_KINDS; k++) {
         if (!v->seen[k]) continue;
         fprintf(v->out, "%s%c %s", between, looks[k].character,
-                draw_kind_help((wf_span_kind)k, is_split));
+                draw_kind_help(v->d, (wf_span_kind)k));
         between = ", ";
     }
     fprintf(v->out, "; the number is the %s%s%s\n", v->is_folded ? "first rank's " : "",

@@ -24,6 +24,7 @@
 #ifndef WEFT_WORKERS_H
 #define WEFT_WORKERS_H
 
+#include <weft/timeline.h>
 #include <weft/trainer.h>
 
 typedef struct wf_workers wf_workers;
@@ -42,8 +43,9 @@ typedef struct wf_worker_part {
 
 typedef struct wf_workers_config {
     size_t struct_size;
-    /* Configures each worker's trainer, which gets the workers' job. `trace`, `own_batch`,
-     * `forward_only` and `keep_gradients` are not used. NULL: WF_TRAINER_CONFIG_INIT. */
+    /* Configures each worker's trainer, which gets the workers' job. With `trace`,
+     * wf_workers_timeline has a result. `own_batch`, `forward_only` and `keep_gradients` are not
+     * used. NULL: WF_TRAINER_CONFIG_INIT. */
     const wf_trainer_config *trainer;
     /* Reads worker `worker`'s part of batch `batch`, from 0. Workers of different ranks call it at
      * the same time, each from one thread; a worker's batches ascend by one. */
@@ -129,6 +131,12 @@ WF_API void wf_workers_place(const wf_workers *workers, int rank, int *first_out
 /* Returns the number of gradients in ASYNC runs, also in those before a load, that were `steps`
  * steps old, rounded up; -1: no gradient was so old or older. Equal on all ranks after a run. */
 WF_API int64_t wf_workers_staleness(const wf_workers *workers, int64_t steps);
+/* Creates the timeline of the latest spans, up to 16 of each rank's workers and of each server.
+ * Ranks of the timeline: those with workers, then the servers. The spans are gradients (`micro`:
+ * the version of the parameters that the worker read; LOCAL: the step), messages from a push to the
+ * end of the pull, updates (the version after it), and averages. In a job collective, with equal
+ * results. Errors: INVALID_ARG (no trace; no step yet), NO_MEMORY; those of a job. */
+WF_API WF_NODISCARD wf_status wf_workers_timeline(wf_workers *workers, wf_timeline **timeline_out);
 /* Finds memory and traffic of rank `rank` of the plan; servers' ranks follow the workers'. In a job
  * collective. Errors: those of a job. */
 WF_API WF_NODISCARD wf_status wf_workers_rank_get(wf_workers *workers, int rank,

@@ -1,5 +1,7 @@
 #include "program/timeline.h"
 
+#include <math.h>
+
 wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
                                 wf_timeline **timeline_out) {
     wf_timeline *t = wfi_alloc(ctx, 1, sizeof *t, "a timeline");
@@ -15,6 +17,22 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
     }
     *timeline_out = t;
     return WF_OK;
+}
+
+/* A server applies pushes while others are in transfer, so only workers wait for transfers. */
+void wfi_timeline_divide_spans(wf_timeline *t, int n_workers) {
+    for (int i = 0; i < t->n_spans; i++) {
+        const wf_span *span = &t->spans[i];
+        wf_rank_time *time = &t->times[span->rank];
+        bool is_move = span->kind == WF_SPAN_TRANSFER || span->kind == WF_SPAN_REDUCE;
+        if (!is_move)
+            time->compute_us += span->end_us - span->begin_us;
+        else if (span->rank < n_workers)
+            time->transfer_us += span->end_us - span->begin_us;
+    }
+    for (int r = 0; r < t->n_ranks; r++)
+        t->times[r].bubble_us =
+            fmax(0, t->step_us - t->times[r].compute_us - t->times[r].transfer_us);
 }
 
 /* Names are shared: there are as many as kinds of instructions and units. */

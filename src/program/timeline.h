@@ -58,6 +58,9 @@ wf_status wfi_timeline_find_moments(const wf_program *p, const double *begin_us,
 wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
                                 wf_timeline **timeline_out);
 
+/* Divides the step of each rank by its spans, where ranks are workers and then servers. */
+void wfi_timeline_divide_spans(wf_timeline *t, int n_workers);
+
 /* Divides the step of each rank; times_out [n_ranks]. */
 wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const double *end_us,
                               double step_us, wf_rank_time *times_out);

@@ -88,22 +88,6 @@ static void add_span(wf_timeline *t, const wfi_sim_span *span, int rank) {
                                        .end_us = 1e3 * span->end_ms};
 }
 
-/* A server applies pushes while others are in transfer, so only workers wait for transfers. */
-static void divide(wf_timeline *t, int n_workers) {
-    for (int i = 0; i < t->n_spans; i++) {
-        const wf_span *span = &t->spans[i];
-        wf_rank_time *time = &t->times[span->rank];
-        bool is_move = span->kind == WF_SPAN_TRANSFER || span->kind == WF_SPAN_REDUCE;
-        if (!is_move)
-            time->compute_us += span->end_us - span->begin_us;
-        else if (span->rank < n_workers)
-            time->transfer_us += span->end_us - span->begin_us;
-    }
-    for (int r = 0; r < t->n_ranks; r++)
-        t->times[r].bubble_us =
-            fmax(0, t->step_us - t->times[r].compute_us - t->times[r].transfer_us);
-}
-
 wf_status wfi_sim_timeline(wf_simulation *s) {
     if (!s->config.timeline_steps) return WF_OK;
     cut_spans(s);
@@ -117,6 +101,6 @@ wf_status wfi_sim_timeline(wf_simulation *s) {
     for (size_t i = 0; i < first; i++) add_span(t, &s->spans[i], s->spans[i].rank);
     for (int r = n_workers; r < n_ranks; r++)
         for (size_t i = first; i < s->n_spans; i++) add_span(t, &s->spans[i], r);
-    divide(t, n_workers);
+    wfi_timeline_divide_spans(t, n_workers);
     return WF_OK;
 }

@@ -67,6 +67,7 @@ static wf_status create(wf_workers *w, const wf_model *model, const wf_recipe *r
     wf_plan_destroy(one);
     WF_TRY(status);
     if (w->config.plan_only) return WF_OK;
+    WF_TRY(wfi_workers_create_spans(w));
     if (w->job) WF_TRY(wfi_workers_create_groups(w));
     if (!wfi_workers_is_async(w)) return wfi_local_create(w);
     WF_TRY(wfi_order_create(w));
@@ -134,6 +135,7 @@ void wf_workers_destroy(wf_workers *w) {
     wfi_free(w->ctx, w->takes_part);
     wfi_free(w->ctx, w->squares[0]);
     wfi_free(w->ctx, w->squares[1]);
+    wfi_free(w->ctx, w->rows);
     wfi_free(w->ctx, w->staleness);
     wfi_free(w->ctx, w->common);
     wfi_free(w->ctx, w->momentum);

@@ -81,7 +81,7 @@ static wf_status step(wfi_worker_rank *rank, wfi_one_worker *one, double *number
     wf_workers *w = rank->all;
     wf_worker_part part = {0};
     wf_step_result result;
-    int64_t first, ignored;
+    int64_t first, ignored, begin_ns = wfi_workers_now(w);
     WF_TRY(w->config.read(w->config.self, one->number, one->batch, &part));
     wf_recipe_part(&w->recipe, part.n_batch, w->n_workers, one->number, &first, &ignored);
     wfi_trainer_share(rank->trainer, &(wfi_share){.step = one->batch, .first_sample = first});
@@ -90,6 +90,11 @@ static wf_status step(wfi_worker_rank *rank, wfi_one_worker *one, double *number
     numbers[0] = result.loss * (double)result.n_rows;
     numbers[1] = (double)result.n_rows;
     numbers[2] = (double)result.n_hits;
+    wfi_workers_note(w, rank->rank,
+                     (wfi_worker_span){.begin_ns = begin_ns,
+                                       .number = one->batch,
+                                       .kind = WF_SPAN_BACKWARD_WEIGHT,
+                                       .stream = WFI_STREAM_COMPUTE});
     return WF_OK;
 }
 
@@ -205,7 +210,14 @@ static wf_status make_rounded_step(wf_workers *w) {
     fenv_t callers;
     if (fegetenv(&callers) || fesetenv(FE_DFL_ENV))
         return wfi_fail(w->ctx, WF_DEVICE, "the floating-point mode could not be set");
+    int64_t begin_ns = wfi_workers_now(w);
     wf_status status = make_outer_step(w);
+    for (int k = 0; k < w->n_here; k++)
+        wfi_workers_note(w, w->ranks[k].rank,
+                         (wfi_worker_span){.begin_ns = begin_ns,
+                                           .number = -1,
+                                           .kind = WF_SPAN_REDUCE,
+                                           .stream = WFI_STREAM_REDUCE});
     (void)fesetenv(&callers);
     return status;
 }

@@ -165,17 +165,30 @@ static wf_status apply_step(wfi_server *s, const wfi_note *note) {
     return status;
 }
 
+static void note_update(wfi_server *s, int64_t n_updates, int64_t begin_ns) {
+    wfi_workers_note(s->all, s->all->n_ranks + s->number,
+                     (wfi_worker_span){.begin_ns = begin_ns,
+                                       .number = s->all->order.first_version + n_updates,
+                                       .kind = WF_SPAN_UPDATE,
+                                       .stream = WFI_STREAM_COMPUTE});
+}
+
 static wf_status apply(wfi_server *s, wfi_served *one) {
     const wf_workers *w = s->all;
+    int64_t begin_ns = wfi_workers_now(w);
     const wfi_note note = *(const wfi_note *)one->pushing->buffer;
     s->next++;
     if (note.ask != WFI_ASK_PUSH) return answer(s, one);
     if (wfi_workers_sums(w)) {
         one->stage = SERVED_PENDING;
-        return note.is_last ? apply_step(s, &note) : WF_OK;
+        if (!note.is_last) return WF_OK;
+        WF_TRY(apply_step(s, &note));
+        note_update(s, s->n_updates, begin_ns);
+        return WF_OK;
     }
     WF_TRY(update(s, &note, vector_of(s, one), w->recipe.clip_norm > 0 ? &note.squares : NULL));
     WF_TRY(fold_stats(s, one));
+    note_update(s, s->next, begin_ns);
     return answer(s, one);
 }
 

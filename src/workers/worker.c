@@ -29,6 +29,7 @@ static wf_status ask(wf_workers *w, wfi_one_worker *one, wfi_ask what) {
 /* With the ticket, the gradient goes to all servers at once. */
 static wf_status push(wf_workers *w, wfi_one_worker *one) {
     memcpy(&one->note, one->asking.buffer, sizeof one->note);
+    one->sent_ns = wfi_workers_now(w);
     for (int k = 0; k < w->n_servers; k++) {
         memcpy(one->pushing[k].buffer, &one->note, sizeof one->note);
         one->has_answer[k] = false;
@@ -47,6 +48,11 @@ static wf_status pull(wf_workers *w, wfi_one_worker *one) {
         has_all &= one->has_answer[k];
     }
     if (!has_all) return WF_OK;
+    wfi_workers_note(w, wfi_workers_rank_of(w, one->number),
+                     (wfi_worker_span){.begin_ns = one->sent_ns,
+                                       .number = -1,
+                                       .kind = WF_SPAN_TRANSFER,
+                                       .stream = WFI_STREAM_SEND});
     for (int k = 0; k < w->n_servers; k++) {
         const wfi_note *answer = one->pushing[k].buffer;
         one->version = answer->version;
@@ -102,7 +108,7 @@ static wf_status compute(wfi_worker_rank *rank, wfi_one_worker *one) {
     wf_workers *w = rank->all;
     wf_worker_part part = {0};
     wf_step_result result;
-    int64_t first, ignored, n_rows = 0;
+    int64_t first, ignored, n_rows = 0, begin_ns = wfi_workers_now(w);
     WF_TRY(w->config.read(w->config.self, one->number, one->batch, &part));
     WF_TRY(move_vector(rank, one, false));
     wf_recipe_part(&w->recipe, part.n_batch, w->n_workers, one->number, &first, &ignored);
@@ -121,6 +127,11 @@ static wf_status compute(wfi_worker_rank *rank, wfi_one_worker *one) {
                            .n_rows = result.n_rows,
                            .n_hits = result.n_hits,
                            .squares = w->recipe.clip_norm > 0 ? squares_of(w, one) : 0};
+    wfi_workers_note(w, rank->rank,
+                     (wfi_worker_span){.begin_ns = begin_ns,
+                                       .number = one->version,
+                                       .kind = WF_SPAN_BACKWARD_WEIGHT,
+                                       .stream = WFI_STREAM_COMPUTE});
     return ask(w, one, WFI_ASK_PUSH);
 }
 

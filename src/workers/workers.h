@@ -10,6 +10,7 @@
  *     create.c            their life: ranks.c trainers, links.c channels, place.c placement
  *     state.c, file.c     state between runs, and in files
  *     keep.c              the record of a run, and its file
+ *     spans.c             timelines
  *     memory.c, report.c  memory and traffic of ranks, planned and measured
  */
 #ifndef WFI_WORKERS_H
@@ -72,6 +73,7 @@ typedef struct wfi_one_worker {
     int64_t batch;   /* the next one */
     int64_t version; /* of its parameters */
     int64_t stops;   /* the servers' reasons to end the run */
+    int64_t sent_ns; /* when its gradient went to the servers */
     wfi_note note;   /* of the gradient that it pushes */
     /* ASYNC: to server 0's order, and to each server. */
     wfi_channel asking, *pushing; /* [n_servers] */
@@ -142,6 +144,21 @@ typedef struct wfi_planned {
     size_t peaks[WFI_N_SPACES];
 } wfi_planned;
 
+/* A span of a rank's workers, or of a server. */
+#define WFI_WORKER_SPANS 16
+typedef struct wfi_worker_span {
+    int64_t begin_ns, end_ns;
+    int64_t number;       /* version of the parameters, or step; -1: neither */
+    int32_t kind, stream; /* wf_span_kind, wfi_stream */
+} wfi_worker_span;
+
+/* The latest spans of one thread. */
+typedef struct wfi_worker_row {
+    wfi_worker_span spans[WFI_WORKER_SPANS];
+    int64_t n;                      /* ever */
+    int64_t free_ns[WFI_N_STREAMS]; /* end of a stream's latest span */
+} wfi_worker_row;
+
 struct wf_workers {
     wf_context *ctx;
     wf_job *job;
@@ -179,6 +196,7 @@ struct wf_workers {
     int64_t n_round;             /* LOCAL: steps of the round in hand */
     double *numbers;             /* [n_workers][n_round][3]: see local.c */
     float *common, *momentum;    /* LOCAL: the common parameters, and the outer momentum */
+    wfi_worker_row *rows;        /* [n_ranks + n_servers]; NULL: no trace */
     int64_t shown;               /* steps that the progress has shown */
 };
 
@@ -242,6 +260,14 @@ wf_status wfi_workers_resume_record(wf_workers *w);
 
 /* Finds the largest reason to stop of any rank; 0: none. Collective. */
 wf_status wfi_workers_agree_to_stop(wf_workers *w, int *reason_out);
+
+/* ---- spans.c ---- */
+
+wf_status wfi_workers_create_spans(wf_workers *w);
+/* Returns the present time for a span; 0: there is no trace. */
+int64_t wfi_workers_now(const wf_workers *w);
+/* Adds a span that ends now. Rows: ranks with workers, then servers; each has one thread. */
+void wfi_workers_note(wf_workers *w, int row, wfi_worker_span span);
 
 wf_status wfi_local_create(wf_workers *w);
 /* Returns whether an outer step also averages this value of the graph: running statistics. */
