@@ -84,6 +84,15 @@ expect 2 "--workers M" $base --update local
 expect 2 "parameter servers need update=async" $base --plan dp=2,ps=1
 expect 2 "each worker has all parameters on one rank" $async --plan pp=2
 
+# ---- a replay needs the same data; tests between steps are of whole steps ----
+seq 1 4000 >"$folder/one.txt"
+seq 1001 5000 >"$folder/two.txt"
+text="train --model gpt2-tiny --data-format bytes --tokens 16 --batch 4 --lanes 4 --threads 1 --steps 4 --update async --workers 2"
+report $text --data "$folder/one.txt" --record "$folder/text" --test-every 3 >"$folder/one"
+[[ $(field last_step <"$folder/one") == 3 ]] || fail "--test-every 3: $(sed -n '/"tests"/,/]/p' "$folder/one")"
+mv "$folder/two.txt" "$folder/one.txt"
+expect 2 "was recorded with another model, other data or another recipe" $text --data "$folder/one.txt" --replay "$folder/text"
+
 # ---- timelines: threads and processes, servers on ranks of their own and on workers' ranks ----
 # Each rank computes, each server updates, and the picture of the file names both.
 for case in "$async --workers 2 --staleness 0|dp=2,ps=1|async" "$async --workers 2 --staleness 0|dp=2,ps=2@workers --ranks 2|async" "$local|dp=2|local"; do
