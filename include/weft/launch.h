@@ -44,10 +44,15 @@ typedef struct wf_launch_config {
     int64_t grace_ms;    /* between the request to stop and SIGKILL; 0 = 2,000. Other rules
                           * apply to ranks that have joined a job: see wf_launch */
     int out, err;        /* descriptors for the ranks' merged lines, usually 1 and 2 */
+    int stop_signal;     /* another signal that interrupts, such as SIGUSR1; 0: none */
+    /* [n_ranks], or NULL. 1 for each rank that was lost: a signal killed it that the launcher had
+     * not sent, it did not stop on request, it was stopped (SIGSTOP), or it failed first, with a
+     * status other than 4. */
+    unsigned char *lost;
 } wf_launch_config;
 
 #define WF_LAUNCH_CONFIG_INIT                                                                      \
-    { sizeof(wf_launch_config), 1, 0, 0, 0, 0, 1, 2 }
+    { sizeof(wf_launch_config), 1, 0, 0, 0, 0, 1, 2, 0, 0 }
 
 typedef struct wf_launch_result {
     int failed_rank; /* the first rank that failed, or -1 */

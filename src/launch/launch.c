@@ -175,8 +175,10 @@ static void fill_result(const wfi_process_group *group, wf_launch_result *result
                                  .interrupted_by = group->interrupted_by,
                                  .stopped_by = group->stopped_by,
                                  .exit_status = group->late_status};
-    for (int rank = 0; rank < group->n_ranks; rank++)
+    for (int rank = 0; rank < group->n_ranks; rank++) {
         result->n_killed += group->ranks[rank].is_killed;
+        if (group->config->lost) group->config->lost[rank] = group->ranks[rank].is_lost;
+    }
     if (group->failed_rank >= 0) {
         result->exit_status = group->ranks[group->failed_rank].exit_status;
         result->signal = group->ranks[group->failed_rank].signal;

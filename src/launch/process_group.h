@@ -26,6 +26,7 @@ typedef struct wfi_rank_process {
     bool has_joined;         /* a job, as far as we have looked: when it is to stop */
     bool has_started;        /* what has joined one in its place; the same */
     bool is_killed;          /* by us: it did not stop in time */
+    bool is_lost;            /* it could not have continued */
 } wfi_rank_process;
 
 typedef struct wfi_process_group {

@@ -15,8 +15,9 @@ bool wfi_signal_is_ignored(int number) {
 
 /* SIGINT and SIGTERM are always ours: scripts start what they put into the background with
  * SIGINT ignored, and still send it. nohup means what it says. */
-static void wanted(sigset_t *set) {
+static void wanted(const wf_launch_config *config, sigset_t *set) {
     sigemptyset(set);
+    if (config->stop_signal) sigaddset(set, config->stop_signal);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
     if (!wfi_signal_is_ignored(SIGHUP)) sigaddset(set, SIGHUP);
@@ -32,7 +33,7 @@ wf_status wfi_signals_catch(wfi_process_group *group) {
         return wfi_fail(group->ctx, WF_INVALID_ARG,
                         "launch: this process ignores SIGCHLD, so it cannot learn how ranks end; "
                         "set it to SIG_DFL");
-    wanted(&set);
+    wanted(group->config, &set);
     WF_TRY(wfi_descriptor_high(group->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
                                "signalfd", &group->signal_fd));
     sigaddset(&set, SIGPIPE); /* a reader that has gone away is an error of write(), and so is */

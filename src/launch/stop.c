@@ -36,10 +36,17 @@ bool wfi_process_group_is_alive(const wfi_process_group *group) {
 
 /* ---- stopping ---- */
 
+static bool is_stopped(const wfi_rank_process *process) {
+    return process->state == WFI_RANK_RUNS &&
+           strstr(wfi_process_state(process->pid), "SIGCONT") != NULL;
+}
+
 void wfi_process_group_stop(wfi_process_group *group, int signal_number) {
     if (group->is_stopping) return;
     group->is_stopping = true;
     group->asked = group->still = wfi_wait_begin();
+    for (int rank = 0; rank < group->n_ranks; rank++)
+        group->ranks[rank].is_lost |= is_stopped(&group->ranks[rank]);
     send_all(group, signal_number);
     send_all(group, SIGCONT); /* a stopped process does not hear the other */
 }
@@ -203,6 +210,8 @@ void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms) 
     process->leaves_ms = now_ms + LEAVE_MS;
     process->signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     process->exit_status = process->signal ? 128 + process->signal : info.si_status;
+    bool is_asked = group->is_stopping && (process->signal == SIGINT || process->signal == SIGTERM);
+    process->is_lost |= process->signal && !is_asked;
     if (process->exit_status && !group->is_stopping) {
         tell_ranks(group, rank);
         record_failure(group, rank, now_ms);
@@ -214,6 +223,8 @@ void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms) 
 static void decide(wfi_process_group *group, int64_t now_ms) {
     char end[300];
     group->is_decided = true;
+    group->ranks[group->failed_rank].is_lost |=
+        group->ranks[group->failed_rank].exit_status != BLAMES;
     group->others_stopped = has_running(group) && group->status == WF_OK;
     wfi_rank_drain(group, group->failed_rank, now_ms);
     wfi_merge_put_first(&group->merge, group->failed_rank);
