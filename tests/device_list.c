@@ -16,7 +16,7 @@ static void good(void **state) {
     } cases[] = {
         {"cpu", 1, 1, 0, 0},         {"cpu:1", 1, 1, 0, 0},       {"cpu:4", 4, 4, 0, 3},
         {"cpu:0,cpu:1", 2, 2, 0, 1}, {"cpu:1,cpu:0", 2, 2, 1, 0}, {"cpu:0,cpu:0", 2, 1, 0, 0},
-        {"cpu,cpu,cpu", 3, 3, 0, 2}, {"cpu:2,cpu:5", 2, 6, 2, 5},
+        {"cpu,cpu,cpu", 3, 3, 0, 2}, {"cpu:2,cpu:5", 2, 6, 2, 5}, {"cpu:3,", 1, 4, 3, 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         TEST_OK(ctx, wfi_devices_parse(ctx, cases[i].text, 1, &list));
@@ -45,7 +45,7 @@ static void bad(void **state) {
         {"cpu:-1", WF_INVALID_ARG, "expected KIND:N"},
         {"cpu:99999999999999999999", WF_INVALID_ARG, "there are at most"},
         {"cpu:0", WF_INVALID_ARG, "the number counts devices; cpu:1 is one device"},
-        {"cpu:0,", WF_INVALID_ARG, "expected KIND:N"},
+        {"cpu:0,cpu:1,", WF_INVALID_ARG, "expected KIND:N"},
         {"cpu:0,,cpu:1", WF_INVALID_ARG, "expected a kind"},
         {"cpu:0,gpu:1", WF_INVALID_ARG, "expected a kind"},
         {"cpu:0,cpux:1", WF_INVALID_ARG, "expected a kind"},

@@ -53,7 +53,9 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_
         size_t n = strcspn(at, ",");
         const wfi_device_class *kind;
         int index;
-        if (list->n == WFI_MAX_DEVICES || (at[n] && !at[n + 1])) return refuse(ctx, text);
+        bool is_alone = at == text; /* the comma of cuda:3, makes a list of one device */
+        if (list->n == WFI_MAX_DEVICES || (at[n] && !at[n + 1] && !is_alone))
+            return refuse(ctx, text);
         WF_TRY(parse_entry(ctx, text, at, n, &kind, &index));
         if (!is_list) return fill_single(ctx, text, index, kind, list);
         if (index < 0) index = list->n;
