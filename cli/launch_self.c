@@ -65,9 +65,13 @@ exit_status launch_self(cli *c) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_launch_result result;
     char **words = NULL, *block = NULL;
+    elastic e;
+    bool is_elastic = c->o.ranks_least > 0;
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
                         WF_LAUNCH_MAX_RANKS);
+    exit_status bad = is_elastic ? elastic_open(c->ctx, &c->o, true, &e) : EXIT_DONE;
+    if (bad) return bad;
     block = read_words(&words);
     if (!block)
         return complain(EXIT_FAILED, "/proc/self/cmdline cannot be read, so this program cannot "
@@ -83,7 +87,8 @@ exit_status launch_self(cli *c) {
         free(block);
         return complain(interrupt_status(), "interrupted; no rank has been started");
     }
-    wf_status status = restart_launch(c->ctx, &config, c->o.restarts, true, &result);
+    wf_status status =
+        restart_launch(c->ctx, &config, c->o.restarts, true, is_elastic ? &e : NULL, &result);
     free(words);
     free(block);
     return status == WF_OK ? tell(&result) : complain_of(c, status);

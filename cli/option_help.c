@@ -32,7 +32,12 @@ static const struct {
     {OPT_slow, FOR_BENCH_ASYNC,
      "slow one worker down by this factor in half of the rows; 1: no such rows (3)"},
     {OPT_devices, FOR_BENCH_PARALLEL, "two devices of one kind: cpu:2, cuda:2 (cpu:2)"},
-    {OPT_ranks, FOR_RUN, "number of processes; -n N is the same; required"},
+    {OPT_ranks, FOR_TRAIN,
+     "number of ranks, as processes on this machine; A:B with --restarts: B, and after a failure "
+     "as many as are left, at least A"},
+    {OPT_ranks, FOR_RUN,
+     "number of processes; -n N is the same; required; A:B with --restarts: B, and after a "
+     "failure as many as are left, at least A"},
     {OPT_grace, FOR_TRAIN | FOR_PLAN,
      "after SIGTERM or SIGINT, finish the step and save to --out, but end after this time at the "
      "latest (no limit)"},

@@ -82,6 +82,19 @@ static bool set_names(options *o, option_id id, const char *name, const char *va
     return true;
 }
 
+/* "A:B": o->ranks gets B. */
+static bool set_ranks(options *o, const char *value) {
+    char least[24];
+    size_t n = strcspn(value, ":");
+    snprintf(least, sizeof least, "%.*s", (int)n, value);
+    if (!text_to_int(least, &o->ranks_least) || !text_to_int(value + n + 1, &o->ranks))
+        return options_fail(o, "--ranks: '%.60s' is not a range of whole numbers such as 2:4",
+                            value);
+    if (o->ranks_least >= 1 && o->ranks_least <= o->ranks) return true;
+    return options_fail(
+        o, "--ranks %.60s: A:B is at least A ranks, from 1, and at most B, not fewer", value);
+}
+
 bool option_set(options *o, option_id id, const char *value) {
     const option about = option_about(id);
     char name[TEXT_BYTES];
@@ -114,6 +127,8 @@ bool option_set(options *o, option_id id, const char *value) {
         if (id == OPT_kernels && *o->tuned_for) *o->recipe.tuned.text = *o->tuned_for = 0;
         return true;
     case OPTION_COUNT:
+        if (id == OPT_ranks && strchr(value, ':')) return set_ranks(o, value);
+        if (id == OPT_ranks) o->ranks_least = 0;
         n = MICRO_AUTO;
         is_auto = !strcmp(value, "auto") && strstr(about.argument, "|auto");
         if (!is_auto && (!text_to_int(value, &n) || n < 0))
@@ -173,6 +188,10 @@ const char *option_text(const options *o, option_id id, char *text) {
     case OPTION_SIZE:
         memcpy(&n, value, sizeof n);
         if (option_about(id).kind == OPTION_COUNT && n == MICRO_AUTO) return "auto";
+        if (id == OPT_ranks && o->ranks_least) {
+            snprintf(text, TEXT_BYTES, "%lld:%lld", (long long)o->ranks_least, (long long)n);
+            return text;
+        }
         snprintf(text, TEXT_BYTES, "%lld", (long long)n);
         return text;
     case OPTION_SEED:

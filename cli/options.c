@@ -339,6 +339,9 @@ static bool parse_words(options *o, unsigned flag, int argc, char *const *argv) 
         if (!option_set(o, id, value)) return false;
         o->given[id] = true;
     }
+    if (o->ranks_least && !(flag & (FOR_TRAIN | FOR_RUN)))
+        return options_fail(o, "--ranks A:B is for weft train and weft run, which start ranks "
+                               "again; here it is --ranks N");
     return true;
 }
 

@@ -352,6 +352,7 @@ typedef struct options {
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
         ranks, loader_threads;
+    int64_t ranks_least; /* of --ranks A:B; 0: --ranks N */
     int64_t save_every, test_every, patience, keep, restarts, verify;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;

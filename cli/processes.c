@@ -1,6 +1,7 @@
 /* Ranks as processes: which of them this one is. */
 #include "agree.h"
 #include "restart.h"
+#include "text.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -45,6 +46,8 @@ exit_status processes_begin(cli *c, bool *done_out) {
     wf_status status = wf_launch_place(c->ctx, &place);
     c->history = history_find();
     if (status != WF_OK) return complain_of(c, status);
+    exit_status bad = roster_take(c);
+    if (bad) return bad;
     /* A job of one rank is a job, if somebody has started it. */
     bool is_mpi = o->wire && !strcmp(o->wire, "mpi");
     bool is_job = place.n_ranks > 1 || (is_mpi && *place.source);
@@ -68,12 +71,15 @@ exit_status processes_begin(cli *c, bool *done_out) {
         *done_out = true;
         return launch_self(c);
     }
-    if (o->restarts && !c->history)
+    if ((o->restarts || o->ranks_least) && !c->history) {
+        option_id id = o->ranks_least ? OPT_ranks : OPT_restarts;
+        char name[TEXT_BYTES], value[TEXT_BYTES];
         return complain(EXIT_USAGE,
-                        "--restarts %lld: these ranks were started by %s, and only their launcher "
+                        "%s %s: these ranks were started by %s, and only their launcher "
                         "can start them again; use --ranks N, weft run --restarts N, or start the "
                         "job again with --resume",
-                        (long long)o->restarts, place.source);
+                        option_name(name, id), option_text(o, id, value), place.source);
+    }
     if (names_cpus(o))
         return complain(EXIT_USAGE,
                         "--devices %.60s puts ranks on threads, but this is rank %d of %d "
@@ -93,7 +99,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
         return complain(interrupt_status(), "interrupted; no other rank had joined");
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
-    exit_status bad = agree_on_options(c);
+    bad = agree_on_options(c);
     if (bad) return bad;
     interrupt_watch();
     return place.rank ? be_silent(c) : EXIT_DONE;

@@ -18,8 +18,10 @@ typedef struct supervisor {
     wf_context *ctx;
     wf_launch_config *config;
     wf_launch_result *result;
+    elastic *elastic;         /* NULL: all attempts have as many ranks */
     history *shared;          /* NULL: the program may not be weft train */
-    int64_t number, n_most;   /* of restarts */
+    int64_t number, n_most;   /* of restarts after failures */
+    int64_t n_asked;          /* of restarts by SIGUSR1 */
     double wait_s, timeout_s; /* before the next; for the whole run, or 0 */
     double begun_s, attempt_s;
 } supervisor;
@@ -102,20 +104,34 @@ static bool cut_timeout(supervisor *s) {
 }
 
 static void say_restart(const supervisor *s, wf_status status) {
+    char with[300] = "";
     const char *why = status == WF_OK ? s->result->sentence : wf_context_error(s->ctx);
-    complain(EXIT_DONE, "%s; restart %lld of %lld in %.1f s", why, (long long)s->number,
-             (long long)s->n_most, s->wait_s);
+    if (s->elastic) elastic_say(s->elastic, with, sizeof with);
+    complain(EXIT_DONE, "%s; restart %lld of %lld in %.1f s%s", why, (long long)s->number,
+             (long long)s->n_most, s->wait_s, with);
+}
+
+/* SIGUSR1 has stopped the ranks, which have saved: all places are used again. */
+static bool has_renewed(supervisor *s, wf_status status) {
+    if (!s->elastic || status != WF_OK || !elastic_was_asked(s->elastic, s->result)) return false;
+    elastic_renew(s->elastic);
+    s->n_asked++;
+    complain(EXIT_DONE, "SIGUSR1: starting again with all %d ranks", s->elastic->n_most);
+    return true;
 }
 
 static wf_status run_attempts(supervisor *s, int64_t outer) {
     for (;;) {
         int64_t most = s->shared ? s->shared->most_done : 0;
-        set_number(outer + s->number);
+        set_number(outer + s->number + s->n_asked);
+        if (s->elastic) elastic_start(s->elastic, s->config);
         s->attempt_s = now_seconds();
         wf_status status = wf_launch(s->ctx, s->config, s->result);
         bool is_further = has_progress(s, most);
         if (is_further) s->wait_s = FIRST_WAIT_S;
-        if (!may_pass(s, status, is_further)) return status;
+        if (has_renewed(s, status) && cut_timeout(s)) continue;
+        bool is_short = s->elastic && status == WF_OK && elastic_is_short(s->elastic, s->result);
+        if (!is_short && !may_pass(s, status, is_further)) return status;
         if (s->number == s->n_most) {
             complain(EXIT_DONE, "no restart is left: --restarts %lld", (long long)s->n_most);
             return status;
@@ -123,18 +139,24 @@ static wf_status run_attempts(supervisor *s, int64_t outer) {
         if (status == WF_OK && is_interrupted(s, s->result->stopped_by)) return WF_OK;
         if (!cut_timeout(s)) return status;
         s->number++;
+        if (is_short)
+            elastic_renew(s->elastic);
+        else if (s->elastic && status == WF_OK)
+            elastic_lose(s->elastic);
         say_restart(s, status);
         if (is_interrupted(s, wait_for(s->wait_s))) return WF_OK;
+        if (s->elastic && elastic_is_asked()) elastic_renew(s->elastic);
         double_wait(s);
     }
 }
 
 wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
-                         wf_launch_result *result_out) {
+                         elastic *e, wf_launch_result *result_out) {
     char text[32];
     int fd = -1;
     supervisor s = {.ctx = ctx,
                     .config = config,
+                    .elastic = e,
                     .result = result_out,
                     .n_most = n_restarts,
                     .wait_s = FIRST_WAIT_S,
@@ -148,7 +170,9 @@ wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_re
         setenv(HISTORY_ENV, text, 1);
     else
         unsetenv(HISTORY_ENV);
+    if (e) elastic_begin(e, s.shared ? &s.shared->roster : NULL);
     wf_status status = run_attempts(&s, restart_number());
+    if (e) elastic_end(e);
     if (s.shared) munmap(s.shared, sizeof *s.shared);
     if (fd >= 0) close(fd);
     return status;

@@ -6,7 +6,7 @@
 #ifndef CLI_RESTART_H
 #define CLI_RESTART_H
 
-#include "cli.h"
+#include "elastic.h"
 
 #define RESTART_ENV "WEFT_RESTART"    /* number of restarts before this start */
 #define HISTORY_ENV "WEFT_HISTORY_FD" /* descriptor of the history */
@@ -30,15 +30,17 @@ typedef struct history {
     restart_mark marks[N_MARKS];
     int64_t n_marks;
     int is_final; /* a failure that would repeat */
+    roster roster;
 } history;
 
 /* ---- the launcher's side ---- */
 
-/* Calls wf_launch, and again after failures, at most `n_restarts` times. With `is_own` the ranks
- * are weft train and have a history. Prints each restart. Returns status and result of the last
- * launch; an interruption between two launches is a result, too. */
+/* Calls wf_launch, and again after failures, at most `n_restarts` times; with `e` (may be NULL), of
+ * as many ranks as are left. With `is_own` the ranks are weft train and have a history. Prints each
+ * restart. Returns status and result of the last launch; an interruption between two launches is a
+ * result, too. */
 wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
-                         wf_launch_result *result_out);
+                         elastic *e, wf_launch_result *result_out);
 
 /* Creates the history; *fd_out is the descriptor that ranks inherit. NULL: errno has the reason. */
 history *history_create(int *fd_out);

@@ -27,10 +27,14 @@ static int take_words(int argc, char *const *argv, char *words[MAX_WORDS], int *
 }
 
 /* The value of the ranks' launch, as an exit status. */
-static exit_status launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts) {
+static exit_status launch(wf_context *ctx, const options *o, wf_launch_config *config) {
     const cli c = {.ctx = ctx};
     wf_launch_result result;
-    wf_status status = restart_launch(ctx, config, n_restarts, false, &result);
+    elastic e;
+    exit_status bad = o->ranks_least ? elastic_open(ctx, o, false, &e) : EXIT_DONE;
+    if (bad) return bad;
+    wf_status status =
+        restart_launch(ctx, config, o->restarts, false, o->ranks_least ? &e : NULL, &result);
     if (status != WF_OK) return complain_of(&c, status);
     if (result.failed_rank >= 0)
         return complain((exit_status)result.exit_status, "%s", result.sentence);
@@ -60,7 +64,7 @@ static exit_status run_program(const options *o, char *const *program) {
     config.argv = program;
     if (wf_context_create(NULL, &ctx) != WF_OK) return complain(EXIT_FAILED, "no memory left");
     signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */
-    exit_status status = launch(ctx, &config, o->restarts);
+    exit_status status = launch(ctx, o, &config);
     wf_context_destroy(ctx);
     return status;
 }

@@ -512,6 +512,7 @@ static exit_status prepare(run *r) {
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
     if (!bad) bad = crew_check(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
+    if (!bad) roster_keep_recipe(r->c);
     bool is_plateau = o->recipe.lr_schedule == WF_LR_PLATEAU;
     if (!bad && !r->j.about.n_test && (o->test_every || o->patience || o->keep_best || is_plateau))
         bad = complain(EXIT_USAGE, "%s has no effect here: the data has no test split",
@@ -585,6 +586,7 @@ static void report_restarts(run *r, json_t *report) {
     json_object_set_new(report, "effective", json_number(effective));
     json_object_set_new(report, "skipped_steps", json_integer(r->record.n_skipped));
     json_object_set_new(report, "repeated_steps", json_integer(h ? h->n_repeated : 0));
+    roster_report(r->c, report);
     if (!h || !restart_number()) return;
     say(r->c, "lost    %.1f of %.1f s in %lld restarts, which repeated %lld steps\n", lost_s, all_s,
         (long long)restart_number(), (long long)h->n_repeated);

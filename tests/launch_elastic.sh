@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# --ranks A:B: after each loss of a rank, a run continues with the ranks that are left, and ends with the
+# bits of an undisturbed run. SIGUSR1 brings all ranks back.
+# WEFT_TEST_FULL=1: also replicas of tp ranks with zero=3 on disk, local updates and a stopped rank.
+# label: once
+source tests/cli_helpers.bash
+source tests/processes.bash
+net="--model mlp --data synthetic --threads 1"
+
+# ---- programs of any kind ----
+tries=$folder/tries
+# Two of 4 ranks are killed, then one; fewer than 2 are left, so all are started again; then one ends with a
+# status other than 4.
+: >"$tries"
+# shellcheck disable=SC2016
+script='cd '$folder'; [ $RANK != 0 ] || echo $WORLD_SIZE >>tries; echo $$ >.$RANK; mv .$RANK pid.$RANK
+case $RANK.$WEFT_RESTART in
+1.0) until [ -e pid.3 ]; do sleep 0.02; done; kill -9 $(cat pid.3) $$ ;;
+0.1) kill -9 $$ ;;
+2.2) exit 5 ;;
+esac; [ $WEFT_RESTART = 3 ] || exec sleep 600'
+got=0
+"$WEFT" run -n 2:4 --restarts 9 -- sh -c "$script" >"$folder/out" 2>"$folder/said" || got=$?
+[[ $got == 0 && $(paste -sd, "$tries") == 4,2,4,3 ]] || fail "exit $got, ranks $(paste -sd, "$tries"), expected 4,2,4,3: $(cat "$folder/said")"
+says 'restart 1 of 9 in 0.1 s with 2 of 4 ranks$' || fail "does not say that 2 ranks are left: $(cat "$folder/said")"
+says 'restart 2 of 9 in 0.2 s with again 4 of 4 ranks, because fewer than 2 are left$' || fail "does not say why there are 4 again: $(cat "$folder/said")"
+
+# ---- refusals ----
+expect 2 "--ranks 4:2: A:B is at least A ranks, from 1" train $net --steps 1 --restarts 1 --ranks 4:2
+expect 2 "--ranks 0:2: A:B is at least A ranks, from 1" train $net --steps 1 --restarts 1 --ranks 0:2
+expect 2 "'2:x' is not a range" train $net --steps 1 --restarts 1 --ranks 2:x
+expect 2 "give --restarts N, too" train $net --steps 1 --ranks 1:2
+expect 2 "has no dp=N to reduce" train $net --steps 1 --restarts 1 --ranks 1:2 --plan pp=2
+expect 2 "has to be that of all 2" train $net --steps 1 --restarts 1 --ranks 1:2 --plan dp=3
+expect 2 "is for weft train and weft run" plan $net --ranks 1:2
+RANK=0 WORLD_SIZE=2 expect 2 "--ranks 1:2: these ranks were started by torchrun" train $net --steps 1 --ranks 1:2
+
+# ---- training ----
+# disturbed STEPS RANKS PLAN EVENTS OPTIONS...: kills the rank of each event, or sends SIGUSR1 for U;
+# $attempts is then the ranks of each attempt. Delays keep the run from ending before the last event.
+disturbed() {
+    local steps=$1 ranks=$2 plan=$3 events=$4 n=0
+    shift 4
+    # shellcheck disable=SC2086
+    WEFT_DELAY_US=400 train --save-every 15 --steps "$steps" --restarts 9 --ranks "$ranks" --plan "$plan" --json "$folder/report" "$@"
+    for event in $events; do
+        until_true_of $launcher has_steps $((steps * n / 4 + 10)) || break
+        [[ $event == U ]] || until_true_of $launcher has_rank "$event" || break
+        if [[ $event == U ]]; then kill -USR1 $launcher; else kill "-${STOP:-KILL}" "$(pid_of "$event")"; fi
+        until_true_of $launcher has_attempts $((++n)) || fail "event $n: no restart: $(cat "$folder/said")"
+    done
+    finishes 0 "$plan with $events"
+    [[ $(field weights_sha256 <"$folder/report") == $("$WEFT" $run "$@" --steps "$steps" --quiet --json - 2>/dev/null | field weights_sha256) ]] ||
+        fail "$plan with $events: other bits"
+    attempts=$(tr -d ' \n' <"$folder/report" | sed 's/.*"ranks_per_attempt":\[\([0-9,]*\)\].*/\1/')
+}
+has_attempts() { [[ $(grep -c ' restart [0-9]\|^weft: SIGUSR1' "$folder/said") -ge $1 ]]; }
+gives() { [[ $attempts == "$1" ]] || fail "ranks $attempts, expected $1: $(cat "$folder/said")"; }
+
+run="train $net --image 8 --batch 12 --micro 12 --lanes 12 --optimizer adam"
+disturbed 88 2:4 dp=4 "1 0 U"
+gives 4,3,2,4
+says 'starting again with all 4 ranks' || fail "SIGUSR1 is not said: $(cat "$folder/said")"
+[[ $(field restarts <"$folder/report") == 3 ]] || fail "restarts: $(field restarts <"$folder/report")"
+# With zero=3, eight lanes do not divide into three: one rank idles.
+run="train $net --image 8 --batch 8"
+disturbed 40 2:4 dp=4,zero=3 3
+gives 4,2
+says 'with 2 of 4 ranks; 1 more idles, because dp=3 cannot divide the recipe.s 8 lanes' || fail "does not say why a rank idles: $(cat "$folder/said")"
+
+if is_full; then
+    disturbed 200 1:4 dp=4 "3 2" # uneven lanes
+    gives 4,3,2
+    run="train $net --image 8 --batch 12 --micro 12 --lanes 12 --slices 2 --optimizer adam"
+    disturbed 80 2:6 dp=3,lanes=4+4+4,tp=2,zero=3,offload=params:disk+state:disk "4 0 U"
+    gives 6,4,4,6
+    says 'with 4 of 6 ranks; 1 more idles, because dp=3 takes 6 ranks' || fail "does not say why a rank idles: $(cat "$folder/said")"
+    run="train $net --image 8 --batch 12 --micro 12 --lanes 12"
+    disturbed 200 1:4 dp=4 1 --update local --workers 12 --local-steps 4
+    gives 4,2
+    stalled() { WEFT_TIMEOUT_MS=$1 STOP=STOP disturbed 200 2:4 dp=4 1 && gives 4,3; }
+    with_deadlines stalled 2000
+fi
+finish
