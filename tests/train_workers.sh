@@ -123,5 +123,6 @@ for rank in 1 2; do
     kill -KILL "$victim"
     finishes 4 "rank $rank is killed"
     says "rank $rank \(process $victim\) was killed by signal 9" || fail "rank $rank is killed: $(cat "$folder/said")"
+    says 'never freed' && fail "rank $rank is killed: $(cat "$folder/said")"
 done
 finish

@@ -72,6 +72,6 @@ wf_status wfi_channel_answer(wfi_channel *c, bool counts) {
 
 wf_status wfi_channel_settle(wfi_channel *c) {
     if (!c->group) return WF_OK; /* and both threads of the process may be here */
-    WF_TRY(finish(&c->sending));
-    return finish(&c->receiving);
+    wf_status sent = finish(&c->sending), received = finish(&c->receiving); /* both handles */
+    return sent != WF_OK ? sent : received;
 }
