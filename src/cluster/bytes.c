@@ -1,0 +1,139 @@
+/* Bytes of a device: as weft's programs have them, or as the published runs had them. */
+#include "cluster/predict.h"
+#include "optimizer/optimizer.h"
+
+static double element_of(const wfi_predictor *p) {
+    return p->precision == WFI_F32 ? 4 : 2;
+}
+
+/* ---- weft ---- */
+
+/* Parameters of weft are f32; in 16 bits, kernels read packed copies. */
+static double weft_bytes(const wfi_predictor *p, int which) {
+    double state = 4.0 * wfi_recipe_n_states(p->q.recipe);
+    double parameter = p->precision == WFI_F32 ? 4 : 6;
+    return which == WFI_BYTES_PARAMETER ? parameter : which == WFI_BYTES_GRADIENT ? 4 : state;
+}
+
+double wfi_bytes_each(const wfi_predictor *p, int which) {
+    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
+    return is_weft ? weft_bytes(p, which) : p->q.cluster->bytes[p->precision][which];
+}
+
+/* ---- the papers: Korthikanti et al., 2022 ---- */
+
+typedef struct shape {
+    double s, b, h, a, t, v,
+        each; /* tokens, samples, width, heads, tp, vocabulary, element bytes */
+} shape;
+
+static bool find_shape(const wfi_predictor *p, const wfi_case *c, shape *to) {
+    const wf_model_config *m = wf_model_config_of(p->q.model);
+    if (p->q.accounting != WF_ACCOUNTING_MEGATRON || !m || !m->n_heads) return false;
+    *to = (shape){(double)m->n_tokens,
+                  (double)wfi_case_n_samples(c),
+                  (double)m->hidden,
+                  (double)m->n_heads,
+                  c->tp,
+                  (double)m->n_classes,
+                  element_of(p)};
+    return true;
+}
+
+/* Masks of dropout are bytes; all else has `each`. */
+static double layer_bytes(const wfi_predictor *p, const wfi_case *c, const shape *x,
+                          wfi_recompute how) {
+    double sbh = x->s * x->b * x->h, scores = 5 * x->a * x->s / x->h;
+    bool keeps = how == WFI_RECOMPUTE_NONE && !p->q.cluster->fuses_attention;
+    double share = c->divides_rows ? 1 / x->t : 1;
+    if (how == WFI_RECOMPUTE_ALL) return x->each * sbh * share;
+    return x->each / 2 * sbh * (10 * share + (24 + (keeps ? scores : 0)) / x->t);
+}
+
+double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *b) {
+    shape x;
+    if (!find_shape(p, c, &x)) return b->saved_bytes;
+    double slack = p->q.cluster->activation_slack;
+    return b->is_layer ? slack * layer_bytes(p, c, &x, c->recompute) : 0;
+}
+
+/* A layer that is computed again has all of its activations. Logits of the head are there in 16 and
+ * 32 bits, with their gradients. */
+double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *b) {
+    shape x;
+    if (!find_shape(p, c, &x)) return b->transient_bytes;
+    double slack = p->q.cluster->activation_slack;
+    bool repeats = b->is_layer && c->recompute == WFI_RECOMPUTE_ALL;
+    if (repeats) return slack * layer_bytes(p, c, &x, WFI_RECOMPUTE_NONE);
+    bool is_head = !b->is_layer && b->phase[WFI_F].flops > 0;
+    return is_head ? slack * 10 * x.s * x.b * x.v / x.t : 0;
+}
+
+/* ---- a device ---- */
+
+static double share_of(const wfi_case *c, int from_zero) {
+    return c->zero >= from_zero ? 1.0 / c->shard : 1;
+}
+
+static bool is_on_device(const wfi_case *c, wfi_offload what) {
+    return c->offload[what] == WFI_SPACE_DEVICE;
+}
+
+/* Adds bytes that live in the space where the plan keeps them. */
+static double put(const wfi_case *c, wfi_offload what, double bytes, wf_prediction *to) {
+    if (is_on_device(c, what)) return bytes;
+    *(c->offload[what] == WFI_SPACE_HOST ? &to->host_bytes : &to->disk_bytes) += bytes;
+    return 0;
+}
+
+/* Parameters of 16 bits or f32 that a replica without its own copy gathers: of the units at hand
+ * and the prefetched ones. */
+static double gathered_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w) {
+    double most = 0;
+    bool gathers = c->zero == 3 || !is_on_device(c, WFI_OFFLOAD_PARAMS);
+    for (int32_t k = 0; k < w->n_kinds && gathers; k++) most = fmax(most, w->kinds[k].n_used);
+    return 2 * most * wfi_bytes_each(p, WFI_BYTES_PARAMETER);
+}
+
+static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_stage *stages,
+                         int device, double held, wf_prediction *to) {
+    double n = wfi_device_used(c, stages, device), saved = 0, layer = 0, end = 0;
+    for (int s = 0; s < c->pp * c->chunks; s++) {
+        if (wfi_schedule_device_of(c->schedule, c->pp, s) != device) continue;
+        saved += stages[s].saved_bytes;
+        layer = fmax(layer, stages[s].layer_bytes);
+        end = fmax(end, stages[s].end_bytes);
+    }
+    to->parameter_bytes =
+        put(c, WFI_OFFLOAD_PARAMS, n * wfi_bytes_each(p, WFI_BYTES_PARAMETER) * share_of(c, 3), to);
+    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * share_of(c, 2);
+    to->state_bytes =
+        put(c, WFI_OFFLOAD_STATE, n * wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1), to);
+    to->activation_bytes = put(c, WFI_OFFLOAD_ACTIVATIONS, held * saved, to);
+    /* The papers' figures count a repeated layer and the logits at once. */
+    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
+    to->buffer_bytes = is_weft ? fmax(layer, end) : layer + end;
+    if (!is_on_device(c, WFI_OFFLOAD_ACTIVATIONS)) to->buffer_bytes += saved / fmax(1, c->pp);
+    to->library_bytes = p->q.cluster->library_bytes;
+}
+
+static double sum(const wf_prediction *x) {
+    return x->parameter_bytes + x->gradient_bytes + x->state_bytes + x->activation_bytes +
+           x->buffer_bytes + x->library_bytes;
+}
+
+void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                       const wfi_stage *stages, const double *held, wf_prediction *to) {
+    double gathered = gathered_bytes(p, c, w);
+    for (int d = 0; d < c->pp; d++) {
+        wf_prediction own = *to;
+        own.host_bytes = own.disk_bytes = 0;
+        count_device(p, c, stages, d, held[d], &own);
+        own.buffer_bytes += gathered;
+        own.peak_bytes = sum(&own);
+        if (own.peak_bytes > to->peak_bytes) *to = own;
+    }
+    to->memory_bytes = p->q.cluster->memory_bytes;
+    to->short_by_bytes = fmax(0, to->peak_bytes - to->memory_bytes);
+    to->fits = to->short_by_bytes <= 0;
+}

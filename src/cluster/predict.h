@@ -1,0 +1,98 @@
+/* Predictions of one model on one cluster, for any number of plans. Private. */
+#ifndef WFI_PREDICT_H
+#define WFI_PREDICT_H
+
+#include "cluster/work.h"
+#include "plan/plan.h"
+
+/* The part of a plan and recipe that a prediction depends on. */
+typedef struct wfi_case {
+    int dp, pp, tp, chunks;
+    int dp_stride, pp_stride; /* of ranks along the axes; tp is the innermost */
+    bool divides_rows;
+    int zero;  /* 0 to 3 */
+    int shard; /* replicas that divide; at most dp */
+    const wfi_schedule *schedule;
+    wfi_recompute recompute;
+    wfi_space offload[WFI_N_OFFLOADS];
+    bool has_root;          /* dataparallel */
+    const char *cut;        /* of the plan; NULL: none */
+    int64_t batch, n_micro; /* over all replicas */
+} wfi_case;
+
+static inline int64_t wfi_case_n_samples(const wfi_case *c) {
+    return (c->batch + c->n_micro - 1) / c->n_micro;
+}
+/* Microbatches of a replica. */
+static inline int wfi_case_n_micro(const wfi_case *c) {
+    return (int)((c->n_micro + c->dp - 1) / c->dp);
+}
+
+#define WFI_MAX_WORKS 64
+
+/* The work of a microbatch is kept from case to case. */
+typedef struct wfi_predictor {
+    wf_context *ctx;
+    wf_prediction_request q;
+    wfi_precision precision;
+    struct wfi_known_work {
+        wfi_work_request request;
+        wfi_work *work;
+    } known[WFI_MAX_WORKS];
+    int n_known;
+} wfi_predictor;
+
+/* Errors: INVALID_ARG. */
+wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *request,
+                              wfi_predictor *p);
+void wfi_predictor_end(wfi_predictor *p);
+/* Predicts a case. `limit_us`: the caller needs no exact time if the step takes longer; the result
+ * is then a lower bound (INFINITY: always exact). Errors: those of wf_predict. */
+wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, double limit_us,
+                           wf_prediction *prediction_out);
+/* Errors: INVALID_ARG, UNSUPPORTED. */
+wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case *case_out);
+
+/* ---- stages.c ---- */
+
+typedef struct wfi_stage {
+    double us[4], summed_us[4], flops[4]; /* by wfi_phase, of one microbatch */
+    double gathered_us[4];                /* zero=3: longer by these, as parameters are gathered */
+    double n_parameters, n_used, n_blocks;
+    double saved_bytes;            /* of a microbatch */
+    double layer_bytes, end_bytes; /* while a layer is computed; while the model's ends are */
+    double input_bytes;            /* that it gets from the stage before */
+} wfi_stage;
+
+/* Parameters that the device keeps: weights that two of its stages use are there once. */
+double wfi_device_used(const wfi_case *c, const wfi_stage *stages, int device);
+/* stages_out[pp * chunks], the caller frees them. Errors: INVALID_ARG. */
+wf_status wfi_stages_create(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                            wfi_stage **stages_out);
+
+/* ---- pipeline.c ---- */
+
+typedef struct wfi_pipeline {
+    double makespan_us; /* with transfers */
+    double compute_us;  /* without */
+    double *held;       /* [pp] microbatches that a device keeps at most */
+} wfi_pipeline;
+
+/* `times` [pp * chunks]; a transfer takes busy_us of the sender, and arrives hidden_us later.
+ * Microbatches of the steady phase take equally long, so only some are simulated. The caller frees
+ * `held`. */
+wf_status wfi_pipeline_run(wf_context *ctx, const wfi_case *c, wfi_stage_times *times,
+                           double busy_us, double hidden_us, wfi_pipeline *pipeline_out);
+
+/* ---- bytes.c ---- */
+
+/* Bytes kept of one microbatch by a block, as the accounting has it. */
+double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
+double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
+/* Sets the bytes of the device that needs the most. */
+void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                       const wfi_stage *stages, const double *held, wf_prediction *to);
+/* Bytes of a parameter, its gradient and its state. */
+double wfi_bytes_each(const wfi_predictor *p, int which);
+
+#endif

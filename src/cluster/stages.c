@@ -1,0 +1,186 @@
+/* Blocks to stages: by the plan's cut, by the model's marks, in equal parts, or balanced by time.
+ */
+#include "cluster/predict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct division {
+    const wfi_predictor *p;
+    const wfi_work *w;
+    int64_t n_blocks;
+    int n_stages;
+    int64_t *first; /* [n_stages + 1] */
+} division;
+
+static double block_us(const wfi_block *b) {
+    double us = 0;
+    for (int k = 0; k < 4; k++) us += b->phase[k].us + b->phase[k].summed_us;
+    return us;
+}
+
+/* ---- by names ---- */
+
+/* The block called so; of equal layers, the number ends the name. */
+static int64_t find_block(const wfi_work *w, const char *name, size_t n) {
+    for (int32_t k = 0; k < w->n_kinds; k++) {
+        const char *own = w->kinds[k].name;
+        if (strlen(own) != n || strncmp(own, name, n)) continue;
+        return w->layer >= 0 && k > w->layer ? k + w->n_layers - 1 : k;
+    }
+    if (w->layer < 0) return -1;
+    const char *like = w->kinds[w->layer].name, *dot = strrchr(like, '.');
+    size_t prefix = dot ? (size_t)(dot + 1 - like) : 0;
+    if (!prefix || n <= prefix || strncmp(like, name, prefix)) return -1;
+    char *end;
+    long long number = strtoll(name + prefix, &end, 10), first = strtoll(dot + 1, NULL, 10);
+    int64_t block = w->layer + number - first;
+    return end == name + n && block > 0 && block < wfi_work_n_blocks(w) ? block : -1;
+}
+
+static wf_status divide_by_cut(const division *d, const char *cut) {
+    int stage = 1;
+    for (const char *at = cut; *at; stage++) {
+        size_t n = strcspn(at, "+");
+        int64_t block = find_block(d->w, at, n);
+        if (block < 0 || stage >= d->n_stages || block <= d->first[stage - 1])
+            return wfi_fail(d->p->ctx, WF_INVALID_ARG,
+                            "plan: cut '%.*s' is not block %d of %d in the model's order", (int)n,
+                            at, stage, d->n_stages);
+        d->first[stage] = block;
+        at += n + (at[n] == '+');
+    }
+    if (stage == d->n_stages) return WF_OK;
+    return wfi_fail(d->p->ctx, WF_INVALID_ARG, "plan: %d stages need %d cuts; cut=%s names %d",
+                    d->n_stages, d->n_stages - 1, cut, stage - 1);
+}
+
+static bool divide_by_marks(const division *d) {
+    int n = 1;
+    for (int64_t i = 1; i < d->n_blocks; i++)
+        if (wfi_work_block(d->w, i)->begins_stage && n++ < d->n_stages) d->first[n - 1] = i;
+    return n == d->n_stages;
+}
+
+/* ---- in equal parts ---- */
+
+/* Each stage but the last has as many layers, rounded up; what is not a layer goes to the first and
+ * to the last stage. Where only that makes stages equal, these two count as a layer each, as in
+ * BLOOM. False: there are fewer layers than stages. */
+static bool divide_equally(const division *d) {
+    int64_t begin = 0, end = d->n_blocks;
+    while (begin < end && !wfi_work_block(d->w, begin)->is_layer) begin++;
+    while (end > begin && !wfi_work_block(d->w, end - 1)->is_layer) end--;
+    int64_t n = end - begin, each = (n + d->n_stages - 1) / d->n_stages;
+    bool counts_ends = n % d->n_stages && (n + 2) % d->n_stages == 0;
+    if (n < d->n_stages || each * (d->n_stages - 1) >= n) return false;
+    for (int s = 1; s < d->n_stages; s++) d->first[s] = begin + s * each - (counts_ends ? 1 : 0);
+    return true;
+}
+
+/* ---- balanced ---- */
+
+/* Whether no stage needs to be longer than `most`; first[] is set. */
+static bool divide_within(const division *d, double most) {
+    int64_t i = 0;
+    for (int s = 0; s < d->n_stages; s++) {
+        double us = 0;
+        int64_t last = d->n_blocks - (d->n_stages - 1 - s); /* a block is left for each stage */
+        d->first[s] = i;
+        do us += block_us(wfi_work_block(d->w, i++));
+        while (i < last && us + block_us(wfi_work_block(d->w, i)) <= most);
+        if (us > most * (1 + 1e-9)) return false;
+    }
+    return i == d->n_blocks;
+}
+
+static void balance(const division *d) {
+    double least = 0, most = 0;
+    for (int64_t i = 0; i < d->n_blocks; i++) {
+        double us = block_us(wfi_work_block(d->w, i));
+        least = fmax(least, us);
+        most += us;
+    }
+    for (int k = 0; k < 40 && most - least > 1e-6 * most; k++) {
+        double middle = (least + most) / 2;
+        *(divide_within(d, middle) ? &most : &least) = middle;
+    }
+    (void)divide_within(d, most);
+}
+
+/* ---- sums ---- */
+
+static void add_phase(const wfi_phase_work *work, int phase, wfi_stage *to) {
+    to->us[phase] += work->us;
+    to->summed_us[phase] += work->summed_us;
+    to->flops[phase] += work->flops;
+}
+
+/* The papers repeat the forward of layers, or of their attention, and neither that of the embedding
+ * nor that of the head. */
+static void add_repeated(const wfi_case *c, const wfi_block *b, wfi_stage *to) {
+    if (!b->is_layer || c->recompute == WFI_RECOMPUTE_NONE) return;
+    bool is_all = c->recompute == WFI_RECOMPUTE_ALL;
+    add_phase(is_all ? &b->phase[WFI_F] : &b->attention, WFI_R, to);
+}
+
+static void add_block(const wfi_predictor *p, const wfi_case *c, const wfi_block *b,
+                      wfi_stage *to) {
+    for (int k = 0; k < 4; k++) add_phase(&b->phase[k], k, to);
+    if (p->q.accounting == WF_ACCOUNTING_MEGATRON) add_repeated(c, b, to);
+    to->n_blocks++;
+    to->n_parameters += b->n_parameters;
+    to->n_used += b->n_used;
+    to->saved_bytes += wfi_block_saved_bytes(p, c, b);
+    double transient = wfi_block_transient_bytes(p, c, b);
+    if (b->is_layer) to->layer_bytes = fmax(to->layer_bytes, transient);
+    if (!b->is_layer) to->end_bytes = fmax(to->end_bytes, transient);
+}
+
+static void sum_blocks(const division *d, const wfi_case *c, wfi_stage *stages) {
+    double element = d->p->precision == WFI_F32 ? 4 : 2;
+    for (int s = 0; s < d->n_stages; s++) {
+        for (int64_t i = d->first[s]; i < d->first[s + 1]; i++)
+            add_block(d->p, c, wfi_work_block(d->w, i), &stages[s]);
+        stages[s].input_bytes = element * wfi_work_block(d->w, d->first[s])->input_elements;
+    }
+}
+
+double wfi_device_used(const wfi_case *c, const wfi_stage *stages, int device) {
+    int n_stages = c->pp * c->chunks,
+        last = wfi_schedule_device_of(c->schedule, c->pp, n_stages - 1);
+    double n = 0;
+    for (int s = 0; s < n_stages; s++)
+        if (wfi_schedule_device_of(c->schedule, c->pp, s) == device) n += stages[s].n_used;
+    bool has_both = device == last && device == wfi_schedule_device_of(c->schedule, c->pp, 0);
+    if (!has_both) return n;
+    return n - stages[n_stages - 1].n_used + stages[n_stages - 1].n_parameters;
+}
+
+static wf_status divide(const division *d, const wfi_case *c) {
+    d->first[0] = 0;
+    d->first[d->n_stages] = d->n_blocks;
+    if (d->n_stages > d->n_blocks)
+        return wfi_fail(d->p->ctx, WF_INVALID_ARG,
+                        "plan: %d stages (pp=%d, %d a rank), but the model has %lld blocks",
+                        d->n_stages, c->pp, c->chunks, (long long)d->n_blocks);
+    if (c->cut && strcmp(c->cut, WFI_CUT_BALANCED)) return divide_by_cut(d, c->cut);
+    bool is_done = false;
+    if (!c->cut && d->p->q.accounting == WF_ACCOUNTING_MEGATRON) is_done = divide_equally(d);
+    if (!c->cut && !is_done) is_done = divide_by_marks(d);
+    if (!is_done) balance(d);
+    return WF_OK;
+}
+
+wf_status wfi_stages_create(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                            wfi_stage **stages_out) {
+    division d = {.p = p, .w = w, .n_blocks = wfi_work_n_blocks(w), .n_stages = c->pp * c->chunks};
+    size_t n = (size_t)d.n_stages;
+    d.first = wfi_alloc(p->ctx, n + 1, sizeof *d.first, "stages");
+    *stages_out = wfi_alloc(p->ctx, n, sizeof **stages_out, "stages");
+    wf_status status = d.first && *stages_out ? divide(&d, c) : WF_NO_MEMORY;
+    if (status == WF_OK) sum_blocks(&d, c, *stages_out);
+    if (status != WF_OK) wfi_free(p->ctx, *stages_out);
+    wfi_free(p->ctx, d.first);
+    return status;
+}

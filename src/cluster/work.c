@@ -1,0 +1,374 @@
+/* From a model to the work of its blocks. */
+#include "cluster/work.h"
+#include "graph/op.h"
+#include "nn/model.h"
+#include "op/op_table.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A graph of so many layers has one that is like all others. */
+#define FEW_LAYERS 3
+/* Of a parameter, where a microbatch's gradient is added to the sum: it is read, and the sum, of 4
+ * bytes, read and written. */
+#define ACCUMULATE_BYTES 10
+
+typedef struct builder {
+    const wfi_work_request *q;
+    wf_graph *g;
+    wfi_work *w;
+    int32_t *block_of; /* [n_units] */
+    bool *is_saved;    /* [n_values] already counted */
+} builder;
+
+/* ---- blocks of units ---- */
+
+/* The length of a unit's name without what slices add to it: "h.0.pair0.1" is of "h.0". */
+static size_t base_bytes(const char *name) {
+    static const char *const parts[] = {".pair", ".rows", ".sum", ".join"};
+    size_t n = strlen(name);
+    for (size_t k = 0; k < WFI_COUNT(parts); k++)
+        for (const char *at = name; (at = strstr(at, parts[k])); at++)
+            if (isdigit((unsigned char)at[strlen(parts[k])]) && (size_t)(at - name) < n)
+                n = (size_t)(at - name);
+    return n;
+}
+
+static bool is_same_block(const wfi_unit *a, const wfi_unit *b) {
+    size_t n = base_bytes(a->name);
+    return n == base_bytes(b->name) && !strncmp(a->name, b->name, n);
+}
+
+/* Whether rank 0 along tp computes the unit. */
+static bool is_own(const builder *b, int32_t unit) {
+    const wfi_unit *u = &b->g->units[unit];
+    return !u->is_slice || u->slice == 0 || (u->is_rows && !b->q->divides_rows);
+}
+
+static void number_blocks(builder *b) {
+    int32_t n = 0;
+    for (int32_t u = 0; u < b->g->n_units; u++) {
+        if (u > 0 && !is_same_block(&b->g->units[u - 1], &b->g->units[u])) n++;
+        b->block_of[u] = n;
+    }
+    b->w->n_kinds = n + 1;
+}
+
+static void name_blocks(const builder *b) {
+    for (int32_t u = 0; u < b->g->n_units; u++) {
+        const wfi_unit *unit = &b->g->units[u];
+        wfi_block *block = &b->w->kinds[b->block_of[u]];
+        block->begins_stage |= unit->begins_stage;
+        if (!*block->name)
+            snprintf(block->name, sizeof block->name, "%.*s", (int)base_bytes(unit->name),
+                     unit->name);
+    }
+}
+
+static wfi_block *block_at(const builder *b, int32_t unit) {
+    return &b->w->kinds[b->block_of[unit]];
+}
+
+/* ---- time ---- */
+
+static bool is_attention(const wfi_node *node) {
+    return node->op == &wfi_op_self_attention || node->op == &wfi_op_self_attention_backward;
+}
+
+static double bytes_of(const wf_graph *g, const wfi_node *node) {
+    double bytes = 0;
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0) bytes += (double)wfi_value_bytes(g, node->in[i]);
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] >= 0) bytes += (double)wfi_value_bytes(g, node->out[i]);
+    return bytes;
+}
+
+/* Two products forward, four backward, over whole squares of tokens. A fused kernel leaves out the
+ * future, and makes the scores again backward, at a little less of the peak. */
+static double fused_us(const builder *b, bool is_forward, double flops) {
+    const wf_cluster *c = b->q->cluster;
+    double all = is_forward ? flops : 2.5 * flops / 0.85;
+    return c->launch_us + 1e6 * all / (c->peak_flops[b->q->precision] * c->attention_efficiency);
+}
+
+/* Softmax and dropout read and write scores, and the mask is a byte. */
+static double attention_us(const builder *b, bool is_forward, double squares, double t, double d) {
+    const wf_cluster *c = b->q->cluster;
+    double element = b->q->precision == WFI_F32 ? 4 : 2, passes = is_forward ? 4 : 5;
+    if (c->fuses_attention || b->q->accounting == WF_ACCOUNTING_WEFT)
+        return fused_us(b, is_forward, 2 * squares * t * t * d);
+    double scores = wfi_product_us(c, b->q->precision, squares, t, t, d);
+    double values = wfi_product_us(c, b->q->precision, squares, t, d, t);
+    double drawn = is_forward && c->random_per_s > 0 ? 1e6 * squares * t * t / c->random_per_s : 0;
+    return (is_forward ? 1 : 2) * (scores + values) + c->launch_us + drawn +
+           wfi_bytes_us(c, (passes * element + 1) * squares * t * t);
+}
+
+static void add_attention(const builder *b, const wfi_node *node, wfi_phase_work *to) {
+    bool is_forward = node->op == &wfi_op_self_attention;
+    const wf_shape *qkv = &b->g->values[node->in[is_forward ? 0 : 1]].shape;
+    double n = (double)qkv->dim[0], t = (double)qkv->dim[1], c = (double)qkv->dim[2] / 3;
+    double heads = (double)node->attr.attention.n_heads, products = is_forward ? 2 : 4;
+    to->flops += products * 2 * n * t * t * c;
+    to->us += attention_us(b, is_forward, n * heads, t, c / heads);
+}
+
+/* Rows and columns of the product that makes the first output; images are rows of channels. */
+static void add_product(const builder *b, const wfi_node *node, double flops, wfi_phase_work *to) {
+    const wf_shape *y = &b->g->values[node->out[0]].shape;
+    double n_elements = (double)wf_shape_n_elem(y);
+    double n = (double)(y->n_dims == 4 ? y->dim[1] : y->n_dims ? y->dim[y->n_dims - 1] : 1);
+    double m = n_elements / n, k = flops / (2 * n_elements);
+    to->flops += flops;
+    double us = wfi_product_us(b->q->cluster, b->q->precision, 1, m, n, fmax(k, 1));
+    bool is_weft = b->q->accounting == WF_ACCOUNTING_WEFT;
+    to->us += is_weft ? fmax(us, wfi_bytes_us(b->q->cluster, bytes_of(b->g, node))) : us;
+}
+
+/* Nodes of sum_slices are a binary tree: each of tp - 1 has its share of an all-reduce. */
+static void add_sum(const builder *b, const wfi_node *node, wfi_phase_work *to) {
+    double n = (double)wf_shape_n_elem(&b->g->values[node->out[0]].shape), tp = b->q->tp;
+    double wire = b->q->accounting == WF_ACCOUNTING_MEGATRON && b->q->precision != WFI_F32 ? 2 : 4;
+    to->summed_us +=
+        wfi_exchange_us(b->q->cluster, WFI_EXCHANGE_ALL_REDUCE, n * wire, tp, 1) / (tp - 1);
+}
+
+/* ---- what published runs read and wrote between their products ---- */
+
+/* A transformer as Megatron-LM has it: its kernels fuse bias, dropout and residual. */
+static bool has_papers_elements(const builder *b) {
+    const wf_model_config *m = wf_model_config_of(b->q->model);
+    return b->q->accounting == WF_ACCOUNTING_MEGATRON && m && m->n_heads;
+}
+
+/* So many kernels that pass over so many bytes in all. */
+static void add_bytes(const builder *b, wfi_block *block, wfi_phase phase, double bytes, int n) {
+    block->phase[phase].us +=
+        wfi_bytes_us(b->q->cluster, bytes) + (n - 1) * b->q->cluster->launch_us;
+}
+
+static void add_papers_layer(const builder *b, wfi_block *block, double rows, double h, double e) {
+    double t = b->q->tp, divided = b->q->divides_rows ? rows / t : rows;
+    add_bytes(b, block, WFI_F, divided * h * (10 * e + 2), 4);
+    add_bytes(b, block, WFI_F, rows * h / t * 4 * e, 2);
+    add_bytes(b, block, WFI_F, 4 * rows * h / t * 2 * e, 1);
+    add_bytes(b, block, WFI_B, divided * h * (16 * e + 2), 8);
+    add_bytes(b, block, WFI_B, rows * h / t * 4 * e, 2);
+    add_bytes(b, block, WFI_B, 4 * rows * h / t * 3 * e, 2);
+}
+
+static void add_papers_elements(const builder *b, wfi_block *block, bool is_head) {
+    const wf_model_config *m = wf_model_config_of(b->q->model);
+    double e = b->q->precision == WFI_F32 ? 4 : 2, h = (double)m->hidden;
+    double rows = (double)b->q->n_samples * (double)m->n_tokens;
+    double logits = rows * (double)m->n_classes / b->q->tp;
+    const double *loss = b->q->cluster->loss_bytes;
+    double sums = block->n_used * (e + 2 * b->q->cluster->bytes[b->q->precision][1]);
+    if (block->is_layer) add_papers_layer(b, block, rows, h, e);
+    for (int k = 0; k < 2 && !block->is_layer; k++)
+        add_bytes(b, block, k ? WFI_B : WFI_F, is_head ? loss[k] * logits : rows * h * 2 * e, 3);
+    add_bytes(b, block, WFI_W, sums, 4);
+}
+
+static void add_time(const builder *b, const wfi_node *node) {
+    wfi_block *block = block_at(b, node->unit);
+    wfi_phase_work *to = &block->phase[node->phase];
+    double flops = node->op->flops ? node->op->flops(b->g, node) : 0;
+    if (wfi_node_is_alias(b->g, node)) return;
+    if (is_attention(node))
+        add_attention(b, node, to);
+    else if (flops > 0)
+        add_product(b, node, flops, to);
+    else if (!has_papers_elements(b))
+        to->us += wfi_bytes_us(b->q->cluster, bytes_of(b->g, node));
+    if (node->op == &wfi_op_self_attention && node->phase == WFI_F)
+        add_attention(b, node, &block->attention);
+}
+
+/* ---- memory ---- */
+
+static bool is_made(const wf_graph *g, int32_t v, wfi_phase phase) {
+    int32_t node = g->values[v].node;
+    return g->values[v].kind == WFI_VALUE_NODE && node >= 0 && g->nodes[node].phase == phase;
+}
+
+/* What another phase reads of the forward's values is kept, once. */
+static void add_saved(builder *b, const wfi_node *node) {
+    for (int i = 0; i < node->n_in && node->phase != WFI_F; i++) {
+        if (node->in[i] < 0) continue;
+        int32_t v = wfi_value_root(b->g, node->in[i]);
+        if (b->is_saved[v] || !is_made(b->g, v, WFI_F)) continue;
+        int32_t unit = b->g->nodes[b->g->values[v].node].unit;
+        b->is_saved[v] = true;
+        if (is_own(b, unit)) block_at(b, unit)->saved_bytes += (double)wfi_value_bytes(b->g, v);
+    }
+}
+
+/* Values that recomputation makes are all alive at once; of others, those of the largest node. */
+static void add_transient(builder *b, const wfi_node *node, double *largest) {
+    double bytes = bytes_of(b->g, node);
+    if (bytes > largest[b->block_of[node->unit]]) largest[b->block_of[node->unit]] = bytes;
+    for (int i = 0; i < node->n_out && node->phase == WFI_R; i++)
+        if (node->out[i] >= 0 && b->g->values[node->out[i]].alias < 0)
+            block_at(b, node->unit)->transient_bytes += (double)wfi_value_bytes(b->g, node->out[i]);
+}
+
+/* Parameters that the block uses, its own or another's (tied weights), each once. */
+static void add_used(builder *b, const wfi_node *node) {
+    for (int i = 0; i < node->n_in && node->phase == WFI_F; i++) {
+        if (node->in[i] < 0) continue;
+        int32_t v = wfi_value_root(b->g, node->in[i]);
+        const wfi_value *value = &b->g->values[v];
+        if (value->kind != WFI_VALUE_PARAM || b->is_saved[v]) continue;
+        if (b->block_of[value->unit] == b->block_of[node->unit]) continue;
+        b->is_saved[v] = true;
+        block_at(b, node->unit)->n_used += (double)wf_shape_n_elem(&value->shape);
+    }
+}
+
+static void add_parameters(builder *b) {
+    for (int32_t v = 0; v < b->g->n_values; v++) {
+        const wfi_value *value = &b->g->values[v];
+        double n = (double)wf_shape_n_elem(&value->shape);
+        if (value->kind == WFI_VALUE_CUT || (value->kind == WFI_VALUE_PARAM && !value->cut))
+            b->w->n_parameters += n;
+        if (value->kind != WFI_VALUE_PARAM || !is_own(b, value->unit)) continue;
+        block_at(b, value->unit)->n_parameters += n;
+        block_at(b, value->unit)->n_used += n;
+    }
+}
+
+/* The largest value that the block reads of the one before it. */
+static void add_input(builder *b, const wfi_node *node) {
+    for (int i = 0; i < node->n_in && node->phase == WFI_F; i++) {
+        int32_t v = node->in[i] < 0 ? -1 : wfi_value_root(b->g, node->in[i]);
+        if (v < 0 || !is_made(b->g, v, WFI_F)) continue;
+        int32_t from = b->block_of[b->g->nodes[b->g->values[v].node].unit];
+        double n = (double)wf_shape_n_elem(&b->g->values[v].shape);
+        wfi_block *block = block_at(b, node->unit);
+        if (from != b->block_of[node->unit]) block->input_elements = fmax(block->input_elements, n);
+    }
+}
+
+static wf_status add_all(builder *b) {
+    double *largest = wfi_alloc(b->g->ctx, (size_t)b->w->n_kinds, sizeof *largest, "work");
+    if (!largest) return WF_NO_MEMORY;
+    add_parameters(b);
+    for (int32_t k = 1; k < b->w->n_kinds - 1; k++) b->w->kinds[k].is_layer = true;
+    for (int32_t n = 0; n < b->g->n_nodes; n++) {
+        const wfi_node *node = &b->g->nodes[n];
+        bool is_sum = node->op == &wfi_op_sum_slices; /* the tree lies in units of all slices */
+        if (is_sum && b->q->tp > 1) add_sum(b, node, &block_at(b, node->unit)->phase[node->phase]);
+        if (node->dead || !is_own(b, node->unit)) continue;
+        add_time(b, node);
+        add_saved(b, node);
+        add_used(b, node);
+        add_input(b, node);
+        if (!wfi_node_is_alias(b->g, node)) add_transient(b, node, largest);
+    }
+    for (int32_t k = 0; k < b->w->n_kinds; k++) {
+        wfi_block *block = &b->w->kinds[k];
+        block->transient_bytes += largest[k];
+        if (has_papers_elements(b))
+            add_papers_elements(b, block, k == b->w->n_kinds - 1);
+        else
+            block->phase[WFI_W].us += wfi_bytes_us(b->q->cluster, ACCUMULATE_BYTES * block->n_used);
+    }
+    wfi_free(b->g->ctx, largest);
+    return WF_OK;
+}
+
+/* The middle one of a few layers stands for all: one more is left out for each beyond. */
+static void repeat_layers(builder *b, int64_t n_layers) {
+    wfi_work *w = b->w;
+    w->layer = -1;
+    if (n_layers <= FEW_LAYERS || w->n_kinds < FEW_LAYERS + 2) return;
+    w->layer = w->n_kinds - FEW_LAYERS;
+    w->n_layers = n_layers - FEW_LAYERS + 1;
+    for (int32_t v = 0; v < b->g->n_values; v++) {
+        const wfi_value *value = &b->g->values[v];
+        bool is_state =
+            value->kind == WFI_VALUE_CUT || (value->kind == WFI_VALUE_PARAM && !value->cut);
+        if (is_state && b->block_of[value->unit] == w->layer)
+            w->n_parameters += (double)(w->n_layers - 1) * (double)wf_shape_n_elem(&value->shape);
+    }
+}
+
+static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layers, wfi_work *w) {
+    wf_context *ctx = g->ctx;
+    builder b = {.q = q, .g = g, .w = w};
+    b.block_of = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.block_of, "work");
+    b.is_saved = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.is_saved, "work");
+    wf_status status = b.block_of && b.is_saved ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        number_blocks(&b);
+        w->kinds = wfi_alloc(ctx, (size_t)w->n_kinds, sizeof *w->kinds, "work");
+        status = w->kinds ? add_all(&b) : WF_NO_MEMORY;
+        if (w->kinds) name_blocks(&b);
+    }
+    if (status == WF_OK) repeat_layers(&b, n_layers);
+    wfi_free(ctx, b.block_of);
+    wfi_free(ctx, b.is_saved);
+    return status;
+}
+
+/* ---- the graph ---- */
+
+static wf_status recompute(wf_graph *g, wfi_recompute how) {
+    if (how == WFI_RECOMPUTE_NONE) return WF_OK;
+    wfi_recompute *all = wfi_alloc(g->ctx, (size_t)g->n_units, sizeof *all, "work");
+    if (!all) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < g->n_units; u++) all[u] = how;
+    wf_status status = wfi_graph_recompute(g, all);
+    wfi_free(g->ctx, all);
+    return status;
+}
+
+static wf_status create_graph(const wfi_work_request *q, const wf_model *model, wf_graph **g_out) {
+    wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+    config.batch = q->n_samples;
+    config.training = 1;
+    wf_graph *g;
+    WF_TRY(wfi_graph_create(model->ctx, &config, q->tp, false, model->function, model->config, &g));
+    wf_status status = wfi_graph_cast(g, q->precision == WFI_F32 ? WF_F32 : WF_BF16);
+    /* The papers' recomputation is another one (predict.c). */
+    if (status == WF_OK && q->accounting == WF_ACCOUNTING_WEFT) status = recompute(g, q->recompute);
+    if (status == WF_OK)
+        *g_out = g;
+    else
+        wf_graph_destroy(g);
+    return status;
+}
+
+static wf_status create_few(const wfi_work_request *q, wf_graph **g_out) {
+    int64_t n_layers = wfi_model_n_layers(q->model);
+    wf_model *few;
+    if (n_layers <= FEW_LAYERS) return create_graph(q, q->model, g_out);
+    WF_TRY(wfi_model_with_layers(q->model, FEW_LAYERS, &few));
+    wf_status status = create_graph(q, few, g_out);
+    wf_model_destroy(few);
+    return status;
+}
+
+wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_work **work_out) {
+    wf_graph *g;
+    WF_TRY(create_few(q, &g));
+    wfi_work *w = wfi_alloc(ctx, 1, sizeof *w, "work");
+    wf_status status = w ? WF_OK : WF_NO_MEMORY;
+    if (w) w->ctx = ctx;
+    if (w) status = measure(q, g, wfi_model_n_layers(q->model), w);
+    wf_graph_destroy(g);
+    if (status == WF_OK)
+        *work_out = w;
+    else
+        wfi_work_destroy(w);
+    return status;
+}
+
+void wfi_work_destroy(wfi_work *w) {
+    if (!w) return;
+    wfi_free(w->ctx, w->kinds);
+    wfi_free(w->ctx, w);
+}

@@ -1,0 +1,90 @@
+/* The work of a model for one tensor-parallel rank and one microbatch, block by block, from the
+ * graph that trains it. Private.
+ *
+ * A block is a unit of the model with the slices and sums that a plan's tp makes of it: an
+ * embedding, a layer, a head. Equal layers of a transformer are one kind of block, so a graph of
+ * three layers gives the work of any number.
+ */
+#ifndef WFI_WORK_H
+#define WFI_WORK_H
+
+#include "cluster/cluster.h"
+#include "pass/pass.h"
+
+#include <weft/model.h>
+
+typedef struct wfi_phase_work {
+    double us;
+    double flops;     /* of products of matrices; attention counts as whole squares */
+    double summed_us; /* sums over the tensor-parallel ranks, not in `us` */
+} wfi_phase_work;
+
+#define WFI_BLOCK_NAME 64
+
+typedef struct wfi_block {
+    wfi_phase_work phase[4];  /* by wfi_phase; R: what recomputation adds */
+    wfi_phase_work attention; /* the forward of the attention alone */
+    double n_parameters;      /* of this rank */
+    double n_used;            /* the same, and those of other blocks that it uses */
+    double saved_bytes;       /* kept from forward to backward */
+    double transient_bytes;   /* alive only while the block computes */
+    double input_elements;    /* of the value that it gets from the block before */
+    bool is_layer;            /* neither the first nor the last block */
+    bool begins_stage;        /* the model says so */
+    char name[WFI_BLOCK_NAME];
+} wfi_block;
+
+typedef struct wfi_work_request {
+    const wf_cluster *cluster;
+    const wf_model *model;
+    const wf_recipe *recipe;
+    int64_t n_samples; /* of a microbatch */
+    int tp;
+    bool divides_rows;
+    wfi_recompute recompute;
+    wfi_precision precision;
+    wf_accounting accounting;
+} wfi_work_request;
+
+typedef struct wfi_work {
+    wf_context *ctx;
+    wfi_block *kinds; /* [n_kinds] */
+    int32_t n_kinds;
+    int32_t layer;       /* the kind that is there n_layers times; -1: each is there once */
+    int64_t n_layers;    /* n_kinds and these - 1 blocks in all */
+    double n_parameters; /* of the model */
+} wfi_work;
+
+wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *request, wfi_work **work_out);
+void wfi_work_destroy(wfi_work *work);
+
+static inline int64_t wfi_work_n_blocks(const wfi_work *w) {
+    return w->n_kinds + (w->layer < 0 ? 0 : w->n_layers - 1);
+}
+/* The kind of block i. */
+static inline const wfi_block *wfi_work_block(const wfi_work *w, int64_t i) {
+    int64_t more = w->layer < 0 ? 0 : w->n_layers - 1;
+    if (w->layer < 0 || i < w->layer) return &w->kinds[i];
+    return &w->kinds[i <= w->layer + more ? w->layer : i - more];
+}
+
+/* ---- cost.c ---- */
+
+/* Microseconds of a product [m, k] x [k, n], `count` of them. */
+double wfi_product_us(const wf_cluster *c, wfi_precision p, double count, double m, double n,
+                      double k);
+/* Microseconds of an op that only moves bytes. */
+double wfi_bytes_us(const wf_cluster *c, double bytes);
+
+typedef enum wfi_exchange {
+    WFI_EXCHANGE_ALL_REDUCE,
+    WFI_EXCHANGE_REDUCE_SCATTER,
+    WFI_EXCHANGE_ALL_GATHER,
+    WFI_EXCHANGE_SEND
+} wfi_exchange;
+/* Microseconds of a collective of `bytes` (of the whole) over n ranks that are `stride` apart, with
+ * all other such groups at the same time. SEND: from a rank to the one `stride` on, n at once. */
+double wfi_exchange_us(const wf_cluster *c, wfi_exchange kind, double bytes, double n,
+                       double stride);
+
+#endif

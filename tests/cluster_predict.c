@@ -1,0 +1,229 @@
+/* Predictions against the formulas of the papers, and plans that cannot be predicted.
+ *
+ * label: serial
+ */
+#include "cluster/predict.h"
+#include "test.h"
+
+#include <math.h>
+
+typedef struct shape {
+    int64_t layers, hidden, heads, vocab, tokens, batch, micro;
+} shape;
+
+typedef struct run {
+    wf_context *ctx;
+    wf_cluster *cluster;
+    wf_model *model;
+    wf_plan *plan;
+    wf_recipe recipe;
+    wf_prediction_request q;
+} run;
+
+static run begin(const shape *s, const char *cluster, int nodes, const char *plan) {
+    run r = {.ctx = test_context(), .recipe = WF_RECIPE_INIT, .q = WF_PREDICTION_REQUEST_INIT};
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    config.n_layers = s->layers, config.hidden = s->hidden, config.n_heads = s->heads;
+    config.n_classes = s->vocab, config.n_tokens = s->tokens;
+    TEST_OK(r.ctx, wf_model_find(r.ctx, "gpt", &config, &r.model));
+    TEST_OK(r.ctx, wf_cluster_load(r.ctx, cluster, &r.cluster));
+    TEST_OK(r.ctx, wf_cluster_set_nodes(r.cluster, nodes));
+    TEST_OK(r.ctx, wf_plan_parse(r.ctx, plan, &r.plan));
+    r.recipe.batch = s->batch, r.recipe.n_micro = s->batch / s->micro;
+    r.recipe.optimizer = WF_ADAMW;
+    r.q.cluster = r.cluster, r.q.model = r.model, r.q.plan = r.plan;
+    r.q.dtype = "f16", r.q.accounting = WF_ACCOUNTING_MEGATRON;
+    return r;
+}
+
+static wf_prediction predict(run *r) {
+    wf_prediction p;
+    r->q.recipe = &r->recipe;
+    TEST_OK(r->ctx, wf_predict(r->ctx, &r->q, &p));
+    return p;
+}
+
+static void end(run *r) {
+    wf_plan_destroy(r->plan);
+    wf_model_destroy(r->model);
+    wf_cluster_destroy(r->cluster);
+    test_context_end(r->ctx);
+}
+
+static wf_prediction predict_once(const shape *s, const char *cluster, int nodes,
+                                  const char *plan) {
+    run r = begin(s, cluster, nodes, plan);
+    wf_prediction p = predict(&r);
+    end(&r);
+    return p;
+}
+
+static void near(double value, double wanted, double relative) {
+    if (fabs(value / wanted - 1) > relative) fail_msg("%.10g, expected %.10g", value, wanted);
+}
+
+/* Narayanan et al., 2021: a layer's matrices are counted four times with recompute=all. */
+static double paper_flops(const shape *s) {
+    double l = (double)s->layers, h = (double)s->hidden, t = (double)s->tokens;
+    return 96 * (double)s->batch * t * l * h * h *
+           (1 + t / (6 * h) + (double)s->vocab / (16 * l * h));
+}
+
+static const shape gpt_1_7b = {24, 2304, 24, 51200, 2048, 512, 16};
+static const shape gpt_76b = {60, 10240, 80, 51200, 2048, 1792, 2};
+static const shape gpt_1t = {128, 25600, 160, 51200, 2048, 512, 1};
+
+static void flops(void **state) {
+    (void)state;
+    static const struct {
+        const shape *s;
+        int nodes;
+        const char *plan;
+    } cases[] = {
+        {&gpt_1_7b, 4, "dp=32,recompute=all"},
+        {&gpt_76b, 128, "dp=32,pp=4,tp=8,schedule=interleaved,chunks=3,recompute=all"},
+        {&gpt_1t, 64, "pp=64,tp=8,recompute=all"},
+    };
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_prediction p = predict_once(cases[k].s, "dgx-a100", cases[k].nodes, cases[k].plan);
+        near(p.hardware_flops, paper_flops(cases[k].s), 1e-4);
+        near(p.hfu / p.mfu, p.hardware_flops / p.model_flops, 1e-9);
+        double terms = p.forward_ms + p.backward_ms + p.recompute_ms + p.tp_ms + p.bubble_ms +
+                       p.pp_ms + p.dp_ms + p.optimizer_ms + p.offload_ms;
+        near(p.step_ms, terms, 1e-9);
+    }
+}
+
+/* Rajbhandari et al., 2020: 2 + 2 + 12 bytes, divided by N from the state on. */
+static void zero_bytes(void **state) {
+    (void)state;
+    const shape s = {36, 4096, 32, 51200, 2048, 64, 1};
+    static const char *const plans[] = {"dp=64", "dp=64,zero=1", "dp=64,zero=2", "dp=64,zero=3"};
+    const double each[] = {16, 4 + 12.0 / 64, 2 + 14.0 / 64, 16.0 / 64};
+    for (int k = 0; k < 4; k++) {
+        run r = begin(&s, "dgx-a100", 8, plans[k]);
+        r.cluster->bytes[WFI_F16][WFI_BYTES_GRADIENT] = 2; /* the file has Megatron's 4 */
+        wf_prediction p = predict(&r);
+        near(p.parameter_bytes + p.gradient_bytes + p.state_bytes, each[k] * p.n_parameters, 1e-9);
+        near(p.n_parameters, 7.5e9, 0.01);
+        end(&r);
+    }
+}
+
+/* Korthikanti et al., 2022: bytes of a layer, by which two models of 22 billion differ. */
+static void activations(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan;
+        double fixed, divided, scores; /* of sbh: 10 and 24/t, 5as/(ht) */
+    } cases[] = {{"tp=8", 10, 24 / 8.0, 1},
+                 {"tp=8,sp", 10 / 8.0, 24 / 8.0, 1},
+                 {"tp=8,recompute=selective", 10, 24 / 8.0, 0},
+                 {"tp=8,sp,recompute=selective", 10 / 8.0, 24 / 8.0, 0},
+                 {"tp=8,recompute=all", 2, 0, 0}};
+    shape s = {48, 6144, 64, 51200, 2048, 4, 4};
+    double sbh = 2048.0 * 4 * 6144, scores = 5 * 64 * 2048.0 / 6144 / 8;
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        s.layers = 48;
+        double all = predict_once(&s, "dgx-a100", 1, cases[k].plan).activation_bytes;
+        s.layers = 47;
+        double fewer = predict_once(&s, "dgx-a100", 1, cases[k].plan).activation_bytes;
+        near(all - fewer, sbh * (cases[k].fixed + cases[k].divided + cases[k].scores * scores),
+             1e-6);
+    }
+}
+
+/* A pipeline's bubble is (p - 1) / (v m) of the ideal time, if stages are equal. */
+static void bubbles(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    const wfi_stage_times one = {1, 1, 1};
+    static const struct {
+        const char *schedule;
+        int pp, chunks, n_micro;
+    } cases[] = {{"1f1b", 8, 1, 64},        {"1f1b", 8, 1, 4096},        {"gpipe", 4, 1, 100},
+                 {"interleaved", 8, 3, 64}, {"interleaved", 8, 3, 4096}, {"1f1b", 64, 1, 4096}};
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        int n = cases[k].pp * cases[k].chunks;
+        wfi_stage_times times[64];
+        wfi_pipeline p;
+        wfi_case c = {.dp = 1,
+                      .pp = cases[k].pp,
+                      .tp = 1,
+                      .chunks = cases[k].chunks,
+                      .schedule = wfi_schedule_find(cases[k].schedule),
+                      .batch = cases[k].n_micro,
+                      .n_micro = cases[k].n_micro};
+        for (int s = 0; s < n; s++) times[s] = one;
+        TEST_OK(ctx, wfi_pipeline_run(ctx, &c, times, 0, 0, &p));
+        double ideal = 3.0 * cases[k].chunks * cases[k].n_micro;
+        near(p.makespan_us, ideal + 3.0 * (cases[k].pp - 1), 1e-9);
+        double held = strcmp(cases[k].schedule, "gpipe") ? cases[k].pp : cases[k].n_micro;
+        if (cases[k].chunks == 1) near(p.held[0], held, 1e-9);
+        wfi_free(ctx, p.held);
+    }
+    test_context_end(ctx);
+}
+
+/* Layers, microbatches and ranks by the thousand. */
+static void large(void **state) {
+    (void)state;
+    const shape deep = {1000, 25600, 160, 51200, 2048, 16384, 1};
+    wf_prediction p =
+        predict_once(&deep, "dgx-a100", 2048, "dp=32,tp=8,pp=64,zero=1,recompute=all");
+    assert_int_equal(p.n_ranks, 16384);
+    near(p.n_parameters, 12.0 * 1000 * 25600 * 25600, 0.01);
+    assert_false(p.fits);
+    near(p.short_by_bytes, p.peak_bytes - p.memory_bytes, 1e-9);
+}
+
+/* As the log of BLOOM has them: 6 layers a stage; 7, and one in the last; 5, 6, ..., 6, 5. */
+static void divisions(void **state) {
+    (void)state;
+    static const struct {
+        int64_t layers;
+        const char *cut;
+    } cases[] = {{72, "h.6+h.12+h.18+h.24+h.30+h.36+h.42+h.48+h.54+h.60+h.66"},
+                 {78, "h.7+h.14+h.21+h.28+h.35+h.42+h.49+h.56+h.63+h.70+h.77"},
+                 {70, "h.5+h.11+h.17+h.23+h.29+h.35+h.41+h.47+h.53+h.59+h.65"}};
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        shape s = {cases[k].layers, 14336, 64, 250880, 2048, 2048, 2};
+        char plan[300];
+        snprintf(plan, sizeof plan, "dp=8,pp=12,tp=4,cut=%s", cases[k].cut);
+        wf_prediction given = predict_once(&s, "jean-zay", 48, plan);
+        wf_prediction own = predict_once(&s, "jean-zay", 48, "dp=8,pp=12,tp=4");
+        assert_true(given.step_ms == own.step_ms && given.peak_bytes == own.peak_bytes);
+    }
+}
+
+static void refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan, *why;
+        wf_status status;
+    } cases[] = {
+        {"dp=64", "the plan has 64 ranks, but cluster dgx-a100 has 32 devices", WF_INVALID_ARG},
+        {"dp=3", "a multiple of dp", WF_INVALID_ARG},
+        {"pp=30", "30 stages", WF_INVALID_ARG},
+        {"pp=2,cut=h.99", "cut 'h.99'", WF_INVALID_ARG},
+        {"pp=2,schedule=auto", "schedule=auto", WF_UNSUPPORTED},
+        {"recompute=auto", "recompute=auto", WF_UNSUPPORTED},
+        {"tp=16", "slices", WF_INVALID_ARG},
+    };
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        run r = begin(&gpt_1_7b, "dgx-a100", 4, cases[k].plan);
+        wf_prediction p;
+        r.q.recipe = &r.recipe;
+        TEST_REFUSED(r.ctx, wf_predict(r.ctx, &r.q, &p), cases[k].status, cases[k].why);
+        end(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flops),   cmocka_unit_test(zero_bytes), cmocka_unit_test(activations),
+        cmocka_unit_test(bubbles), cmocka_unit_test(large),      cmocka_unit_test(divisions),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
