@@ -99,6 +99,7 @@ static void bad(void **state) {
         {"pp=2,schedule=zbv,chunks=3", "chunks=3 does not go with schedule=zbv: it has two chunks"},
         {"dataparallel=2,chunks=2", "chunks at position 16 does not go with dataparallel=2"},
         {"dp=-1", "dp='-1'"},
+        {"dp=4096,pp=4096,tp=4096", "plan: 68719476736 ranks; a plan has at most 16777216"},
         {"dp=99999999999999999999", "whole number"},
         {"dp=2x", "dp='2x'"},
         {"pp=2,dp= 3", "position 6"},

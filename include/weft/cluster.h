@@ -49,6 +49,17 @@ typedef struct wf_prediction {
     int n_ranks;
 } wf_prediction;
 
+/* A plan that a search has found, with the recipe's fields that suit it. */
+typedef struct wf_choice {
+    const char *strategy; /* static */
+    char plan[200];       /* "": the strategy has no plan for this model, cluster and batch */
+    int64_t n_micro, n_lanes, n_slices;
+    wf_prediction prediction;
+} wf_choice;
+
+/* Strategies of the decision table: "one device", "DataParallel", "DDP", ... */
+#define WF_N_STRATEGIES 12
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -77,6 +88,20 @@ WF_API const char *wf_cluster_shipped_text(const char *name);
  * model function, NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_predict(wf_context *ctx, const wf_prediction_request *request,
                                          wf_prediction *prediction_out);
+
+/* Finds the plans with the shortest predicted step that fit, the best first, each of another mesh:
+ * at most `n`. The search covers dp, tp with sp, pp, schedules, chunks, zero, shard, recompute,
+ * offload and, if recipe.n_micro is 0, microbatches. Of plans within 0.1 %, the simpler is taken.
+ * If none fits, finds the one plan that lacks the fewest bytes. `request->plan` is not read.
+ * Writes choices_out[n]. Errors: those of wf_predict, but for plans. */
+WF_API WF_NODISCARD wf_status wf_cluster_search(wf_context *ctx,
+                                                const wf_prediction_request *request, int n,
+                                                wf_choice *choices_out, int *n_out);
+/* Finds the best plan of each strategy of the decision table: rows_out[WF_N_STRATEGIES]. Errors:
+ * those of wf_cluster_search. */
+WF_API WF_NODISCARD wf_status wf_cluster_advise(wf_context *ctx,
+                                                const wf_prediction_request *request,
+                                                wf_choice *rows_out);
 
 #ifdef __cplusplus
 }

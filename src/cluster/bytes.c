@@ -128,7 +128,7 @@ void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work
     for (int d = 0; d < c->pp; d++) {
         wf_prediction own = *to;
         own.host_bytes = own.disk_bytes = 0;
-        count_device(p, c, stages, d, held[d], &own);
+        count_device(p, c, stages, d, held ? held[d] : 1.0 / c->chunks, &own);
         own.buffer_bytes += gathered;
         own.peak_bytes = sum(&own);
         if (own.peak_bytes > to->peak_bytes) *to = own;

@@ -213,12 +213,12 @@ static void fill_times(const step *s, const wfi_pipeline *run, wf_prediction *to
     to->recompute_ms = n * total_of(s, s->device, us_of, R);
     to->tp_ms = n * sums_us(s, s->device);
     to->bubble_ms = fmax(0, run->compute_us - s->work_us) / 1e3;
-    to->pp_ms = fmax(0, run->makespan_us - run->compute_us) / 1e3;
+    to->pp_ms = (fmax(0, run->makespan_us - run->compute_us) + tied_us(s)) / 1e3;
 }
 
 static void fill_end(const step *s, wf_prediction *to) {
     double gathers = wfi_case_n_micro(s->c) * total_of(s, s->device, gathered_of, ALL);
-    to->dp_ms = (dp_us(s) + tied_us(s) + gathers) / 1e3;
+    to->dp_ms = (dp_us(s) + gathers) / 1e3;
     to->optimizer_ms = optimizer_us(s) / 1e3;
     to->offload_ms = offload_us(s) / 1e3;
 }
@@ -292,14 +292,24 @@ static void add_root(const step *s, wf_prediction *to) {
     to->fits = to->short_by_bytes <= 0;
 }
 
-static wf_status predict(step *s, double limit_us, wf_prediction *to) {
+/* Whether the step may still be within the limits, by what is known before the pipeline has run: a
+ * device works on all microbatches, and keeps at least one. */
+static bool is_within(const step *s, const wfi_limits *limits, const wf_prediction *ends) {
+    double ms = ends->dp_ms + ends->optimizer_ms + ends->offload_ms;
+    double gathers = wfi_case_n_micro(s->c) * total_of(s, s->device, gathered_of, ALL) / 1e3;
+    ms = s->p->q.cluster->scale * (ms + s->work_us / 1e3 - gathers);
+    if (ms > limits->step_ms) return false;
+    wf_prediction least = *ends;
+    wfi_predict_bytes(s->p, s->c, s->w, s->stages, NULL, &least);
+    return least.short_by_bytes <= limits->short_by_bytes;
+}
+
+static wf_status predict(step *s, const wfi_limits *limits, wf_prediction *to, bool *is_exact_out) {
     wfi_pipeline run;
     find_device(s);
     fill_end(s, to);
-    double gathers = wfi_case_n_micro(s->c) * total_of(s, s->device, gathered_of, ALL) / 1e3;
-    to->step_ms = s->work_us / 1e3 - gathers + to->dp_ms + to->optimizer_ms + to->offload_ms;
-    to->step_ms *= s->p->q.cluster->scale;
-    if (1e3 * to->step_ms > limit_us) return WF_OK;
+    *is_exact_out = !limits || is_within(s, limits, to);
+    if (!*is_exact_out) return WF_OK;
     WF_TRY(run_pipeline(s, &run));
     fill_times(s, &run, to);
     conclude(s->p->q.cluster->scale, to);
@@ -333,8 +343,13 @@ static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_
     return WF_OK;
 }
 
-wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, double limit_us,
-                           wf_prediction *to) {
+wf_status wfi_predictor_work(wfi_predictor *p, wfi_work **work_out) {
+    const wfi_case one = {.dp = 1, .pp = 1, .tp = 1, .batch = 1, .n_micro = 1};
+    return find_work(p, &one, work_out);
+}
+
+wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,
+                           wf_prediction *to, bool *is_exact_out) {
     wfi_work *w;
     wfi_stage *stages;
     WF_TRY(find_work(p, c, &w));
@@ -343,7 +358,7 @@ wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, double limit_us,
     add_gathers(&s, stages);
     *to = (wf_prediction){
         .n_parameters = w->n_parameters, .n_ranks = c->dp * c->pp * c->tp, .bound = ""};
-    wf_status status = predict(&s, limit_us, to);
+    wf_status status = predict(&s, limits, to, is_exact_out);
     wfi_free(p->ctx, stages);
     return status;
 }
@@ -457,7 +472,8 @@ wf_status wf_predict(wf_context *ctx, const wf_prediction_request *request,
     WF_TRY(wfi_predictor_begin(ctx, request, &p));
     if (!request->plan) return wfi_fail(ctx, WF_INVALID_ARG, "a prediction needs a plan");
     wf_status status = wfi_case_of_plan(&p, request->plan, &c);
-    if (status == WF_OK) status = wfi_predict_case(&p, &c, INFINITY, prediction_out);
+    bool is_exact;
+    if (status == WF_OK) status = wfi_predict_case(&p, &c, NULL, prediction_out, &is_exact);
     wfi_predictor_end(&p);
     return status;
 }

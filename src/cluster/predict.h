@@ -46,10 +46,16 @@ typedef struct wfi_predictor {
 wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *request,
                               wfi_predictor *p);
 void wfi_predictor_end(wfi_predictor *p);
-/* Predicts a case. `limit_us`: the caller needs no exact time if the step takes longer; the result
- * is then a lower bound (INFINITY: always exact). Errors: those of wf_predict. */
-wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, double limit_us,
-                           wf_prediction *prediction_out);
+/* The work of a microbatch of one sample on one rank. Errors: those of the model function. */
+wf_status wfi_predictor_work(wfi_predictor *p, wfi_work **work_out);
+/* Results that a caller has no use for: longer steps, and more bytes missing. */
+typedef struct wfi_limits {
+    double step_ms, short_by_bytes;
+} wfi_limits;
+/* Predicts a case; false in *is_exact_out if a limit is passed, and the rest is then not computed.
+ * `limits` NULL: there are none. Errors: those of wf_predict. */
+wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,
+                           wf_prediction *prediction_out, bool *is_exact_out);
 /* Errors: INVALID_ARG, UNSUPPORTED. */
 wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case *case_out);
 
@@ -89,7 +95,8 @@ wf_status wfi_pipeline_run(wf_context *ctx, const wfi_case *c, wfi_stage_times *
 /* Bytes kept of one microbatch by a block, as the accounting has it. */
 double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
 double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
-/* Sets the bytes of the device that needs the most. */
+/* Sets the bytes of the device that needs the most. `held` NULL: the fewest that any schedule
+ * needs. */
 void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                        const wfi_stage *stages, const double *held, wf_prediction *to);
 /* Bytes of a parameter, its gradient and its state. */

@@ -302,6 +302,10 @@ static wf_status canonical_text(wf_plan *plan) {
 }
 
 wf_status wfi_plan_complete(wf_plan *plan) {
+    double n_ranks = (double)plan->dp * plan->pp * plan->tp;
+    if (n_ranks > WFI_MOST_RANKS)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %.0f ranks; a plan has at most %d",
+                        n_ranks, WFI_MOST_RANKS);
     WF_TRY(check(plan));
     return canonical_text(plan);
 }

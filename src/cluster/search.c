@@ -1,0 +1,175 @@
+/* The best plans within bounds, by prediction. */
+#include "cluster/search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A plan that is faster by less is no better: the simpler one, which comes first, stays. */
+#define TIE 1e-3
+
+bool wfi_is_better(const wf_prediction *a, const wf_prediction *b) {
+    if (a->fits != b->fits) return a->fits;
+    return a->fits ? a->step_ms < (1 - TIE) * b->step_ms : a->short_by_bytes < b->short_by_bytes;
+}
+
+typedef struct search {
+    wfi_predictor *p;
+    int most, n;
+    wfi_found *found; /* [n], in order */
+} search;
+
+static bool is_same_mesh(const wfi_case *a, const wfi_case *b) {
+    return a->dp == b->dp && a->pp == b->pp && a->tp == b->tp;
+}
+
+static void remove_at(search *s, int k) {
+    memmove(&s->found[k], &s->found[k + 1], (size_t)(--s->n - k) * sizeof *s->found);
+}
+
+/* A mesh has one place. Plans that do not fit have one place, and lose it to the first that does.
+ */
+static void keep(search *s, const wfi_case *c, const wf_prediction *x) {
+    if (s->n && s->found[0].prediction.fits && !x->fits) return;
+    if (s->n && !s->found[0].prediction.fits) {
+        if (!wfi_is_better(x, &s->found[0].prediction)) return;
+        s->n = 0;
+    }
+    for (int k = 0; k < s->n; k++) {
+        if (!is_same_mesh(&s->found[k].c, c)) continue;
+        if (!wfi_is_better(x, &s->found[k].prediction)) return;
+        remove_at(s, k--);
+    }
+    int at = s->n;
+    while (at > 0 && wfi_is_better(x, &s->found[at - 1].prediction)) at--;
+    if (at == s->most) return;
+    if (s->n == s->most) s->n--;
+    memmove(&s->found[at + 1], &s->found[at], (size_t)(s->n++ - at) * sizeof *s->found);
+    s->found[at] = (wfi_found){*c, *x};
+}
+
+/* Before one fits, a plan needs to lack fewer bytes; then, to be as fast as the last place's. */
+static wfi_limits limits_of(const search *s) {
+    if (!s->n) return (wfi_limits){INFINITY, INFINITY};
+    bool fits = s->found[0].prediction.fits;
+    if (!fits) return (wfi_limits){INFINITY, s->found[0].prediction.short_by_bytes};
+    return (wfi_limits){s->n == s->most ? s->found[s->n - 1].prediction.step_ms : INFINITY, 0};
+}
+
+/* Cases that the model does not allow, such as more slices than it can be cut into, are none. */
+static wf_status take(void *self, const wfi_case *c) {
+    search *s = self;
+    wf_prediction x;
+    bool is_exact;
+    wfi_limits limits = limits_of(s);
+    wf_status status = wfi_predict_case(s->p, c, &limits, &x, &is_exact);
+    if (status == WF_INVALID_ARG || status == WF_UNSUPPORTED) return WF_OK;
+    if (status == WF_OK && is_exact) keep(s, c, &x);
+    return status;
+}
+
+wf_status wfi_search(wfi_predictor *p, const wfi_bounds *bounds, int n, wfi_found *found_out,
+                     int *n_out) {
+    search s = {.p = p, .most = n, .found = found_out};
+    WF_TRY(wfi_each_case(p, bounds, take, &s));
+    *n_out = s.n;
+    return WF_OK;
+}
+
+/* ---- plans as text ---- */
+
+static void add(char *text, size_t size, const char *format, ...) WFI_PRINTF(3, 4);
+static void add(char *text, size_t size, const char *format, ...) {
+    size_t n = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + n, size - n, format, arguments);
+    va_end(arguments);
+}
+
+static void add_offload(const wfi_case *c, char *text, size_t size) {
+    static const char *const names[] = {"state", "params", "activations"};
+    const char *separator = ",offload=";
+    for (int k = 0; k < WFI_N_OFFLOADS; k++) {
+        if (c->offload[k] == WFI_SPACE_DEVICE) continue;
+        add(text, size, "%s%s%s", separator, names[k],
+            c->offload[k] == WFI_SPACE_DISK ? ":disk" : "");
+        separator = "+";
+    }
+}
+
+static void write_plan(const wfi_case *c, char *text, size_t size) {
+    static const char *const recompute[] = {"", ",recompute=selective", ",recompute=all"};
+    snprintf(text, size, c->has_root ? "dataparallel=%d" : "dp=%d", c->dp);
+    if (c->pp > 1) add(text, size, ",pp=%d", c->pp);
+    if (c->tp > 1) add(text, size, ",tp=%d%s", c->tp, c->divides_rows ? ",sp" : "");
+    bool has_schedule = c->pp > 1 || c->schedule->by_unit;
+    if (has_schedule) add(text, size, ",schedule=%s", c->schedule->name);
+    if (c->schedule->any_chunks) add(text, size, ",chunks=%d", c->chunks);
+    if (c->zero) add(text, size, ",zero=%d", c->zero);
+    if (c->zero && c->shard < c->dp) add(text, size, ",shard=%d", c->shard);
+    add(text, size, "%s", recompute[c->recompute]);
+    add_offload(c, text, size);
+}
+
+static void write_choice(const wfi_found *found, const char *strategy, wf_choice *to) {
+    *to = (wf_choice){.strategy = strategy,
+                      .n_micro = found->c.n_micro,
+                      .n_lanes = found->c.dp,
+                      .n_slices = found->c.tp,
+                      .prediction = found->prediction};
+    write_plan(&found->c, to->plan, sizeof to->plan);
+}
+
+/* ---- public ---- */
+
+#define ANY_ZERO 15
+
+wf_status wf_cluster_search(wf_context *ctx, const wf_prediction_request *request, int n,
+                            wf_choice *choices_out, int *n_out) {
+    const wfi_bounds any = {"any",        WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_ANY_SIZE,
+                            WFI_ANY_SIZE, ANY_ZERO,     false};
+    wfi_predictor p;
+    *n_out = 0;
+    if (n < 1) return wfi_fail(ctx, WF_INVALID_ARG, "a search for %d plans", n);
+    WF_TRY(wfi_predictor_begin(ctx, request, &p));
+    wfi_found *found = wfi_alloc(ctx, (size_t)n, sizeof *found, "a search");
+    wf_status status = found ? wfi_search(&p, &any, n, found, n_out) : WF_NO_MEMORY;
+    for (int k = 0; k < *n_out && status == WF_OK; k++)
+        write_choice(&found[k], any.strategy, &choices_out[k]);
+    wfi_free(ctx, found);
+    wfi_predictor_end(&p);
+    return status;
+}
+
+static const wfi_bounds strategies[WF_N_STRATEGIES] = {
+    {"one device", WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, 1, false},
+    {"DataParallel", WFI_USED, WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, 1, true},
+    {"DDP", WFI_USED, WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, 1, false},
+    {"ZeRO-1", WFI_USED, WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, 2, false},
+    {"ZeRO-2", WFI_USED, WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, 4, false},
+    {"ZeRO-3", WFI_USED, WFI_UNUSED, WFI_UNUSED, WFI_UNUSED, 8, false},
+    {"pipeline", WFI_UNUSED, WFI_USED, WFI_UNUSED, WFI_UNUSED, 1, false},
+    {"tensor", WFI_UNUSED, WFI_UNUSED, WFI_USED, WFI_UNUSED, 1, false},
+    {"PP+DP", WFI_USED, WFI_USED, WFI_UNUSED, WFI_UNUSED, 1, false},
+    {"PP+TP+DP", WFI_USED, WFI_USED, WFI_USED, WFI_UNUSED, 1, false},
+    {"DP+PP+TP+ZeRO-1", WFI_USED, WFI_USED, WFI_USED, WFI_UNUSED, 2, false},
+    {"offload", WFI_ANY_SIZE, WFI_UNUSED, WFI_UNUSED, WFI_USED, ANY_ZERO, false},
+};
+
+wf_status wf_cluster_advise(wf_context *ctx, const wf_prediction_request *request,
+                            wf_choice *rows_out) {
+    wfi_predictor p;
+    WF_TRY(wfi_predictor_begin(ctx, request, &p));
+    wf_status status = WF_OK;
+    for (int k = 0; k < WF_N_STRATEGIES && status == WF_OK; k++) {
+        wfi_found found;
+        int n = 0;
+        status = wfi_search(&p, &strategies[k], 1, &found, &n);
+        if (n)
+            write_choice(&found, strategies[k].strategy, &rows_out[k]);
+        else
+            rows_out[k] = (wf_choice){.strategy = strategies[k].strategy};
+    }
+    wfi_predictor_end(&p);
+    return status;
+}
