@@ -49,6 +49,7 @@ exit_status run_convert(cli *c);
 exit_status run_generate(cli *c);
 exit_status run_predict(cli *c);
 exit_status run_plan(cli *c);
+exit_status run_advise(cli *c);
 exit_status run_bench(cli *c);
 exit_status run_tune(cli *c);
 exit_status run_bench_model_parallel(cli *c);

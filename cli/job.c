@@ -261,7 +261,8 @@ exit_status job_cap_memory(cli *c, const wf_plan *plan) {
     int n_ranks = wf_plan_n_ranks(plan), n_here = c->job ? wf_job_n_local_ranks(c->job) : n_ranks;
     char text[TEXT_BYTES], all[TEXT_BYTES], *told = NULL;
     size_t limit = wf_info_limits().memory_bytes;
-    if (c->o.device_memory || c->command == FOR_PLAN || n_here != n_ranks) return EXIT_DONE;
+    if (c->o.device_memory || c->command & (FOR_PLAN | FOR_ADVISE) || n_here != n_ranks)
+        return EXIT_DONE;
     bool is_known;
     exit_status bad = cap_of_devices(c, &is_known);
     if (bad || is_known) return bad;
@@ -338,13 +339,16 @@ static exit_status open_job(job *j, int64_t n_steps) {
     const options *o = &j->c->o;
     exit_status bad = resolve(j);
     if (!bad) bad = complain_of(j->c, parse_plan(j));
+    if (!bad) bad = job_open_cluster(j);
     if (!bad) bad = job_cap_memory(j->c, j->plan);
     if (!bad) bad = complain_of(j->c, job_use_devices(j->c, j->plan));
     if (bad) return bad;
     bad = open_known_data(j, n_steps);
     if (bad) return bad;
     wf_status status = find_model(j);
-    if (status == WF_OK && plan_is_auto(o)) status = job_choose_plan(j);
+    if (status == WF_OK && j->c->command == FOR_ADVISE) return EXIT_DONE;
+    if (status == WF_OK && plan_is_auto(o))
+        status = j->cluster ? job_choose_on_cluster(j) : job_choose_plan(j);
     if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
         return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
@@ -362,6 +366,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
 void job_close(job *j) {
     wf_model_destroy(j->model);
     wf_plan_destroy(j->plan);
+    wf_cluster_destroy(j->cluster);
     if (j->would_fit) wf_proposals_destroy(j->c->ctx, j->would_fit, j->n_would_fit);
     wf_data_close(j->data);
     wf_tokenizer_destroy(j->tokenizer);

@@ -18,9 +18,12 @@ typedef struct job {
     bool is_tokens;                     /* the model reads tokens */
     bool is_recurrent;                  /* and goes on with them from batch to batch */
     bool is_default_plan;               /* none was given for several ranks */
-    bool drop_last;   /* the smaller batch at an epoch's end cannot be divided into microbatches */
-    int64_t n_epoch;  /* steps in an epoch */
-    int64_t n_steps;  /* in the whole run */
+    bool drop_last;  /* the smaller batch at an epoch's end cannot be divided into microbatches */
+    int64_t n_epoch; /* steps in an epoch */
+    int64_t n_steps; /* in the whole run */
+    wf_cluster *cluster;                 /* of --cluster; or NULL */
+    wf_choice choices[WF_MAX_PROPOSALS]; /* [n_choices] plans that a search on it has found */
+    int n_choices;
     wf_recipe needed; /* weft plan: lanes and slices that are not the recipe's own; 0: they are */
 } job;
 
@@ -48,6 +51,14 @@ wf_status job_resolve(const job *j, wf_recipe *recipe);
 /* plan_auto.c: replaces j->plan; where nothing fits, j->would_fit has proposals. Errors:
  * DOES_NOT_FIT; INVALID_ARG: no plan for so many ranks suits the recipe. */
 wf_status job_choose_plan(job *j);
+
+/* cluster.c: loads --cluster with --nodes, if given. Complains. */
+exit_status job_open_cluster(job *j);
+/* Takes the plan of --plan auto, with microbatches, lanes and slices that are not given. Errors:
+ * those of wf_cluster_search. */
+wf_status job_choose_on_cluster(job *j);
+/* Lanes and slices that the plan needs beyond the recipe's own; null: none. */
+json_t *job_needed_json(const job *j);
 
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
  * plan the latter. Complains and returns the exit status if that is impossible. */

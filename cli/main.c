@@ -21,6 +21,7 @@ const command commands[] = {
     {"generate", "continue a text with a language model's weights", FOR_GENERATE, run_generate,
      NULL},
     {"plan", "show the cost of a plan without running it", FOR_PLAN, run_plan, NULL},
+    {"advise", "compare the strategies for a model on a cluster", FOR_ADVISE, run_advise, NULL},
     {"bench train", "time training steps on synthetic data", FOR_BENCH, run_bench, NULL},
     {"bench model-parallel", "time one device, two in turn, and pipelines", FOR_BENCH_PARALLEL,
      run_bench_model_parallel, NULL},

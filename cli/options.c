@@ -53,19 +53,19 @@ static const struct {
 } exceptions[] = {
     {OPT_file_dtype, FOR_CONVERT, NULL, "the type of each tensor", true},
     {OPT_batch, ALL | FOR_PREDICT, NULL, "32", true},
-    {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
+    {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY | FOR_ADVISE, "N|auto",
      "auto: fastest in a simulation with measured times", false},
     {OPT_n_lanes, TPBEP | FOR_BENCH_MEMORY | FOR_BENCH_ASYNC, NULL, NULL, false},
     {OPT_n_slices, TPBEP | FOR_GENERATE | FOR_BENCH_MEMORY, NULL, NULL, false},
-    {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
+    {OPT_seed, (ALL & ~FOR_ADVISE) | FOR_GENERATE, NULL, NULL, false},
     {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, NULL, false},
-    {OPT_dtype, TPBEP | FOR_GENERATE | FOR_BENCH_PRICE, NULL, NULL, false},
+    {OPT_dtype, TPBEP | FOR_GENERATE | FOR_BENCH_PRICE | FOR_ADVISE, NULL, NULL, false},
     {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
     {OPT_matmul_precision, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_kernels, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "fast|reference|FILE",
      "FILE: fast, with a table made by weft tune", false},
     {OPT_tuned, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "SHAPE=WAY", NULL, false},
-    {OPT_optimizer, TPB | RUNS, NULL, NULL, false},
+    {OPT_optimizer, TPB | RUNS | FOR_ADVISE, NULL, NULL, false},
     {OPT_lr, TPB | RUNS, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
     {OPT_momentum, TPB | FOR_BENCH_MEMORY | FOR_BENCH_ASYNC, NULL, NULL, false},
     {OPT_weight_decay, TPB | FOR_BENCH_MEMORY, NULL, "0; adamw: 0.01", true},
@@ -119,6 +119,7 @@ const char *option_default(option_id id, char *text) {
 const char *option_value_name(option_id id, int i) {
     if (id == OPT_model) return wf_model_registry(i) ? wf_model_registry(i)->name : NULL;
     if (id == OPT_schedule) return wf_schedule_name(i);
+    if (id == OPT_cluster) return wf_cluster_shipped(i);
     return id == OPT_algorithm ? wf_group_algorithm_name(i) : NULL;
 }
 

@@ -30,16 +30,19 @@ enum {
     FOR_PREDICT = 32768,
     FOR_TUNE = 65536,
     FOR_BENCH_PRICE = 131072,
-    FOR_BENCH_ASYNC = 262144
+    FOR_BENCH_ASYNC = 262144,
+    FOR_ADVISE = 524288
 };
 #define TP    (FOR_TRAIN | FOR_PLAN)
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
 #define TPBE  (TPB | FOR_EVAL)
 #define TPBEP (TPBE | FOR_PREDICT)
-#define ALL   (TPBE | FOR_BENCH_PARALLEL | RUNS)
+#define ALL   (TPBE | FOR_BENCH_PARALLEL | RUNS | FOR_ADVISE)
 #define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_EVAL | FOR_PREDICT) /* of processes */
 /* Rows are runs of bench train, or of train. */
 #define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_PRICE | FOR_BENCH_ASYNC)
+/* Models of any size. */
+#define SIZES (TPBE | RUNS | FOR_ADVISE)
 /* Measured in rounds, with peers beside. */
 #define PEER (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_ALLREDUCE)
 
@@ -96,20 +99,20 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(skip_broken, FLAG, skip_broken, MODEL, (TPBEP & ~FOR_TUNE), 1, NULL, NULL,                   \
       "name pictures that cannot be decoded and leave them out; decodes all "                      \
       "once at the start")                                                                         \
-    X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
+    X(tokens, COUNT, tokens, MODEL, SIZES, 1, "N", NULL,                                           \
       "tokens per sample (256; gpt2-tiny: 32; lstm: 35; with --init: the "                         \
       "model's)")                                                                                  \
-    X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
+    X(layers, COUNT, layers, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                            \
       "gpt: number of blocks (12); lstm: number of layers (2)")                                    \
-    X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
+    X(hidden, COUNT, hidden, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                            \
       "gpt: width (768); lstm: width of the hidden state (200)")                                   \
-    X(embedding, COUNT, embedding, MODEL, TPBE | (RUNS & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, "N", \
-      NULL, "lstm: width of the embedding (--hidden)")                                             \
-    X(tied, FLAG, tied, MODEL, TPBE | (RUNS & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, NULL, NULL,     \
+    X(embedding, COUNT, embedding, MODEL, (SIZES & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, "N", NULL, \
+      "lstm: width of the embedding (--hidden)")                                                   \
+    X(tied, FLAG, tied, MODEL, (SIZES & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, NULL, NULL,           \
       "lstm: tie the output layer to the embedding; both have the same width")                     \
-    X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
+    X(heads, COUNT, heads, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                              \
       "gpt: number of attention heads; must divide the width (12, or fewer)")                      \
-    X(vocab, COUNT, vocab, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
+    X(vocab, COUNT, vocab, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                              \
       "gpt, lstm: vocabulary size (default: that of the data; synthetic: 50257 and 10000)")        \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL,                                              \
       "split a text file into words instead of bytes")                                             \
@@ -152,6 +155,10 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
       "rendezvous of processes with RANK and WORLD_SIZE: env://, "                                 \
       "tcp://127.0.0.1:PORT or file:///path")                                                      \
+    X(cluster, TEXT, cluster, PLAN, FOR_PLAN | FOR_ADVISE, 0, "NAME|FILE", NULL,                   \
+      "predict times and memory on this cluster:")                                                 \
+    X(nodes, COUNT, nodes, PLAN, FOR_PLAN | FOR_ADVISE, 0, "N", NULL,                              \
+      "nodes of the cluster (those of its file)")                                                  \
     X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
       0, "SIZE", NULL,                                                                             \
       "memory limit per rank: 2GiB, 512MB or bytes; recompute=auto fits into "                     \
@@ -344,14 +351,14 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *tokenizer, *prompt, *stop, *plan, *devices, *init, *out, *trace, *draw,
-        *record, *replay, *json, *config, *deepspeed;
+        *record, *replay, *json, *config, *deepspeed, *cluster;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     int64_t sim_workers, servers, sim_staleness, sim_local_steps;
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
-        ranks, loader_threads;
+        ranks, nodes, loader_threads;
     int64_t ranks_least; /* of --ranks A:B; 0: --ranks N */
     int64_t save_every, test_every, patience, keep, restarts, verify;
     size_t device_memory, host_memory, shard_bytes, cache;

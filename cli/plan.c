@@ -1,5 +1,6 @@
 /* weft plan: what a plan costs, before anything runs. */
 #include "checkpoint.h"
+#include "cluster.h"
 #include "crew.h"
 #include "draw/timeline_report.h"
 #include "fold.h"
@@ -291,15 +292,6 @@ static void say_missing(const cli *c, const char *missing) {
                                : "; what a device has is not known, --device-memory SIZE says it");
 }
 
-/* Lanes and slices that the plan needs beyond the recipe's own; null: none. */
-static json_t *needed_json(const job *j) {
-    const wf_recipe *r = &j->needed;
-    json_t *needed = r->n_lanes || r->n_slices ? json_object() : json_null();
-    if (r->n_lanes) json_object_set_new(needed, "lanes", json_integer((json_int_t)r->n_lanes));
-    if (r->n_slices) json_object_set_new(needed, "slices", json_integer((json_int_t)r->n_slices));
-    return needed;
-}
-
 /* Says all ranks and units, and appends the ranks to `ranks`. */
 static exit_status report_ranks(const job *j, const wf_program *p, unit_table *table,
                                 json_t *ranks) {
@@ -343,8 +335,19 @@ static void report_costs(const job *j, const wf_program *p, const wf_dry_run *ru
     json_object_set_new(report, "sent_bytes", json_integer((json_int_t)run->sent_bytes));
     json_object_set_new(report, "device_memory",
                         memory ? json_integer((json_int_t)memory) : json_null());
-    json_object_set_new(report, "recipe_needed", needed_json(j));
+    json_object_set_new(report, "recipe_needed", job_needed_json(j));
     json_object_set_new(report, "step_ms", json_real(wf_timeline_step_us(simulated) / 1e3));
+}
+
+/* Prints the prediction for --cluster and adds it to the report. */
+static exit_status show_predicted(const job *j, json_t *report) {
+    wf_prediction p;
+    if (!j->cluster) return EXIT_DONE;
+    exit_status bad = cluster_predict(j, &p);
+    if (bad) return bad;
+    cluster_say(j, &p);
+    cluster_report(j, &p, report);
+    return EXIT_DONE;
 }
 
 /* Prints the answer first: the fit, plans that would fit, the costs; then the plan; then details.
@@ -359,11 +362,12 @@ static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run 
     report_costs(j, p, run, simulated, report);
     say_peak(c, p, units, same_as);
     say_step(c, p, simulated, run, same_as);
+    exit_status bad = show_predicted(j, report);
     job_describe(j);
     job_describe_chosen(j, p);
     say_missing(c, missing);
     if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
-    exit_status bad = report_ranks(j, p, units, ranks);
+    if (!bad) bad = report_ranks(j, p, units, ranks);
     if (*missing) json_object_set_new(report, "missing_devices", json_string(missing));
     if (!bad && c->o.program) bad = complain_of(c, wf_program_text(p, &text));
     if (text) say(c, "\n%s", text);
@@ -433,6 +437,11 @@ exit_status run_plan(cli *c) {
                              "--update %s each worker has its own",
                              c->o.recipe.update == WF_UPDATE_ASYNC ? "async" : "local")
                   : crew_plan(&j);
+        job_close(&j);
+        return bad;
+    }
+    if (cluster_is_large(&j)) {
+        bad = cluster_show(&j);
         job_close(&j);
         return bad;
     }

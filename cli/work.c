@@ -283,6 +283,14 @@ static void say_needed(const job *j) {
         slices);
 }
 
+json_t *job_needed_json(const job *j) {
+    const wf_recipe *r = &j->needed;
+    json_t *needed = r->n_lanes || r->n_slices ? json_object() : json_null();
+    if (r->n_lanes) json_object_set_new(needed, "lanes", json_integer((json_int_t)r->n_lanes));
+    if (r->n_slices) json_object_set_new(needed, "slices", json_integer((json_int_t)r->n_slices));
+    return needed;
+}
+
 const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]) {
     const char *devices = j->c->o.devices;
     /* Without a list, and in a process of its own, each rank has one. */

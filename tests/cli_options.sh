@@ -274,8 +274,11 @@ grep -q '"ph":"X"' "$folder/plan.json" || fail "plan --trace: no trace"
 grep -q '^rank 0' "$folder/plan.txt" || fail "--draw: no picture"
 tested+=(--trace --draw)
 
+gives --cluster cluster ethernet "plan --model mlp --image 6 --threads 1 --cluster ethernet"
+gives --nodes n_devices 8 "plan --model mlp --image 6 --threads 1 --cluster ethernet --nodes 2"
+
 # ---- none was forgotten ----
-for command in train eval plan draw "bench train" info convert; do
+for command in train eval plan advise draw "bench train" info convert; do
     # shellcheck disable=SC2086
     for option in $("$WEFT" $command --help=all | grep -o '^  --[a-z0-9-]*'); do
         [[ " ${tested[*]} " == *" $option "* ]] || fail "$option of weft $command has no test"

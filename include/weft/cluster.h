@@ -103,6 +103,12 @@ WF_API WF_NODISCARD wf_status wf_cluster_advise(wf_context *ctx,
                                                 const wf_prediction_request *request,
                                                 wf_choice *rows_out);
 
+/* The rule of thumb of surveys for these rows of wf_cluster_advise, by whether one device, one node
+ * and fast links suffice. Returns its case in words, static; bit i of *rows_out: it suggests row i.
+ */
+WF_API const char *wf_cluster_rule(const wf_cluster *cluster, const wf_choice *rows,
+                                   unsigned *rows_out);
+
 #ifdef __cplusplus
 }
 #endif

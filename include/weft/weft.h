@@ -14,8 +14,8 @@
 
 #include <weft/array.h>
 #include <weft/checkpoint.h>
-#include <weft/context.h>
 #include <weft/cluster.h>
+#include <weft/context.h>
 #include <weft/costs.h>
 #include <weft/data.h>
 #include <weft/dlpack.h>

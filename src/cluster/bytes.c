@@ -71,6 +71,13 @@ double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, cons
 
 /* ---- a device ---- */
 
+/* A replica of weft sums its lanes over a tree, and keeps a sum for each level of it. */
+static double n_sums(const wfi_predictor *p, const wfi_case *c) {
+    double lanes = (double)p->q.recipe->n_lanes / c->dp;
+    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
+    return is_weft && lanes > 1 ? 1 + ceil(log2(lanes)) : 1;
+}
+
 static double share_of(const wfi_case *c, int from_zero) {
     return c->zero >= from_zero ? 1.0 / c->shard : 1;
 }
@@ -106,7 +113,7 @@ static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_st
     }
     to->parameter_bytes =
         put(c, WFI_OFFLOAD_PARAMS, n * wfi_bytes_each(p, WFI_BYTES_PARAMETER) * share_of(c, 3), to);
-    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * share_of(c, 2);
+    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * share_of(c, 2) * n_sums(p, c);
     to->state_bytes =
         put(c, WFI_OFFLOAD_STATE, n * wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1), to);
     to->activation_bytes = put(c, WFI_OFFLOAD_ACTIVATIONS, held * saved, to);
@@ -133,7 +140,14 @@ void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work
         own.peak_bytes = sum(&own);
         if (own.peak_bytes > to->peak_bytes) *to = own;
     }
-    to->memory_bytes = p->q.cluster->memory_bytes;
+    const wf_cluster *cl = p->q.cluster;
+    double inside = cl->n_levels ? fmin(cl->levels[0].count, to->n_ranks) : 1;
+    to->memory_bytes = cl->memory_bytes;
     to->short_by_bytes = fmax(0, to->peak_bytes - to->memory_bytes);
+    /* Devices of a node share its host's memory and disk. */
+    if (to->host_bytes > 0)
+        to->short_by_bytes = fmax(to->short_by_bytes, to->host_bytes - cl->host_bytes / inside);
+    if (to->disk_bytes > 0)
+        to->short_by_bytes = fmax(to->short_by_bytes, to->disk_bytes - cl->disk_bytes / inside);
     to->fits = to->short_by_bytes <= 0;
 }

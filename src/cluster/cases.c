@@ -129,17 +129,14 @@ static bool may_divide(const maker *m, int tp) {
     return tp == 1 || (m->n_heads && m->n_heads % tp == 0 && tp <= m->per_node);
 }
 
-/* As many replicas as there are devices left, and as the batch has samples for. */
-static int replicas(const maker *m, int tp, int pp) {
-    int64_t n = m->n_devices / ((int64_t)tp * pp);
-    if (m->b->has_root) n = wfi_min_i64(n, m->per_node);
-    n = wfi_min_i64(n, m->batch);
+/* At most n, and as many as the batch has equal shares for. */
+static int replicas(const maker *m, int64_t n) {
+    n = wfi_max_i64(1, wfi_min_i64(n, m->batch));
     while (n > 1 && m->batch % n) n--;
-    return m->b->dp == WFI_UNUSED ? 1 : (int)n;
+    return (int)n;
 }
 
-static wf_status try_mesh(const maker *m, int tp, int pp) {
-    int dp = replicas(m, tp, pp);
+static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
     wfi_case c = {.dp = dp, .pp = pp, .tp = tp, .divides_rows = tp > 1, .shard = dp};
     c.has_root = m->b->has_root;
     c.batch = m->batch;
@@ -147,6 +144,22 @@ static wf_status try_mesh(const maker *m, int tp, int pp) {
     c.dp_stride = tp * pp;
     if (!allows(m->b->dp, dp) || !keeps_recipe(m, dp, tp)) return WF_OK;
     return try_micro(m, c);
+}
+
+/* On more devices no mesh leaves some of them idle: the search would take too long. */
+#define MOST_IDLE 256
+
+/* Replicas on all devices; on those of a node; none. Links between nodes may be too slow for more.
+ */
+static wf_status try_replicas(const maker *m, int tp, int pp) {
+    int64_t n = (int64_t)tp * pp;
+    int all = replicas(m, m->b->has_root ? m->per_node : m->n_devices / n);
+    int inside = replicas(m, m->per_node / n);
+    bool may_idle = m->n_devices <= MOST_IDLE || m->b->dp == WFI_UNUSED;
+    if (m->n_devices % n == 0) WF_TRY(try_mesh(m, tp, pp, all));
+    if (may_idle && m->per_node % n == 0 && inside != all) WF_TRY(try_mesh(m, tp, pp, inside));
+    bool has_one = (m->n_devices % n == 0 && all == 1) || (m->per_node % n == 0 && inside == 1);
+    return may_idle && !has_one ? try_mesh(m, tp, pp, 1) : WF_OK;
 }
 
 static int devices_inside(const wf_cluster *c) {
@@ -171,9 +184,8 @@ wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *b, wfi_take take, vo
     int64_t most = wfi_min_i64(wfi_work_n_blocks(w), WF_SCHEDULE_MAX_STAGES);
     for (int pp = 1; pp <= most && pp <= m.n_devices; pp++)
         for (int tp = 1; tp <= m.per_node && (int64_t)tp * pp <= m.n_devices; tp++) {
-            bool divides = m.n_devices % ((int64_t)tp * pp) == 0 || b->dp == WFI_UNUSED;
-            if (divides && allows(b->pp, pp) && allows(b->tp, tp) && may_divide(&m, tp))
-                WF_TRY(try_mesh(&m, tp, pp));
+            if (allows(b->pp, pp) && allows(b->tp, tp) && may_divide(&m, tp))
+                WF_TRY(try_replicas(&m, tp, pp));
         }
     return WF_OK;
 }

@@ -18,7 +18,7 @@
 #include <weft/recipe.h>
 
 /* A larger axis would not be wrong, only useless on any cluster. */
-#define WFI_MAX_AXIS  65536
+#define WFI_MAX_AXIS   65536
 #define WFI_MOST_RANKS (1 << 24)
 
 #define WFI_DEFAULT_PREFETCH 1

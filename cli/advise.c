@@ -1,0 +1,182 @@
+/* weft advise: the decision table of strategies for a model, a cluster and a batch. */
+#include "cluster.h"
+#include "progress.h"
+#include "report.h"
+#include "text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of rows that are closer, the simpler one, which comes first, is recommended. */
+#define TIE 0.01
+
+#define WHY_BYTES 700
+
+typedef struct table {
+    const job *j;
+    wf_choice rows[WF_N_STRATEGIES];
+    int recommended; /* -1: nothing fits */
+    char why[WHY_BYTES];
+} table;
+
+static int find_recommended(const table *t) {
+    int best = -1;
+    for (int k = 0; k < WF_N_STRATEGIES; k++) {
+        const wf_prediction *p = &t->rows[k].prediction;
+        if (!p->fits) continue;
+        if (best < 0 || p->step_ms < (1 - TIE) * t->rows[best].prediction.step_ms) best = k;
+    }
+    return best;
+}
+
+/* ---- why ---- */
+
+static void add(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char *text, const char *format, ...) {
+    size_t n = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + n, WHY_BYTES - n, format, arguments);
+    va_end(arguments);
+}
+
+/* The fastest of some rows; or, if none fits, the one that lacks the fewest bytes. -1: no plan. */
+static int find_best(const table *t, unsigned rows, int besides) {
+    int best = -1;
+    for (int k = 0; k < WF_N_STRATEGIES; k++) {
+        const wf_prediction *p = &t->rows[k].prediction,
+                            *b = best < 0 ? p : &t->rows[best].prediction;
+        if (!(rows >> k & 1) || k == besides || !*t->rows[k].plan) continue;
+        bool is_better = p->fits != b->fits ? p->fits
+                         : p->fits          ? p->step_ms < b->step_ms
+                                            : p->short_by_bytes < b->short_by_bytes;
+        if (best < 0 || is_better) best = k;
+    }
+    return best;
+}
+
+/* "DDP needs 1.2 GiB more than a device has", or "... takes 12.0 % longer, 1.2 s more of ...". */
+static void compare(table *t, int row) {
+    const wf_choice *other = &t->rows[row];
+    const wf_prediction *best = &t->rows[t->recommended].prediction;
+    char bytes[TEXT_BYTES], why[CLUSTER_WHY_BYTES];
+    double longer = other->prediction.step_ms / best->step_ms - 1;
+    if (!other->prediction.fits)
+        add(t->why, "%s needs %s more than a device has", other->strategy,
+            text_of_bytes(bytes, other->prediction.short_by_bytes));
+    else if (fabs(longer) < 5e-4)
+        add(t->why, "%s takes as long", other->strategy);
+    else if (longer > 0)
+        add(t->why, "%s takes %.1f %% longer, %s", other->strategy, 100 * longer,
+            cluster_why(best, &other->prediction, why));
+    else
+        add(t->why, "%s is %.1f %% shorter, within the %.0f %% that count as equal",
+            other->strategy, -100 * longer, 100 * TIE);
+}
+
+static void compare_rule(table *t, int next) {
+    unsigned rows;
+    const char *words = wf_cluster_rule(t->j->cluster, t->rows, &rows);
+    int rule = find_best(t, rows, -1);
+    if (rows >> t->recommended & 1) {
+        add(t->why, "; the rule of thumb agrees (%s)", words);
+        return;
+    }
+    add(t->why, "; the rule of thumb (%s) would be ", words);
+    const char *separator = "";
+    for (int k = 0; k < WF_N_STRATEGIES; k++)
+        if (rows >> k & 1) add(t->why, "%s%s", separator, t->rows[k].strategy), separator = " or ";
+    if (rule < 0) add(t->why, ", but there is no such plan");
+    if (rule >= 0 && rule != next) {
+        add(t->why, ", but ");
+        compare(t, rule);
+    }
+}
+
+static void explain(table *t) {
+    const wf_choice *best = &t->rows[t->recommended < 0 ? 0 : t->recommended];
+    char text[TEXT_BYTES];
+    *t->why = 0;
+    if (t->recommended < 0) {
+        int least = find_best(t, ~0U, -1);
+        add(t->why, "nothing fits; %s needs the fewest bytes more than a device has, %s",
+            t->rows[least].strategy, text_of_bytes(text, t->rows[least].prediction.short_by_bytes));
+        return;
+    }
+    add(t->why, "%s: %s a step, bound by %s", best->strategy,
+        text_of_us(text, 1e3 * best->prediction.step_ms), best->prediction.bound);
+    int next = find_best(t, ~0U, t->recommended);
+    if (next >= 0) add(t->why, "; ");
+    if (next >= 0) compare(t, next);
+    compare_rule(t, next);
+}
+
+/* ---- text and report ---- */
+
+static void say_row(const table *t, int k) {
+    const wf_choice *row = &t->rows[k];
+    const wf_prediction *p = &row->prediction;
+    char step[TEXT_BYTES], fits[TEXT_BYTES + 16], bytes[TEXT_BYTES];
+    if (!*row->plan) {
+        say(t->j->c, "  %-16s no such plan here\n", row->strategy);
+        return;
+    }
+    snprintf(fits, sizeof fits, "%s%s", p->fits ? "" : "-",
+             text_of_bytes(bytes, p->fits ? p->memory_bytes - p->peak_bytes : p->short_by_bytes));
+    say(t->j->c, "%c %-16s %10s %10s  %-29s %s --micro %lld\n", k == t->recommended ? '*' : ' ',
+        row->strategy, text_of_us(step, 1e3 * p->step_ms), fits, p->bound, row->plan,
+        (long long)row->n_micro);
+}
+
+static json_t *row_json(const wf_choice *row) {
+    const wf_prediction *p = &row->prediction;
+    bool has_plan = *row->plan;
+    json_t *json = json_pack("{s:s, s:b, s:f}", "strategy", row->strategy, "fits", p->fits,
+                             "short_by_bytes", p->short_by_bytes);
+    json_object_set_new(json, "plan", has_plan ? json_string(row->plan) : json_null());
+    json_object_set_new(json, "step_ms", has_plan ? json_real(p->step_ms) : json_null());
+    json_object_set_new(json, "bound", has_plan ? json_string(p->bound) : json_null());
+    json_object_set_new(json, "micro", json_integer((json_int_t)row->n_micro));
+    json_object_set_new(json, "lanes", json_integer((json_int_t)row->n_lanes));
+    json_object_set_new(json, "slices", json_integer((json_int_t)row->n_slices));
+    json_object_set_new(json, "peak_bytes", json_real(p->peak_bytes));
+    json_object_set_new(json, "mfu", json_real(p->mfu));
+    return json;
+}
+
+static exit_status write_report(const table *t) {
+    json_t *rows = json_array();
+    for (int k = 0; k < WF_N_STRATEGIES; k++) json_array_append_new(rows, row_json(&t->rows[k]));
+    json_t *report = json_pack("{s:s, s:s, s:o, s:s}", "weft", WEFT_VERSION, "cluster",
+                               wf_cluster_name(t->j->cluster), "rows", rows, "why", t->why);
+    json_object_set_new(report, "recommended",
+                        t->recommended < 0 ? json_null()
+                                           : json_string(t->rows[t->recommended].strategy));
+    return report_write(t->j->c, report);
+}
+
+static exit_status show(table *t) {
+    t->recommended = find_recommended(t);
+    explain(t);
+    say(t->j->c, "  %-16s %10s %10s  %-29s %s\n", "strategy", "step", "spare", "bound by", "plan");
+    for (int k = 0; k < WF_N_STRATEGIES; k++) say_row(t, k);
+    say(t->j->c, "%s\n", t->why);
+    exit_status written = write_report(t);
+    return written ? written : t->recommended < 0 ? EXIT_DOES_NOT_FIT : EXIT_DONE;
+}
+
+exit_status run_advise(cli *c) {
+    table t;
+    job j;
+    if (!c->o.cluster)
+        return complain(EXIT_USAGE, "--cluster is missing, for example --cluster dgx-a100");
+    exit_status bad = job_open(c, 0, &j);
+    if (bad) return bad;
+    wf_prediction_request q = cluster_request(&j);
+    t.j = &j;
+    if (c->o.recipe.n_micro == MICRO_AUTO) c->o.recipe.n_micro = 0;
+    bad = complain_of(c, wf_cluster_advise(c->ctx, &q, t.rows));
+    if (!bad) bad = show(&t);
+    job_close(&j);
+    return bad;
+}

@@ -1,0 +1,26 @@
+/* --cluster: predictions for a cluster that need not be here. */
+#ifndef CLI_CLUSTER_H
+#define CLI_CLUSTER_H
+
+#include "job.h"
+
+/* A request for the job's model and recipe on the job's cluster. */
+wf_prediction_request cluster_request(const job *j);
+/* Predicts the job's plan. Complains. */
+exit_status cluster_predict(const job *j, wf_prediction *prediction_out);
+/* Whether the plan is too large to be lowered in about a second, and --proof full is not given. */
+bool cluster_is_large(const job *j);
+
+/* Prints the prediction, and adds it to the report. */
+void cluster_say(const job *j, const wf_prediction *p);
+void cluster_report(const job *j, const wf_prediction *p, json_t *report);
+/* The answer of weft plan for a plan that is not lowered. */
+exit_status cluster_show(job *j);
+
+/* The term that makes `slow` longer than `fast` the most, in words: "1.20 s more of pipeline
+ * bubble". Returns `text`. */
+#define CLUSTER_WHY_BYTES 100
+char *cluster_why(const wf_prediction *fast, const wf_prediction *slow,
+                  char text[CLUSTER_WHY_BYTES]);
+
+#endif

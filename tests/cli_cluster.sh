@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# weft plan and weft advise for clusters that are not here.
+# label: once
+source tests/cli_helpers.bash
+tiny="plan --model gpt2-tiny --tokens 16 --threads 1 --batch 128"
+gpt="--model gpt --optimizer adamw --dtype bf16"
+
+# ---- small plans are lowered, too; large ones only on demand ----
+report $tiny --plan dp=2 --cluster ethernet >"$folder/small"
+for field in step_ms mfu hfu bound predicted_peak_bytes; do
+    [[ $(field $field <"$folder/small") ]] || fail "a small plan has no $field"
+done
+has '"peak_unit"' "$folder/small" || fail "a small plan was not lowered"
+report $tiny --plan dp=128 --cluster dgx-a100 --nodes 16 >"$folder/large"
+has '"proved": false' "$folder/large" || fail "a large plan was lowered"
+report $tiny --plan dp=128 --cluster dgx-a100 --nodes 16 --proof full >"$folder/full"
+has '"peak_unit"' "$folder/full" || fail "--proof full: not lowered"
+[[ $(field step_ms <"$folder/full" | sed -n 1p) == $(field step_ms <"$folder/large") ]] || fail "--proof full: another prediction"
+"$WEFT" $tiny --plan dp=128 --cluster dgx-a100 >"$folder/out" || fail "a large plan: exit $?"
+has 'not lowered: no proof' "$folder/out" || fail "a prediction does not name the missing proof"
+
+# ---- a cluster of one's own, from any folder ----
+sed 's/"laptop"/"mine"/; s/8589934592/4e9/' src/cluster/shipped/laptop.json >"$folder/mine.json"
+weft=$(realpath "$WEFT")
+(cd "$folder" && "$weft" plan --model mlp --cluster mine.json) >"$folder/out" || fail "a cluster file is not read"
+has 'cluster mine: 1 devices' "$folder/out" || fail "another cluster: $(cat "$folder/out")"
+sed -i 's/"launch_us": 5/"launch_us": -5/' "$folder/mine.json"
+expect 2 "device.launch_us is -5; it must be from 0" plan --model mlp --cluster "$folder/mine.json"
+expect 2 "did you mean dgx-a100" plan --model mlp --cluster dgx-a10
+expect 2 "1 to 1000000" plan --model mlp --cluster dgx-a100 --nodes 0
+expect 2 "--cluster is not given" plan --model mlp --nodes 2
+expect 2 "has 64 ranks, but cluster ethernet has 16 devices" $tiny --plan dp=64 --cluster ethernet
+expect 2 "--proof full makes it" $tiny --plan dp=128 --cluster dgx-a100 --program
+
+# ---- the best plan, and the recipe that it needs ----
+large="plan $gpt --layers 48 --hidden 8192 --heads 64 --vocab 51200 --tokens 2048 --batch 16384 --cluster dgx-a100 --nodes 2048"
+report $large --plan auto >"$folder/auto"
+[[ $(field n_ranks <"$folder/auto") == 16384 && $(field fits <"$folder/auto") == true ]] || fail "no plan for 16,384 devices"
+python3 - "$folder/auto" <<'PY' || fail "the report of --plan auto"
+import json, sys
+d = json.load(open(sys.argv[1]))
+p = d["proposals"]
+assert len(p) == 5 and [x["plan"] for x in p] == d["would_fit"]
+assert abs(p[0]["step_ms"] - d["step_ms"]) < 1e-6 * d["step_ms"] and d["recipe"]["micro"] == p[0]["micro"]
+assert d["recipe_needed"]["lanes"] == p[0]["lanes"]
+assert all(a["step_ms"] <= b["step_ms"] * 1.001 for a, b in zip(p, p[1:]))
+assert abs(sum(d["times_ms"].values()) - d["step_ms"]) < 1e-6 * d["step_ms"]
+PY
+report $large --micro 16384 --plan dp=512,tp=8,pp=4,zero=1,schedule=interleaved,chunks=3 >"$folder/given"
+awk -v a="$(field step_ms <"$folder/auto" | sed -n 1p)" -v b="$(field step_ms <"$folder/given")" 'BEGIN { exit !(0 < a && a <= b) }' || fail "auto is slower than a given plan"
+expect 3 "more than it has" $large --plan dp=16384
+has 'these would fit' "$folder/out" || fail "no plans that would fit"
+
+# ---- the decision table: the cases of the survey ----
+# advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.
+advises() {
+    local strategy=$1 words=$2
+    shift 2
+    report advise $gpt "$@" >"$folder/advice"
+    [[ $(field recommended <"$folder/advice") == "$strategy" ]] || fail "$*: $(field recommended <"$folder/advice"), not $strategy"
+    has -F "$words" "$folder/advice" || fail "$*: no '$words' in $(grep '"why"' "$folder/advice")"
+}
+small="--layers 12 --hidden 768 --tokens 1024"
+medium="--layers 24 --hidden 2048 --heads 16 --tokens 1024"
+large="--layers 32 --hidden 4096 --heads 32 --tokens 2048"
+wide="--layers 2 --hidden 32768 --heads 128 --tokens 2048"
+advises "one device" "the rule of thumb agrees (one device, and the model fits)" $small --batch 32 --cluster laptop
+advises offload "the rule of thumb agrees (one device, and the model does not fit)" $medium --batch 8 --cluster laptop
+advises ZeRO-1 "would be DDP, but DDP takes" $small --batch 256 --cluster dgx-a100 --nodes 1
+advises DDP "the rule of thumb agrees (one node, and the model fits" $small --batch 1024 --cluster dgx-a100 --nodes 1
+advises ZeRO-2 "the rule of thumb agrees (one node, and the model does not fit" $large --batch 64 --cluster dgx-a100 --nodes 1
+advises tensor "the rule of thumb agrees (one node, and no pipeline stage fits" $wide --batch 4 --cluster dgx-a100 --nodes 1
+advises ZeRO-2 "the rule of thumb agrees (several nodes with fast links)" $large --batch 512 --cluster dgx-a100 --nodes 8
+advises pipeline "would be DP+PP+TP+ZeRO-1" $large --batch 64 --cluster ethernet
+[[ $(grep -c '"strategy"' "$folder/advice") == 12 ]] || fail "not 12 rows"
+"$WEFT" advise $gpt --layers 200 --hidden 8192 --heads 64 --batch 8 --cluster laptop >"$folder/out"
+[[ $? == 3 ]] || fail "nothing fits: another exit status"
+has 'nothing fits' "$folder/out" || fail "it does not say that nothing fits"
+expect 2 "--cluster is missing" advise --model mlp
+expect 2 "has no option --plan" advise --model mlp --cluster laptop --plan dp=2
+finish
