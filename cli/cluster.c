@@ -59,12 +59,22 @@ exit_status cluster_predict(const job *j, wf_prediction *prediction_out) {
     return complain_of(j->c, wf_predict(j->c->ctx, &q, prediction_out));
 }
 
-bool cluster_is_large(const job *j) {
+static bool is_large(const job *j) {
     const options *o = &j->c->o;
     int64_t n_micro = o->recipe.n_micro / wf_plan_dp(j->plan), n_layers = o->layers;
-    if (!j->cluster || o->proof) return false;
     return wf_plan_n_ranks(j->plan) > MOST_LOWERED_RANKS ||
            (n_layers ? n_layers : 1) * n_micro > MOST_LOWERED_WORK;
+}
+
+exit_status cluster_begin(job *j, bool *is_predicted_out) {
+    options *o = &j->c->o;
+    wf_prediction p;
+    *is_predicted_out = false;
+    exit_status bad = j->cluster ? cluster_predict(j, &p) : EXIT_DONE;
+    if (bad || !j->cluster) return bad;
+    *is_predicted_out = !o->proof && (!p.fits || is_large(j));
+    if (!o->device_memory) o->device_memory = (size_t)(p.memory_bytes - p.library_bytes);
+    return EXIT_DONE;
 }
 
 typedef struct term {
@@ -240,8 +250,8 @@ static void say_fitting(const job *j) {
 static exit_status check_shown(const job *j) {
     const options *o = &j->c->o;
     if (o->program || o->draw || o->trace)
-        return complain(EXIT_USAGE, "--program, --draw and --trace need the program, and a plan of "
-                                    "this size is only predicted; --proof full makes it");
+        return complain(EXIT_USAGE, "--program, --draw and --trace need the program, and this plan "
+                                    "is only predicted; --proof full makes it");
     return EXIT_DONE;
 }
 

@@ -8,8 +8,10 @@
 wf_prediction_request cluster_request(const job *j);
 /* Predicts the job's plan. Complains. */
 exit_status cluster_predict(const job *j, wf_prediction *prediction_out);
-/* Whether the plan is too large to be lowered in about a second, and --proof full is not given. */
-bool cluster_is_large(const job *j);
+/* With --cluster, finds whether the prediction alone answers: the plan does not fit, or takes about
+ * a second to be lowered, and --proof full is not given. Otherwise --device-memory becomes that of
+ * the cluster, if it is not given. Complains. */
+exit_status cluster_begin(job *j, bool *is_predicted_out);
 
 /* Prints the prediction, and adds it to the report. */
 void cluster_say(const job *j, const wf_prediction *p);

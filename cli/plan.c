@@ -440,8 +440,10 @@ exit_status run_plan(cli *c) {
         job_close(&j);
         return bad;
     }
-    if (cluster_is_large(&j)) {
-        bad = cluster_show(&j);
+    bool is_predicted;
+    bad = cluster_begin(&j, &is_predicted);
+    if (bad || is_predicted) {
+        if (!bad) bad = cluster_show(&j);
         job_close(&j);
         return bad;
     }

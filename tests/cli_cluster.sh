@@ -19,6 +19,11 @@ has '"peak_unit"' "$folder/full" || fail "--proof full: not lowered"
 "$WEFT" $tiny --plan dp=128 --cluster dgx-a100 >"$folder/out" || fail "a large plan: exit $?"
 has 'not lowered: no proof' "$folder/out" || fail "a prediction does not name the missing proof"
 
+# ---- a plan that does not fit is not lowered, and others are proposed ----
+"$WEFT" plan --model gpt --layers 24 --hidden 2048 --batch 4 --optimizer adamw --cluster laptop >"$folder/out" 2>"$folder/said"
+[[ $? == 3 ]] || fail "a plan that does not fit: another exit status"
+has 'offload=state' "$folder/out" && has 'more than it has' "$folder/said" || fail "no plan that would fit: $(cat "$folder/out")"
+
 # ---- a cluster of one's own, from any folder ----
 sed 's/"laptop"/"mine"/; s/8589934592/4e9/' src/cluster/shipped/laptop.json >"$folder/mine.json"
 weft=$(realpath "$WEFT")
@@ -49,7 +54,7 @@ PY
 report $large --micro 16384 --plan dp=512,tp=8,pp=4,zero=1,schedule=interleaved,chunks=3 >"$folder/given"
 awk -v a="$(field step_ms <"$folder/auto" | sed -n 1p)" -v b="$(field step_ms <"$folder/given")" 'BEGIN { exit !(0 < a && a <= b) }' || fail "auto is slower than a given plan"
 expect 3 "more than it has" $large --plan dp=16384
-has 'these would fit' "$folder/out" || fail "no plans that would fit"
+has 'these would fit' "$folder/out" || fail "no other plans for 16,384 devices"
 
 # ---- the decision table: the cases of the survey ----
 # advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.
@@ -68,9 +73,9 @@ advises "one device" "the rule of thumb agrees (one device, and the model fits)"
 advises offload "the rule of thumb agrees (one device, and the model does not fit)" $medium --batch 8 --cluster laptop
 advises ZeRO-1 "would be DDP, but DDP takes" $small --batch 256 --cluster dgx-a100 --nodes 1
 advises DDP "the rule of thumb agrees (one node, and the model fits" $small --batch 1024 --cluster dgx-a100 --nodes 1
-advises ZeRO-2 "the rule of thumb agrees (one node, and the model does not fit" $large --batch 64 --cluster dgx-a100 --nodes 1
+advises DP+PP+TP+ZeRO-1 "would be ZeRO-1 or ZeRO-2 or ZeRO-3 or pipeline, but" $large --batch 64 --cluster dgx-a100 --nodes 1
 advises tensor "the rule of thumb agrees (one node, and no pipeline stage fits" $wide --batch 4 --cluster dgx-a100 --nodes 1
-advises ZeRO-2 "the rule of thumb agrees (several nodes with fast links)" $large --batch 512 --cluster dgx-a100 --nodes 8
+advises ZeRO-3 "the rule of thumb agrees (several nodes with fast links)" $large --batch 512 --cluster dgx-a100 --nodes 8
 advises pipeline "would be DP+PP+TP+ZeRO-1" $large --batch 64 --cluster ethernet
 [[ $(grep -c '"strategy"' "$folder/advice") == 12 ]] || fail "not 12 rows"
 "$WEFT" advise $gpt --layers 200 --hidden 8192 --heads 64 --batch 8 --cluster laptop >"$folder/out"

@@ -112,7 +112,8 @@ static void is_a_plan(const world *w, const wf_choice *choice) {
     wf_plan_destroy(plan);
 }
 
-/* A program of the plan can be made, with the lanes and slices that the choice names. */
+/* A program of the plan can be made, with the lanes and slices that the choice names, and needs
+ * about as much memory. */
 static void can_be_lowered(const world *w, const wf_choice *choice) {
     wf_recipe recipe = w->recipe;
     wf_program *program;
@@ -124,6 +125,11 @@ static void can_be_lowered(const world *w, const wf_choice *choice) {
     wf_status status =
         wf_program_create(w->ctx, w->model, &recipe, plan, WF_PROGRAM_TRAIN, &program);
     if (status != WF_OK) fail_msg("%s: %s", choice->plan, wf_context_error(w->ctx));
+    double peak = 0, predicted = choice->prediction.peak_bytes - choice->prediction.library_bytes;
+    for (int r = 0; r < wf_program_n_ranks(program); r++)
+        peak = fmax(peak, (double)wf_program_rank(program, r).peak_bytes);
+    if (fabs(predicted / peak - 1) > 0.12)
+        fail_msg("%s: %.0f bytes predicted, %.0f planned", choice->plan, predicted, peak);
     wf_program_destroy(program);
     wf_plan_destroy(plan);
 }

@@ -82,6 +82,14 @@ static double share_of(const wfi_case *c, int from_zero) {
     return c->zero >= from_zero ? 1.0 / c->shard : 1;
 }
 
+/* In weft, a replica of several microbatches sums whole gradients first, unless each unit runs for
+ * all microbatches before the next. */
+static double gradient_share(const wfi_predictor *p, const wfi_case *c) {
+    bool is_divided = p->q.accounting == WF_ACCOUNTING_MEGATRON || wfi_case_n_micro(c) == 1 ||
+                      c->schedule->by_unit;
+    return is_divided ? share_of(c, 2) : n_sums(p, c);
+}
+
 static bool is_on_device(const wfi_case *c, wfi_offload what) {
     return c->offload[what] == WFI_SPACE_DEVICE;
 }
@@ -113,12 +121,15 @@ static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_st
     }
     to->parameter_bytes =
         put(c, WFI_OFFLOAD_PARAMS, n * wfi_bytes_each(p, WFI_BYTES_PARAMETER) * share_of(c, 3), to);
-    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * share_of(c, 2) * n_sums(p, c);
+    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * gradient_share(p, c);
     to->state_bytes =
         put(c, WFI_OFFLOAD_STATE, n * wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1), to);
     to->activation_bytes = put(c, WFI_OFFLOAD_ACTIVATIONS, held * saved, to);
-    /* The papers' figures count a repeated layer and the logits at once. */
     bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
+    /* The gradients of one microbatch take the place of its activations. */
+    if (is_weft && wfi_case_n_micro(c) == 1 && !c->schedule->splits_weight)
+        to->gradient_bytes = fmax(0, to->gradient_bytes - to->activation_bytes);
+    /* The papers' figures count a repeated layer and the logits at once. */
     to->buffer_bytes = is_weft ? fmax(layer, end) : layer + end;
     if (!is_on_device(c, WFI_OFFLOAD_ACTIVATIONS)) to->buffer_bytes += saved / fmax(1, c->pp);
     to->library_bytes = p->q.cluster->library_bytes;
