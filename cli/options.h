@@ -31,7 +31,8 @@ enum {
     FOR_TUNE = 65536,
     FOR_BENCH_PRICE = 131072,
     FOR_BENCH_ASYNC = 262144,
-    FOR_ADVISE = 524288
+    FOR_ADVISE = 524288,
+    FOR_BENCH_PUBLISHED = 1048576
 };
 #define TP    (FOR_TRAIN | FOR_PLAN)
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
@@ -150,13 +151,15 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "cpu:N: N ranks as threads that share the cores; cuda:N, opencl:N: N "                       \
       "GPUs or OpenCL devices; or one by one: cpu:1,cpu:0 (cpu:N for the "                         \
       "plan's N ranks)")                                                                           \
+    X(rows, TEXT, rows, PLAN, FOR_BENCH_PUBLISHED, 0, "FILE", NULL,                                \
+      "published runs to predict, as in tests/published/ (those that come with weft)")             \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
       "number of ranks, as processes on this machine")                                             \
     X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
       "rendezvous of processes with RANK and WORLD_SIZE: env://, "                                 \
       "tcp://127.0.0.1:PORT or file:///path")                                                      \
-    X(cluster, TEXT, cluster, PLAN, FOR_PLAN | FOR_ADVISE, 0, "NAME|FILE", NULL,                   \
-      "predict times and memory on this cluster:")                                                 \
+    X(cluster, TEXT, cluster, PLAN, FOR_PLAN | FOR_ADVISE | FOR_BENCH_PUBLISHED, 0, "NAME|FILE",   \
+      NULL, "predict times and memory on this cluster:")                                           \
     X(nodes, COUNT, nodes, PLAN, FOR_PLAN | FOR_ADVISE, 0, "N", NULL,                              \
       "nodes of the cluster (those of its file)")                                                  \
     X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
@@ -297,7 +300,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(proof, CHOICE, proof, RUN, FOR_PLAN, 0, "folded|full", "folded",                             \
       "prove one rank of each class of equal ranks, or every rank")                                \
     X(json, TEXT, json, RUN,                                                                       \
-      ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,  \
+      ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT | \
+          FOR_BENCH_PUBLISHED,                                                                     \
       OF_RANK, "FILE", NULL, "write the report to this file; -: standard output")                  \
     X(csv, TEXT, csv, RUN, FOR_PREDICT, OF_ROOT, "FILE", NULL,                                     \
       "write the rows (input, class, probability) to this file; -: standard "                      \
@@ -321,7 +325,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "use fewer and smaller images, splits and repeats: minutes instead of "                      \
       "hours")                                                                                     \
     X(quiet, FLAG, quiet, RUN,                                                                     \
-      ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT, OF_RANK,    \
+      ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT |            \
+          FOR_BENCH_PUBLISHED,                                                                     \
+      OF_RANK,                                                                                     \
       NULL, NULL, "print errors and the report only")                                              \
     X(verbose, FLAG, verbose, RUN, TPBEP, OF_RANK, NULL, NULL,                                     \
       "print the whole recipe; in plan, every rank and part of a unit")                            \
@@ -353,7 +359,7 @@ typedef struct options {
     char *model, *data, *tokenizer, *prompt, *stop, *plan, *devices, *init, *out, *trace, *draw,
         *record, *replay, *json, *config, *deepspeed, *cluster;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
-    char *python, *bytes, *algorithm, *wire, *plans;
+    char *python, *bytes, *algorithm, *wire, *plans, *rows;
     int64_t stages, memory_limit, chunks;
     int64_t sim_workers, servers, sim_staleness, sim_local_steps;
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
