@@ -17,7 +17,7 @@ static void shipped(void **state) {
         assert_string_equal(wf_cluster_name(c), wf_cluster_shipped(n));
         wf_cluster_destroy(c);
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     assert_null(wf_cluster_shipped(-1));
     assert_null(wf_cluster_shipped_text("nowhere"));
     test_context_end(ctx);
