@@ -327,8 +327,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(quiet, FLAG, quiet, RUN,                                                                     \
       ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT |            \
           FOR_BENCH_PUBLISHED,                                                                     \
-      OF_RANK,                                                                                     \
-      NULL, NULL, "print errors and the report only")                                              \
+      OF_RANK, NULL, NULL, "print errors and the report only")                                     \
     X(verbose, FLAG, verbose, RUN, TPBEP, OF_RANK, NULL, NULL,                                     \
       "print the whole recipe; in plan, every rank and part of a unit")                            \
     X(all, FLAG, all, RUN, FOR_INFO, 0, NULL, NULL, "print all environment variables")

@@ -21,9 +21,9 @@ typedef struct field {
 #define AT(member) offsetof(published_row, member)
 
 static const field texts[] = {
-    {"name", AT(name), 1, MAX_TEXT, false},    {"source", AT(source), 0, MAX_TEXT, true},
+    {"name", AT(name), 1, MAX_TEXT, false},   {"source", AT(source), 0, MAX_TEXT, true},
     {"cluster", AT(cluster), 1, 4096, false}, {"dtype", AT(dtype), 1, 8, false},
-    {"plan", AT(plan), 0, MAX_TEXT, false},    {NULL},
+    {"plan", AT(plan), 0, MAX_TEXT, false},   {NULL},
 };
 static const field counts[] = {
     {"gpus", AT(n_gpus), 1, 1e8, false},
@@ -38,10 +38,10 @@ static const field reals[] = {
 };
 static const field model_texts[] = {{"family", AT(family), 1, 40, false}, {NULL}};
 static const field model_counts[] = {
-    {"layers", AT(layers), 1, 1e6, false},   {"hidden", AT(hidden), 1, 1e7, false},
-    {"heads", AT(heads), 1, 1e6, false},     {"vocab", AT(vocab), 1, 1e9, false},
-    {"tokens", AT(tokens), 1, 1e8, false},   {"kv_heads", AT(kv_heads), 1, 1e6, true},
-    {"ffn", AT(ffn), 1, 1e8, true},          {NULL},
+    {"layers", AT(layers), 1, 1e6, false}, {"hidden", AT(hidden), 1, 1e7, false},
+    {"heads", AT(heads), 1, 1e6, false},   {"vocab", AT(vocab), 1, 1e9, false},
+    {"tokens", AT(tokens), 1, 1e8, false}, {"kv_heads", AT(kv_heads), 1, 1e6, true},
+    {"ffn", AT(ffn), 1, 1e8, true},        {NULL},
 };
 
 /* A row of a file, while it is read. */
@@ -184,8 +184,7 @@ static exit_status keep_json(published *p, json_t *json) {
 exit_status published_parse(published *p, const char *text, size_t n_bytes, const char *where) {
     json_error_t error;
     json_t *json = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!json)
-        return complain(EXIT_FAILED, "%s: line %d: %.160s", where, error.line, error.text);
+    if (!json) return complain(EXIT_FAILED, "%s: line %d: %.160s", where, error.line, error.text);
     exit_status bad = keep_json(p, json);
     const char *key;
     json_t *value;

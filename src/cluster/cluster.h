@@ -50,7 +50,7 @@ typedef enum wfi_precision { WFI_F32, WFI_F16, WFI_BF16, WFI_N_PRECISIONS } wfi_
     X("software.dp_efficiency", dp_efficiency, 0.01, 1, 1)                                         \
     X("software.reduce_passes", reduce_passes, 1, 2, 1)                                            \
     X("software.optimizer_bytes", optimizer_bytes, 0, 1000, 48)                                    \
-    X("software.activation_slack", activation_slack, 1, 10, 1)                                     \
+    X("software.activation_slack", activation_slack, 0.1, 10, 1)                                   \
     X("software.scale", scale, 0.1, 10, 1)                                                         \
     X("software.bytes.f32.parameter", bytes[WFI_F32][0], 0, 64, 4)                                 \
     X("software.bytes.f32.gradient", bytes[WFI_F32][1], 0, 64, 4)                                  \
