@@ -33,6 +33,7 @@ typedef enum wfi_precision { WFI_F32, WFI_F16, WFI_BF16, WFI_N_PRECISIONS } wfi_
     X("device.product.units", units, 1, 1e6, 1)                                                    \
     X("device.product.wave", wave, 0, 1, 0)                                                        \
     X("device.product.unaligned", unaligned, 0.01, 1, 1)                                           \
+    X("device.product.ragged", ragged, 0.01, 1, 1)                                                 \
     X("device.attention_efficiency", attention_efficiency, 0.01, 1, 0.4)                           \
     X("host.memory_bytes", host_bytes, 0, 1e16, 0)                                                 \
     X("host.bandwidth", host_bandwidth, 1e6, 1e16, 1e10)                                           \
@@ -84,7 +85,8 @@ struct wf_cluster {
     char name[WFI_CLUSTER_NAME];
     double memory_bytes, memory_bandwidth, memory_efficiency, launch_us, library_bytes;
     double peak_flops[WFI_N_PRECISIONS];
-    double efficiency, half_k, units, wave, unaligned; /* of products of matrices (cost.c) */
+    double efficiency, half_k, units, wave, unaligned,
+        ragged; /* of products of matrices (cost.c) */
     wfi_tile tiles[WFI_MAX_TILES];
     int n_tiles;
     double attention_efficiency; /* of the peak, by a kernel that keeps no scores */

@@ -15,10 +15,17 @@ static double tile_us(const wf_cluster *c, const wfi_tile *t, double flops, doub
     return 1e6 * waves * 2 * t->m * t->n * (k + c->half_k) / (flops / c->units * t->share);
 }
 
+/* Kernels of 16-bit types load 16 bytes at a time if rows allow it, and are the fastest with rows
+ * of whole 128 bytes. Products of attention, `count` at once, wait for bytes instead. */
+static double alignment_of(const wf_cluster *c, wfi_precision p, double count, double n, double k) {
+    if (p == WFI_F32) return 1;
+    if (fmod(k, 8) != 0 || fmod(n, 8) != 0) return c->unaligned;
+    return count > 1 || (fmod(k, 64) == 0 && fmod(n, 64) == 0) ? 1 : c->ragged;
+}
+
 double wfi_product_us(const wf_cluster *c, wfi_precision p, double count, double m, double n,
                       double k) {
-    bool is_aligned = p == WFI_F32 || (fmod(k, 8) == 0 && fmod(n, 8) == 0);
-    double flops = c->peak_flops[p] * c->efficiency * (is_aligned ? 1 : c->unaligned);
+    double flops = c->peak_flops[p] * c->efficiency * alignment_of(c, p, count, n, k);
     double best = INFINITY, bytes = count * (m * k + k * n + m * n) * (p == WFI_F32 ? 4 : 2);
     for (int t = 0; t < c->n_tiles; t++)
         best = fmin(best, tile_us(c, &c->tiles[t], flops, count, m, n, k));
