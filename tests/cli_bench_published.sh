@@ -61,6 +61,7 @@ row name '"b"'
 refuses 1 "row 1: gpus is not a whole number from 1 to" gpus 0
 refuses 1 "gpus is not a whole number" gpus 1e30
 refuses 1 "batch is not a whole number" batch -1
+refuses 1 "batch is not a whole number" batch 4.5
 refuses 1 "microbatch is not a whole number" microbatch '"two"'
 refuses 1 "published_s is neither null nor a positive number" published_s -3
 refuses 1 "published_s is missing" published_s null

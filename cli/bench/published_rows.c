@@ -74,10 +74,11 @@ static exit_status read_text(const reader *r, const field *f, const json_t *valu
 }
 
 static exit_status read_count(const reader *r, const field *f, const json_t *value) {
-    int64_t n = json_integer_value(value);
-    if (!json_is_integer(value) || (double)n < f->least || (double)n > f->most)
+    double x = json_number_value(value);
+    if (!json_is_number(value) || x < f->least || x > f->most || x != floor(x))
         return complain(EXIT_FAILED, "%s: row %zu: %s is not a whole number from %.0f to %.0f",
                         r->where, r->number, f->name, f->least, f->most);
+    int64_t n = (int64_t)x;
     memcpy((char *)r->row + f->offset, &n, sizeof n);
     return EXIT_DONE;
 }
@@ -103,7 +104,7 @@ static exit_status read_field(const reader *r, const char *name, const json_t *v
     if (text) return read_text(r, text, value);
     if (count) return read_count(r, count, value);
     if (real) return read_real(r, real, value);
-    if (!strcmp(name, "model")) return EXIT_DONE;
+    if (!strcmp(name, "model") || !strcmp(name, "about")) return EXIT_DONE;
     if (strcmp(name, "fits") != 0) return refuse(r, name, "is not a field of a row");
     if (!json_is_boolean(value)) return refuse(r, name, "is not true or false");
     r->row->fits = json_is_true(value);
