@@ -75,11 +75,32 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
 /* Samples of a microbatch from which batch norm takes its statistics. */
 #define LEAST_OF_BATCH_NORM 16
 
+/* Layers of one family are equal: what holds for two holds for a thousand, and takes a moment. */
+#define FEW_LAYERS 2
+
+static wf_status copy_few_layers(const wf_model *model, wf_model **few_out) {
+    int64_t n = wfi_model_n_layers(model);
+    return n > FEW_LAYERS ? wfi_model_with_layers(model, FEW_LAYERS, few_out)
+                          : wfi_model_copy(model, few_out);
+}
+
 static wf_status look(const wf_model *model, int32_t most_slices, wfi_model_facts *facts_out) {
+    wf_model *few;
     *facts_out = (wfi_model_facts){.n_slices = 1};
-    return model
-               ? wfi_model_look(model->ctx, model->function, model->config, most_slices, facts_out)
-               : WF_OK;
+    if (!model) return WF_OK;
+    WF_TRY(copy_few_layers(model, &few));
+    wf_status status =
+        wfi_model_look(model->ctx, few->function, few->config, most_slices, facts_out);
+    wf_model_destroy(few);
+    return status;
+}
+
+static wf_status check_cuts(const wf_model *model, int32_t n_slices) {
+    wf_model *few;
+    WF_TRY(copy_few_layers(model, &few));
+    wf_status status = wfi_model_check_slices(model->ctx, few->function, few->config, n_slices);
+    wf_model_destroy(few);
+    return status;
 }
 
 /* The largest power of two that divides the microbatches, or, if these are open, the batch. */
@@ -201,7 +222,7 @@ static wf_status refuse_slices(wf_context *ctx, const wf_model *model, const wf_
                         "plan: tp=%d does not divide the %lld heads of attention; tp=%s would",
                         plan->tp, (long long)facts.n_heads, *others ? others : "1");
     }
-    if (model) WF_TRY(wfi_model_check_slices(ctx, model->function, model->config, plan->tp));
+    if (model) WF_TRY(check_cuts(model, plan->tp));
     return wfi_fail(ctx, WF_INVALID_ARG,
                     "plan: tp=%d needs %d slices, and this recipe has %lld; --slices %d is another "
                     "recipe, with other numbers on one rank, too",
