@@ -142,10 +142,11 @@ static void bubbles(void **state) {
         const char *schedule;
         int pp, chunks, n_micro;
     } cases[] = {{"1f1b", 8, 1, 64},        {"1f1b", 8, 1, 4096},        {"gpipe", 4, 1, 100},
-                 {"interleaved", 8, 3, 64}, {"interleaved", 8, 3, 4096}, {"1f1b", 64, 1, 4096}};
+                 {"interleaved", 8, 3, 64}, {"interleaved", 8, 3, 4096}, {"1f1b", 64, 1, 4096},
+                 {"1f1b", 128, 1, 4096}};
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         int n = cases[k].pp * cases[k].chunks;
-        wfi_stage_times times[64];
+        wfi_stage_times times[128];
         wfi_pipeline p;
         wfi_case c = {.dp = 1,
                       .pp = cases[k].pp,

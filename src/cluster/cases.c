@@ -2,9 +2,10 @@
 #include "cluster/search.h"
 
 #include <string.h>
-#include <weft/schedule.h>
 
 #define MOST_CHUNKS 8
+/* A longer pipeline is not searched: published runs have at most 64 stages. */
+#define MOST_STAGES 128
 
 typedef struct maker {
     wfi_predictor *p;
@@ -181,7 +182,7 @@ wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *b, wfi_take take, vo
     WF_TRY(wfi_predictor_work(p, &w));
     m.n_heads = config ? config->n_heads : 0;
     m.n_layers = wfi_work_n_blocks(w) - (w->layer < 0 ? 0 : 2);
-    int64_t most = wfi_min_i64(wfi_work_n_blocks(w), WF_SCHEDULE_MAX_STAGES);
+    int64_t most = wfi_min_i64(wfi_work_n_blocks(w), MOST_STAGES);
     for (int pp = 1; pp <= most && pp <= m.n_devices; pp++)
         for (int tp = 1; tp <= m.per_node && (int64_t)tp * pp <= m.n_devices; tp++) {
             if (allows(b->pp, pp) && allows(b->tp, tp) && may_divide(&m, tp))

@@ -2,8 +2,11 @@
 #include "cluster/predict.h"
 #include "plan/schedule/timing.h"
 
-/* Rounds of pp microbatches after which a schedule repeats itself. */
-#define STEADY_ROUNDS 5
+/* Rounds of pp microbatches after which a schedule repeats itself: of a long pipeline fewer, as
+ * each takes long to simulate. */
+static int steady_rounds(int pp) {
+    return pp <= 64 ? 5 : 2;
+}
 
 static wf_status run(wf_context *ctx, const wfi_case *c, const wfi_schedule_request *r,
                      double *makespan_out, double *held) {
@@ -28,7 +31,7 @@ static void extrapolate_held(const wfi_case *c, int n_short, int n_long, double 
 /* The time of n_micro microbatches, from that of two smaller numbers. */
 static wf_status run_any(wf_context *ctx, const wfi_case *c, wfi_schedule_request *r,
                          double *makespan_out, double *held) {
-    int n = wfi_case_n_micro(c), few = STEADY_ROUNDS * c->pp + n % c->pp;
+    int n = wfi_case_n_micro(c), few = steady_rounds(c->pp) * c->pp + n % c->pp;
     double shorter, longer;
     r->n_micro = n;
     if (n <= few + c->pp) return run(ctx, c, r, makespan_out, held);

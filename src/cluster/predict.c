@@ -13,7 +13,7 @@ typedef struct step {
     const wfi_stage *stages;
     int device;              /* with the most work */
     double work_us, sums_us; /* of that device and all its microbatches; sums: those not hidden */
-    double n_used;           /* parameters of the device */
+    double n_used;           /* the most parameters of a device: it ends the step last */
 } step;
 
 static double share_hidden(double us, double overlap, double available_us) {
@@ -205,7 +205,8 @@ static void find_device(step *s) {
         most = fmax(most, us);
     }
     s->work_us = most * wfi_case_n_micro(s->c);
-    s->n_used = wfi_device_used(s->c, s->stages, s->device);
+    for (int d = 0; d < s->c->pp; d++)
+        s->n_used = fmax(s->n_used, wfi_device_used(s->c, s->stages, d));
 }
 
 static void fill_times(const step *s, const wfi_pipeline *run, wf_prediction *to) {
