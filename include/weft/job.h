@@ -62,7 +62,8 @@ extern "C" {
  * INVALID_ARG (a bad timeout or environment, a port or name in use, a file of an earlier run, two
  * processes with one rank); REMOTE (the processes describe different jobs); UNSUPPORTED (no MPI
  * library; the sentence names the package or variable that helps); DEVICE (shared memory is not
- * available); those of wf_store_open. After TIMEOUT or REMOTE over mpi, a thread may still be in
+ * available); INTERRUPTED (the job has failed, and a launcher that replaces ranks starts none
+ * again); those of wf_store_open. After TIMEOUT or REMOTE over mpi, a thread may still be in
  * MPI_Init, and exit handlers would destroy objects that it uses: end the process by _exit. */
 WF_API WF_NODISCARD wf_status wf_job_join(wf_context *ctx, const wf_job_config *config,
                                           wf_job **job_out);

@@ -35,6 +35,11 @@ typedef struct wf_place {
                                     * other jobs of this machine; "" if it has one rank */
 } wf_place;
 
+/* Decides whether to replace ranks that a signal has killed, or that stall in a job that has
+ * failed. `sentence` is the cause. Returns the milliseconds to wait first, or a negative number:
+ * then all ranks are stopped, as without such a function. */
+typedef int64_t (*wf_launch_replace)(void *self, const char *sentence);
+
 typedef struct wf_launch_config {
     size_t struct_size;
     int n_ranks;
@@ -49,10 +54,15 @@ typedef struct wf_launch_config {
      * not sent, it did not stop on request, it was stopped (SIGSTOP), or it failed first, with a
      * status other than 4. */
     unsigned char *lost;
+    /* NULL: a failure stops all ranks. Otherwise a rank that is killed is started again alone, and
+     * the other processes go on: their calls on the job return REMOTE, and wf_job_join by env://
+     * then joins the job anew, with the replaced ranks. */
+    wf_launch_replace replace;
+    void *replace_self; /* its first argument */
 } wf_launch_config;
 
 #define WF_LAUNCH_CONFIG_INIT                                                                      \
-    { sizeof(wf_launch_config), 1, 0, 0, 0, 0, 1, 2, 0, 0 }
+    { sizeof(wf_launch_config), 1, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0 }
 
 typedef struct wf_launch_result {
     int failed_rank; /* the first rank that failed, or -1 */

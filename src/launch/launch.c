@@ -158,6 +158,7 @@ static wf_status begin(wfi_process_group *group) {
     WF_TRY(wfi_signals_catch(group));
     WF_TRY(wfi_control_segment(group->ctx, group->n_ranks, &segment_fd));
     WF_TRY(wfi_descriptor_high(group->ctx, segment_fd, "the job's segment", &group->segment_fd));
+    if (group->config->replace) wfi_control_promise(group->segment_fd);
     WF_TRY(wfi_watchdog_start(group->ctx, &group->watchdog));
     for (int rank = 0; rank < group->n_ranks && !group->is_stopping; rank++) {
         WF_TRY(wfi_rank_spawn(group, rank));
@@ -230,7 +231,8 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
                                  .n_ranks = config->n_ranks,
                                  .segment_fd = -1,
                                  .signal_fd = -1,
-                                 .failed_rank = -1};
+                                 .failed_rank = -1,
+                                 .lost_rank = -1};
     size_t n_ranks = (size_t)group->n_ranks;
     group->ranks = wfi_alloc(ctx, n_ranks, sizeof *group->ranks, "a launch");
     wf_status status = wfi_merge_init(&group->merge, ctx, group->n_ranks, config->out, config->err);

@@ -46,12 +46,17 @@ typedef struct wfi_process_group {
     int failed_rank;        /* the first, as far as is known; -1 */
     int64_t decide_ms;      /* until then it may turn out to have been another */
     bool is_decided;
-    bool others_stopped;  /* because it failed */
-    bool is_stopping;     /* what fails now fails because it was asked to */
-    bool is_killing;      /* nobody is waited for any more */
-    wfi_wait_clock asked; /* since the ranks were asked to stop */
-    wfi_wait_clock still; /* since their job last moved after that */
-    uint64_t moved;       /* wfi_control_progress at that time */
+    bool others_stopped;    /* because it failed */
+    bool is_stopping;       /* what fails now fails because it was asked to */
+    bool is_killing;        /* nobody is waited for any more */
+    wfi_wait_clock asked;   /* since the ranks were asked to stop */
+    wfi_wait_clock still;   /* since their job last moved after that */
+    uint64_t moved;         /* wfi_control_progress at that time */
+    int lost_rank;          /* the first that a signal has killed, and that is replaced; -1 */
+    bool is_renewed;        /* ranks have been replaced */
+    bool is_asked;          /* the caller has agreed to replace it ... */
+    int64_t renew_ms;       /* ... at this time */
+    wfi_wait_clock waiting; /* since a rank awaits a new segment without a death */
     int interrupted_by;
     int stopped_by;   /* the same, or a signal after a failure */
     int late_status;  /* of a rank that failed while it stopped; 0 */
@@ -105,6 +110,20 @@ void wfi_process_group_interrupt(wfi_process_group *group, int signal_number);
 void wfi_process_group_fail(wfi_process_group *group, wf_status status);
 /* Does what is due; returns when to come back, INT64_MAX: only if something happens. */
 int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms);
+
+/* A rank has failed: all others are going to be stopped. */
+void wfi_process_group_record(wfi_process_group *group, int rank, int64_t now_ms);
+/* Marks the rank as killed by the launcher, and kills it. */
+void wfi_rank_kill(wfi_process_group *group, int rank);
+
+/* ---- renew.c ---- */
+
+/* Takes a rank that has ended as one to replace, if a signal has killed it. */
+bool wfi_renewal_lose(wfi_process_group *group, int rank);
+/* Whether a rank is going to be replaced. */
+bool wfi_renewal_is_pending(const wfi_process_group *group);
+/* Does what is due; returns when to come back. */
+int64_t wfi_renewal_keep_time(wfi_process_group *group, int64_t now_ms);
 
 /* ---- reap.c ---- */
 

@@ -31,7 +31,7 @@ static bool has_running(const wfi_process_group *group) {
 bool wfi_process_group_is_alive(const wfi_process_group *group) {
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (group->ranks[rank].state != WFI_RANK_GONE) return true;
-    return false;
+    return wfi_renewal_is_pending(group);
 }
 
 /* ---- stopping ---- */
@@ -45,13 +45,14 @@ void wfi_process_group_stop(wfi_process_group *group, int signal_number) {
     if (group->is_stopping) return;
     group->is_stopping = true;
     group->asked = group->still = wfi_wait_begin();
+    if (group->config->replace) wfi_control_replace(group->segment_fd, false);
     for (int rank = 0; rank < group->n_ranks; rank++)
         group->ranks[rank].is_lost |= is_stopped(&group->ranks[rank]);
     send_all(group, signal_number);
     send_all(group, SIGCONT); /* a stopped process does not hear the other */
 }
 
-static void kill_rank(wfi_process_group *group, int rank) {
+void wfi_rank_kill(wfi_process_group *group, int rank) {
     group->ranks[rank].is_killed = true;
     send(group, rank, SIGKILL);
 }
@@ -60,7 +61,7 @@ void wfi_process_group_kill(wfi_process_group *group) {
     wfi_process_group_stop(group, SIGTERM);
     group->is_killing = true;
     for (int rank = 0; rank < group->n_ranks; rank++)
-        if (group->ranks[rank].state == WFI_RANK_RUNS) kill_rank(group, rank);
+        if (group->ranks[rank].state == WFI_RANK_RUNS) wfi_rank_kill(group, rank);
 }
 
 /* Ctrl-Z: the ranks, in sessions of their own, do not hear the terminal's. By SIGSTOP, because none
@@ -147,7 +148,7 @@ static int64_t see_them_end(wfi_process_group *group, int64_t now_ms) {
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (group->ranks[rank].state == WFI_RANK_RUNS &&
             (group->is_killing || is_late(group, rank, grace_ms)))
-            kill_rank(group, rank);
+            wfi_rank_kill(group, rank);
     /* A reader of the lines of a failure may take the time; after a stop by hand lines do not wait.
      */
     bool is_over = !wfi_process_group_is_alive(group) &&
@@ -170,7 +171,7 @@ static void tell_ranks(const wfi_process_group *group, int rank) {
     wfi_control_tell(group->segment_fd, text);
 }
 
-static void record_failure(wfi_process_group *group, int rank, int64_t now_ms) {
+void wfi_process_group_record(wfi_process_group *group, int rank, int64_t now_ms) {
     int64_t settled_ms = now_ms + (weight(&group->ranks[rank]) ? SETTLE_MS : BLAMED_MS);
     if (group->failed_rank < 0) {
         group->failed_rank = rank;
@@ -214,7 +215,7 @@ void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms) 
     process->is_lost |= process->signal && !is_asked;
     if (process->exit_status && !group->is_stopping) {
         tell_ranks(group, rank);
-        record_failure(group, rank, now_ms);
+        if (!wfi_renewal_lose(group, rank)) wfi_process_group_record(group, rank, now_ms);
     } else if (group->is_stopping) {
         record_late(group, rank);
     }
@@ -262,6 +263,7 @@ int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms) {
         else
             next = wfi_min_i64(next, process->leaves_ms);
     }
+    next = wfi_min_i64(next, wfi_renewal_keep_time(group, now_ms));
     if (!wfi_process_group_is_alive(group)) wfi_merge_flush(&group->merge);
     return next;
 }

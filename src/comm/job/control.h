@@ -115,6 +115,15 @@ void wfi_control_tell(int segment_fd, const char *sentence);
 uint64_t wfi_control_progress(int segment_fd);
 bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid);
 bool wfi_control_has_started(int segment_fd, int rank, int64_t leader);
+/* renew.c, by the launcher: ranks that die will be replaced, and the segment gets a successor under
+ * the same descriptor; it has one now, or gets none any more; whether the rank awaits one. */
+void wfi_control_promise(int segment_fd);
+void wfi_control_replace(int segment_fd, bool has_successor);
+bool wfi_control_awaits(int segment_fd, int rank);
+/* Before a rank joins: if the segment has served or failed, and the launcher replaces ranks, waits
+ * for a successor, which gets the segment's descriptor. Errors: REMOTE; INTERRUPTED: there is none.
+ */
+wf_status wfi_control_follow(wf_context *ctx, int segment_fd, int rank, int64_t timeout_ms);
 /* By the launcher, when they have ended: the failure that they shared. */
 void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
 /* Waits for all, and gives all what each rank tells: *all_out [n_ranks], the control's until the

@@ -6,7 +6,7 @@
 #include "comm/job/control.h"
 #include "comm/transport/transport.h"
 
-#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000009) /* changes with the layout */
+#define WFI_CONTROL_MAGIC UINT64_C(0x776566743100000A) /* changes with the layout */
 
 typedef struct wfi_job_segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
@@ -15,6 +15,8 @@ typedef struct wfi_job_segment {
     /* Jobs that the segment has served. A rank that has left one has not come to the next, so its
      * number stays where it is, and this counter alone says that a round is over. */
     wfi_shared_epoch rounds;
+    int64_t launcher;         /* the process that replaces dead ranks; 0: none does */
+    wfi_shared_epoch renewal; /* renew.c */
     wfi_failure failure;
     char told[WFI_CONTROL_TOLD];
     double records[2][WFI_CONTROL_RECORDS][2];

@@ -134,8 +134,8 @@ static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, s
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
     *base_out = wfi_shared_open(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd, bytes);
     if (*base_out != MAP_FAILED) return WF_OK;
-    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot access rank %d's memory: %s", c->rank, rank,
-                    strerror(errno));
+    return wfi_fail(c->ctx, errno == ENOENT ? WF_REMOTE : WF_DEVICE, /* the process may be gone */
+                    "rank %d cannot access rank %d's memory: %s", c->rank, rank, strerror(errno));
 }
 
 wf_status wfi_control_file_publish(wfi_control *c, int trainer, int number, int fd, size_t bytes) {
@@ -157,8 +157,8 @@ wf_status wfi_control_file_open(wfi_control *c, int rank, int trainer, int numbe
     if (!*bytes_out) return WF_OK;
     *fd_out = open_foreign(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd);
     if (*fd_out >= 0) return WF_OK;
-    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot access rank %d's file: %s", c->rank, rank,
-                    strerror(errno));
+    return wfi_fail(c->ctx, errno == ENOENT ? WF_REMOTE : WF_DEVICE,
+                    "rank %d cannot access rank %d's file: %s", c->rank, rank, strerror(errno));
 }
 
 /* ---- joining and leaving ---- */
@@ -308,6 +308,7 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
                            int64_t timeout_ms, wfi_control **control_out) {
     int fd, inherited_fd;
     WF_TRY(inherited(ctx, &inherited_fd));
+    if (inherited_fd >= 0) WF_TRY(wfi_control_follow(ctx, inherited_fd, rank, timeout_ms));
     if (inherited_fd >= 0)
         return wfi_control_attach(ctx, inherited_fd, rank, n_ranks, timeout_ms, control_out);
     WF_TRY(wfi_rendezvous(ctx, name, rank, n_ranks, timeout_ms, &fd));

@@ -41,6 +41,7 @@ typedef struct wfi_control_state {
  * all after `left` what it was in the beginning. */
 typedef struct wfi_control_rank {
     int64_t pid;               /* atomic access; 0: not come yet; < 0: left, or not come again */
+    uint64_t awaits;           /* atomic access: the launcher, for a successor of the segment */
     uint64_t left;             /* if pid < 0: the round (wfi_job_segment) that it has left */
     wfi_shared_epoch barriers; /* how many it has come to */
     wfi_shared_epoch runs;     /* of programs, by whichever trainer: how many it has begun */
