@@ -136,6 +136,12 @@ WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
  * step's own: those of the state, of the weights and, with recipe.ema, of their average. If several
  * ranks hold the same tensor, the first one copies it. 0 if `rank` is out of range. */
 WF_API size_t wf_program_save_bytes(const wf_program *program, int rank);
+/* Bytes of host memory for the copy of the rank's state that undoes a step (wf_trainer_undo_step).
+ * 0 if `rank` is out of range. */
+WF_API size_t wf_program_undo_bytes(const wf_program *program, int rank);
+/* Bytes of an image of the complete state in memory (wf_trainer_write_image), equal under every
+ * plan. */
+WF_API size_t wf_program_image_bytes(const wf_program *program);
 /* The number of a microbatch's kernels that use the entry of recipe.tuned for their shape. */
 WF_API int wf_program_n_tuned(const wf_program *program);
 /* A summary of the rank's unit of that index; zeros and empty texts if out of range. */

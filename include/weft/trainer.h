@@ -59,10 +59,12 @@ typedef struct wf_trainer_config {
     int save_async;           /* save in the background: see wf_trainer_save_wait */
     int keep_undo;            /* copy the state to host memory before each step, for
                                * wf_trainer_undo_step; counts as host memory */
+    int no_init;              /* draw no parameters, because wf_trainer_load_state or _read_image
+                               * follows; until then nothing can be saved */
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch: row-major in host memory, dim 0 = samples, with the dtype of its
  * wf_input. Labels must be below the number of classes; negative ones are ignored. Tokens must be
@@ -262,6 +264,20 @@ WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const c
  * absent. Free with wf_text_free. Errors: those of wf_safetensors_open. */
 WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path,
                                                         const char *key, char **value_out);
+/* Writes the complete state to `image`, memory of wf_program_image_bytes that all processes of the
+ * job share, or reads it back, under any plan. Each process copies pieces of its own ranks. The
+ * image must be aligned to 8 bytes and, before the first write, zero; zeros in its first 8 bytes
+ * make it invalid. A write that a killed process
+ * leaves unfinished is not whole, so writers take two images in turn. Errors: SHAPE (`bytes`),
+ * UNSUPPORTED (a job without shared memory), INVALID_ARG (the average is in use); of a write
+ * NOT_FINITE, of a read CORRUPT (not whole, damaged, or of another model, optimizer or recipe;
+ * equal on all ranks). */
+WF_API WF_NODISCARD wf_status wf_trainer_write_image(wf_trainer *trainer, void *image,
+                                                     size_t bytes);
+WF_API WF_NODISCARD wf_status wf_trainer_read_image(wf_trainer *trainer, const void *image,
+                                                    size_t bytes);
+/* The step of a whole image; -1 if it is not whole. */
+WF_API int64_t wf_image_step(const void *image);
 /* Loads parameters and buffers by name from a safetensors file, shards or a folder, as
  * wf_safetensors_open finds them. Prefixes of torchvision and Hugging Face are recognized. F16,
  * BF16 and F64 become F32; F64 is rounded to nearest. Errors, which leave the trainer unchanged:

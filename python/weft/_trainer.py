@@ -20,7 +20,7 @@ class _TrainerConfig(Config):
                 ("keep_gradients", C.c_int), ("forward_only", C.c_int), ("job", P),
                 ("own_batch", C.c_int), ("shard_bytes", C.c_size_t),
                 ("host_memory_bytes", C.c_size_t), ("folder", S), ("save_async", C.c_int),
-                ("keep_undo", C.c_int)]
+                ("keep_undo", C.c_int), ("no_init", C.c_int)]
 
 
 class _JobConfig(Config):

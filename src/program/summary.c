@@ -82,6 +82,13 @@ size_t wf_program_save_bytes(const wf_program *p, int rank) {
     return bytes;
 }
 
+size_t wf_program_undo_bytes(const wf_program *p, int rank) {
+    size_t bytes = 0;
+    for (int s = 0; s < WFI_N_SPACES && rank >= 0 && rank < p->n_ranks; s++)
+        bytes += p->ranks[rank].arenas[s].state_bytes;
+    return bytes;
+}
+
 void wfi_program_sum_blocks(wf_program *p) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];

@@ -38,6 +38,7 @@ void wfi_state_release(wfi_state_call *x) {
     wf_safetensors_close(x->file);
     wfi_state_list_release(&x->list);
     wfi_free(ctx, x->index);
+    wfi_free(ctx, x->at);
     wfi_free(ctx, x->digests);
     wfi_free(ctx, x->sees);
     wfi_free(ctx, x->buffer);
@@ -186,7 +187,7 @@ static wf_status initialise(wfi_state_call *x) {
             WF_TRY(wfi_memory_fill(w->device, NULL, w->arenas[block->space].base + block->offset,
                                    block->space, 0, block->bytes));
     }
-    return wfi_state_visit_all(x, draw_part);
+    return x->t->is_spoiled ? WF_OK : wfi_state_visit_all(x, draw_part); /* or a load follows */
 }
 
 wf_status wfi_trainer_initialise(wf_trainer *t) {

@@ -31,6 +31,8 @@ typedef struct wfi_state_call {
     const char *src; /* of a tensor that is written */
     const char *name;
     crypto_hash_sha256_state hash;
+    size_t *at;   /* [n_tensors] places in an image; image.c */
+    uint64_t sum; /* of the bytes of an image that this process copies */
     /* of a file */
     const char *path;
     const char *skip;   /* names of what is not loaded, or NULL */

@@ -240,6 +240,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->host_memory_bytes = config->host_memory_bytes;
     t->save_async = config->save_async;
     t->keep_gradients = config->keep_gradients;
+    t->is_spoiled = config->no_init; /* until a state is loaded */
     t->keeps_undo = config->keep_undo && !config->forward_only;
     t->forward_only = config->forward_only;
     t->own_batch = config->own_batch;

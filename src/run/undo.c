@@ -18,9 +18,7 @@ static size_t bytes_of(const wf_trainer *t, int rank, int space) {
 }
 
 size_t wfi_undo_bytes(const wf_trainer *t, int rank) {
-    size_t bytes = 0;
-    for (int s = 0; s < WFI_N_SPACES && t->keeps_undo; s++) bytes += bytes_of(t, rank, s);
-    return bytes;
+    return t->keeps_undo ? wf_program_undo_bytes(t->ready[0]->program, rank) : 0;
 }
 
 /* ---- life ---- */

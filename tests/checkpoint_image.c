@@ -1,0 +1,105 @@
+/* The state as an image in memory: read under other plans, it continues with the same bits; damage,
+ * other models and unfinished writes are refused. */
+#include "small_models.h"
+
+#include <unistd.h>
+
+#define N_STEPS 2
+
+static wf_trainer *make_trainer(wf_context *ctx, const char *plan, uint64_t seed,
+                                wf_optimizer optimizer, int no_init) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_recipe recipe = small_recipe();
+    wf_model *model;
+    recipe.n_micro = 8;
+    recipe.n_lanes = 4;
+    recipe.n_threads = 1;
+    recipe.optimizer = optimizer;
+    recipe.seed = seed;
+    config.no_init = no_init;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    return test_trainer(ctx, model, &recipe, plan, &config);
+}
+
+static void go_on(wf_context *ctx, wf_trainer *t, char *said, size_t bytes) {
+    char sha[65];
+    double loss = 0;
+    for (int s = 0; s < N_STEPS; s++) loss = small_step(ctx, t, N_STEPS + s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
+    snprintf(said, bytes, "%.17g %s", loss, sha);
+}
+
+/* The image after N_STEPS steps with dp=2, and the run's next steps. */
+static char *make_image(wf_context *ctx, size_t *bytes_out, char *said, size_t bytes) {
+    wf_trainer *t = make_trainer(ctx, "dp=2", 5, WF_ADAMW, 0);
+    *bytes_out = wf_program_image_bytes(wf_trainer_program(t));
+    char *image = calloc(1, *bytes_out);
+    assert_non_null(image);
+    assert_int_equal(wf_image_step(image), -1);
+    for (int s = 0; s < N_STEPS; s++) {
+        small_step(ctx, t, s);
+        TEST_OK(ctx, wf_trainer_write_image(t, image, *bytes_out));
+        assert_int_equal(wf_image_step(image), s + 1);
+    }
+    assert_int_equal(wf_trainer_write_image(t, image, *bytes_out - 1), WF_SHAPE);
+    go_on(ctx, t, said, bytes);
+    wf_trainer_destroy(t);
+    return image;
+}
+
+static void any_plan_reads(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "pp=2", "dp=4,zero=1", "dp=2,pp=2", "dp=2,zero=3"};
+    wf_context *ctx = test_context();
+    char want[200], said[200], path[] = "/tmp/weft-test-XXXXXX";
+    size_t bytes;
+    char *image = make_image(ctx, &bytes, want, sizeof want);
+    close(mkstemp(path));
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_trainer *t = make_trainer(ctx, plans[k], 99, WF_ADAMW, 1);
+        assert_int_equal(wf_trainer_save(t, path), WF_NOT_FINITE);
+        TEST_OK(ctx, wf_trainer_read_image(t, image, bytes));
+        assert_int_equal(wf_trainer_n_steps(t), N_STEPS);
+        TEST_OK(ctx, wf_trainer_save(t, path));
+        go_on(ctx, t, said, sizeof said);
+        if (strcmp(said, want)) fail_msg("plan '%s': '%s', not '%s'", plans[k], said, want);
+        wf_trainer_destroy(t);
+    }
+    unlink(path);
+    free(image);
+    test_context_end(ctx);
+}
+
+static void bad_images_are_refused(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char said[200];
+    size_t bytes;
+    char *image = make_image(ctx, &bytes, said, sizeof said);
+    char *first = image + bytes / 2, *last = image + bytes - 1;
+    wf_trainer *t = make_trainer(ctx, "dp=2", 99, WF_ADAMW, 0);
+    while (!*last) last--; /* there may be gaps after tensors */
+    for (int k = 0; k < 2; k++) {
+        char *at = k ? last : first;
+        *at = (char)(*at ^ 4);
+        assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_CORRUPT);
+        assert_non_null(strstr(wf_context_error(ctx), "is damaged"));
+        *at = (char)(*at ^ 4);
+    }
+    TEST_OK(ctx, wf_trainer_read_image(t, image, bytes));
+    memset(image, 0, 8);
+    assert_int_equal(wf_image_step(image), -1);
+    assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_CORRUPT);
+    wf_trainer_destroy(t);
+    t = make_trainer(ctx, "", 99, WF_SGD, 0);
+    assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_SHAPE);
+    wf_trainer_destroy(t);
+    free(image);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_plan_reads),
+                                       cmocka_unit_test(bad_images_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
