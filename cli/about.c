@@ -1,5 +1,6 @@
 #include "about.h"
 #include "agree.h"
+#include "snapshot.h"
 #include "text.h"
 
 #include <stdlib.h>
@@ -234,22 +235,33 @@ static void say_average(const cli *c) {
     }
 }
 
+static exit_status read_snapshot(const cli *c, char **text_out) {
+    json_t *notes = json_loads(snapshot_record(c->snapshot, c->image), 0, NULL);
+    const char *text = json_string_value(json_object_get(notes, ABOUT_KEY));
+    *text_out = text ? strdup(text) : NULL;
+    json_decref(notes);
+    return *text_out ? EXIT_DONE : complain(EXIT_FAILED, "a snapshot does not record its model");
+}
+
 exit_status about_read(cli *c, saved_model *about_out) {
     char state[4200];
     const char *path = c->o.init;
     char *text = NULL;
     memset(about_out, 0, sizeof *about_out);
-    if (c->o.resume) {
+    if (c->image) {
+        path = "a snapshot";
+    } else if (c->o.resume) {
         snprintf(state, sizeof state, "%.4000s/state.safetensors", c->o.out ? c->o.out : ".");
         path = state;
     }
     if (!path) return EXIT_DONE;
     if (c->is_root) say_average(c);
-    exit_status bad = c->is_root ? read_text(c, path, &text) : EXIT_DONE;
+    exit_status bad = EXIT_DONE;
+    if (c->is_root) bad = c->image ? read_snapshot(c, &text) : read_text(c, path, &text);
     bad = agree_on_text(c, bad, &text);
     about_out->all = !bad && text && *text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     free(text);
-    about_out->path = c->o.resume ? c->o.out : c->o.init;
+    about_out->path = c->image ? path : c->o.resume ? c->o.out : c->o.init;
     return bad || (!about_out->all && c->command != FOR_PREDICT) ? bad : take(c, about_out);
 }
 

@@ -104,6 +104,28 @@ static char *tests_text(const scores *tests) {
     return text;
 }
 
+char *checkpoint_record(const job *j, position next, const scores *tests, int64_t n_steps) {
+    char library[LIBRARY_BYTES], numbers[3][TEXT_BYTES];
+    const int64_t values[] = {n_steps, next.epoch, next.sample};
+    char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests),
+         *about = about_text(j->c, &j->saved, j->model, j->data);
+    for (int k = 0; k < 3; k++)
+        snprintf(numbers[k], sizeof numbers[k], "%lld", (long long)values[k]);
+    json_t *all =
+        recipe && tested && about
+            ? json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "weft.n_steps", numbers[0],
+                        "epoch", numbers[1], "sample", numbers[2], "recipe", recipe, "data_hash",
+                        j->data_hash, "weft", WEFT_VERSION, "library",
+                        checkpoint_library(j->c, library), "tests", tested, ABOUT_KEY, about)
+            : NULL;
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    free(recipe);
+    free(tested);
+    free(about);
+    return text;
+}
+
 wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer) {
     char path[4096];
     path_in(j->c, "model.safetensors", path, sizeof path);

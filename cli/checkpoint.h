@@ -42,6 +42,9 @@ exit_status checkpoint_describe(const job *j);
 /* Where "state", "model" or "model_ema" is in --out: a file, or the index of its shards. */
 const char *checkpoint_path(const cli *c, const char *name, char path[4096]);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
+/* The same metadata as a JSON text, for a snapshot after `n_steps` steps; free it. NULL: no
+ * memory. */
+char *checkpoint_record(const job *j, position next, const scores *tests, int64_t n_steps);
 /* model.safetensors, and with --ema model_ema.safetensors: their average. */
 wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer);
 /* The libraries that numbers are computed with, of each kind of device in the order of ranks, and
@@ -65,8 +68,8 @@ exit_status checkpoint_keep_last(const cli *c, int64_t step);
 
 /* ---- resume.c ---- */
 
-/* After a restart: sets --resume if rank 0 finds a checkpoint in --out. Without one the run begins
- * anew. */
+/* After a restart: sets --resume if rank 0 finds a snapshot or a checkpoint in --out, and chooses
+ * the newer. Without one the run begins anew. */
 exit_status checkpoint_resume_after_restart(cli *c);
 /* Rank 0 reads what the checkpoint says, all ranks get it: c->o takes the recipe over, and
  * contradictions are refused. `bad`: what has gone wrong on rank 0 before. */

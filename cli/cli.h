@@ -27,11 +27,18 @@ typedef struct cli {
     bool is_root;     /* the process that talks and writes files: rank 0, or the only one */
     FILE *say;        /* results for people: standard output, unless the report goes there */
 
-    struct history *history;  /* over the restarts of a run (restart.h); NULL: none */
+    struct history *history;   /* over the restarts of a run (restart.h); NULL: none */
+    struct snapshot *snapshot; /* of the state in memory (snapshot.h); NULL: none */
+    int image;                 /* of the snapshot to continue from, from 1 on; 0: none */
+    int64_t saved_step;        /* of the checkpoint in --out after a restart; -1: none */
+    char *lost; /* [LOST_BYTES] the sentence, if the job has lost a rank that is replaced; NULL:
+                 * none will be */
     struct progress *waiting; /* shows what the library does meanwhile; NULL: nothing does */
     char memory_cap[200];     /* the limit of a rank's memory that no option gave, and why; or "" */
     int *say_error;           /* why the first of them did not get through: errno, or 0 */
 } cli;
+
+#define LOST_BYTES 1024
 
 typedef struct command {
     const char *name, *summary;

@@ -116,6 +116,7 @@ static wf_status create(crew *w, char *identity) {
     const options *o = &j->c->o;
     wf_workers_config config = WF_WORKERS_CONFIG_INIT;
     wf_trainer_config trainer = job_trainer_config(j);
+    trainer.no_init = 0; /* workers take the weights over by themselves */
     config.trainer = &trainer;
     config.read = read_part;
     config.progress = show;

@@ -59,6 +59,8 @@ static double useful_s(const history *h) {
 static double find_mark(const history *h, int64_t step) {
     for (int64_t k = h->n_marks; k-- > 0 && k >= h->n_marks - N_MARKS;)
         if (h->marks[k % N_MARKS].step == step) return h->marks[k % N_MARKS].useful_s;
+    for (int k = 0; k < 2; k++)
+        if (h->snapshots[k].step == step) return h->snapshots[k].useful_s;
     return 0;
 }
 
@@ -88,6 +90,24 @@ void history_mark(history *h, int64_t n_done) {
     int64_t at = is_again ? h->n_marks - 1 : h->n_marks;
     h->marks[at % N_MARKS] = (restart_mark){n_done, useful_s(h)};
     __atomic_store_n(&h->n_marks, at + 1, __ATOMIC_RELEASE);
+}
+
+void history_mark_snapshot(history *h, int64_t n_done) {
+    if (!h) return;
+    restart_mark *last = h->snapshots;
+    if (last[0].step != n_done) last[1] = last[0];
+    last[0] = (restart_mark){n_done, useful_s(h)};
+}
+
+void history_follow(const history *h) {
+    char text[32];
+    if (!h || h->n_restarts <= restart_number()) return;
+    snprintf(text, sizeof text, "%lld", (long long)h->n_restarts);
+    setenv(RESTART_ENV, text, 1);
+}
+
+void history_release(history *h) {
+    if (h) munmap(h, sizeof *h);
 }
 
 void history_give_up(history *h) {

@@ -62,9 +62,10 @@ exit_status interrupt_within(double seconds) {
     memset(&event, 0, sizeof event);
     event.sigev_notify = SIGEV_SIGNAL;
     event.sigev_signo = SIGALRM;
+    bool has_timer = grace_s > 0; /* this process has begun anew after another rank's death */
     grace_s = seconds;
     signal(SIGALRM, end_now);
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+    if (!has_timer && timer_create(CLOCK_MONOTONIC, &event, &timer))
         return complain(EXIT_FAILED, "--grace: the system has no timer left");
     if (!interrupt_status()) set(remember_for, (int)(SA_RESETHAND | SA_RESTART));
     return EXIT_DONE;

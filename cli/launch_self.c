@@ -1,8 +1,11 @@
 /* --ranks N: this very program, N times. */
-#include "restart.h"
+#include "snapshot.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* After a failure of another a rank may still have to notice that. */
 #define GRACE_MS 10000
@@ -61,12 +64,25 @@ static exit_status tell(const wf_launch_result *result) {
     return status;
 }
 
+/* The memory that outlives all ranks; each inherits its descriptor. */
+static exit_status make_snapshots(snapshot **memory_out, int *fd_out) {
+    char text[32];
+    *memory_out = snapshot_create(fd_out);
+    if (!*memory_out)
+        return complain(EXIT_FAILED, "the memory for --snapshot is refused: %s", strerror(errno));
+    snprintf(text, sizeof text, "%d", *fd_out);
+    setenv(SNAPSHOT_ENV, text, 1);
+    return EXIT_DONE;
+}
+
 exit_status launch_self(cli *c) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_launch_result result;
     char **words = NULL, *block = NULL;
     elastic e;
     bool is_elastic = c->o.ranks_least > 0;
+    snapshot *memory = NULL;
+    int memory_fd = -1;
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
                         WF_LAUNCH_MAX_RANKS);
@@ -87,9 +103,16 @@ exit_status launch_self(cli *c) {
         free(block);
         return complain(interrupt_status(), "interrupted; no rank has been started");
     }
-    wf_status status =
-        restart_launch(c->ctx, &config, c->o.restarts, true, is_elastic ? &e : NULL, &result);
+    unsetenv(SNAPSHOT_ENV);
+    if (c->o.snapshot) bad = make_snapshots(&memory, &memory_fd);
+    wf_status status = WF_OK;
+    if (!bad)
+        status =
+            restart_launch(c->ctx, &config, c->o.restarts, true, is_elastic ? &e : NULL, &result);
+    snapshot_release(memory);
+    if (memory_fd >= 0) close(memory_fd);
     free(words);
     free(block);
+    if (bad) return bad;
     return status == WF_OK ? tell(&result) : complain_of(c, status);
 }

@@ -1,6 +1,7 @@
 /* weft: which command, its options, its context. */
 #include "cli.h"
 #include "progress.h"
+#include "snapshot.h"
 #include "text.h"
 
 #include <errno.h>
@@ -78,6 +79,10 @@ exit_status complain_of(const cli *c, wf_status status) {
     }
     const char *sentence = wf_context_error(c->ctx);
     if (!*sentence) sentence = wf_status_meaning(status);
+    if (c->lost && exit == EXIT_RANK && !interrupt_status()) {
+        snprintf(c->lost, LOST_BYTES, "%s", sentence);
+        return exit;
+    }
     if (status == WF_REMOTE && !c->has_begun && interrupt_status())
         return complain(interrupt_status(), "interrupted: %s", sentence);
     return complain(exit, "%s", sentence);
@@ -189,6 +194,45 @@ static exit_status print_version(void) {
     return EXIT_DONE;
 }
 
+/* Runs the command. *lost is "", or the reason to run it again: its job has lost a rank. */
+static exit_status run_once(const command *about, int argc, char *const *argv, int *say_error,
+                            char *lost) {
+    cli c = {.command = about->flag, .say = stdout, .say_error = say_error, .is_root = true};
+    char sentence[LOST_BYTES] = "";
+    exit_status status = EXIT_DONE;
+    options_init(&c.o);
+    if (!options_parse(&c.o, about->flag, argc, argv)) {
+        status = complain(EXIT_USAGE, "%s", c.o.error);
+    } else {
+        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+        if (c.o.json && !strcmp(c.o.json, "-")) c.say = stderr;
+        c.history = history_find();
+        c.snapshot = c.history ? snapshot_find() : NULL;
+        if (c.snapshot && c.history->keeps_ranks) c.lost = sentence;
+        if (!configure_log(&c, &config))
+            status = EXIT_USAGE;
+        else
+            status = run_in_context(about, &config, &c);
+    }
+    options_release(&c.o);
+    snapshot_release(c.snapshot);
+    history_release(c.history);
+    wf_job_leave(c.job);
+    wf_context_destroy(c.ctx);
+    snprintf(lost, LOST_BYTES, "%s", status == EXIT_RANK ? sentence : "");
+    return status;
+}
+
+/* A rank whose job has lost another one stays, and runs the command anew with its replacement. */
+static exit_status run_until_whole(const command *about, int argc, char *const *argv,
+                                   int *say_error) {
+    char lost[LOST_BYTES];
+    exit_status status;
+    do status = run_once(about, argc, argv, say_error, lost);
+    while (*lost);
+    return status;
+}
+
 static exit_status run_command(const command *about, int argc, char *const *argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         bool is_all = !strcmp(argv[i], "--help=all");
@@ -199,23 +243,8 @@ static exit_status run_command(const command *about, int argc, char *const *argv
         if (is_version(argv[i])) return print_version();
     }
     int say_error = 0;
-    cli c = {.command = about->flag, .say = stdout, .say_error = &say_error, .is_root = true};
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is an error of write() */
-    options_init(&c.o);
-    exit_status status = EXIT_DONE;
-    if (!options_parse(&c.o, about->flag, argc, argv)) {
-        status = complain(EXIT_USAGE, "%s", c.o.error);
-    } else {
-        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
-        if (c.o.json && !strcmp(c.o.json, "-")) c.say = stderr;
-        if (!configure_log(&c, &config))
-            status = EXIT_USAGE;
-        else
-            status = run_in_context(about, &config, &c);
-    }
-    options_release(&c.o);
-    wf_job_leave(c.job);
-    wf_context_destroy(c.ctx);
+    exit_status status = run_until_whole(about, argc, argv, &say_error);
     return close_output(status, say_error);
 }
 

@@ -276,16 +276,19 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "split checkpoints into shards of this size, with an index")                                 \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "continue from the checkpoint in --out")                                                     \
-    X(on_nan, CHOICE, on_nan, RUN, FOR_TRAIN, 0, "stop|skip|rewind", "stop",                       \
+    X(on_nan, CHOICE, on_nan, RUN, FOR_TRAIN | FOR_PLAN, 0, "stop|skip|rewind", "stop",            \
       "after a step that is not finite: stop; skip: undo the step and leave its batch "            \
       "out, with a copy of the state in host memory; rewind: go back to the last "                 \
       "checkpoint and leave out the batches since then")                                           \
-    X(verify, COUNT, verify, RUN, FOR_TRAIN, 0, "N", NULL,                                         \
+    X(verify, COUNT, verify, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                              \
       "compare the state of replicas every N steps and before each checkpoint; a "                 \
       "rank that differs is named (exit status 4)")                                                \
     X(restarts, COUNT, restarts, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, OF_RANK, "N", "0",           \
       "after a rank has failed, start all ranks again from the last checkpoint, "                  \
       "at most N times")                                                                           \
+    X(snapshot, COUNT, snapshot, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                          \
+      "with --restarts: copy the state to host memory every N steps; after a failure only "        \
+      "the lost ranks start again, and all continue from there")                                   \
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
       "with --resume: refuse a checkpoint of another processor or other "                          \
       "libraries, because bits may change")                                                        \
@@ -365,7 +368,7 @@ typedef struct options {
     int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
         ranks, nodes, loader_threads;
     int64_t ranks_least; /* of --ranks A:B; 0: --ranks N */
-    int64_t save_every, test_every, patience, keep, restarts, verify;
+    int64_t save_every, test_every, patience, keep, restarts, snapshot, verify;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
     double dropout, label_smoothing, mixup, temperature;

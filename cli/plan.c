@@ -8,6 +8,7 @@
 #include "mesh.h"
 #include "progress.h"
 #include "report.h"
+#include "snapshot.h"
 #include "text.h"
 #include "tuned.h"
 #include "units.h"
@@ -23,6 +24,13 @@ static double fragmentation_of(const wf_rank_summary *r) {
     return r->peak_bytes ? 1 - (double)r->bound_bytes / (double)r->peak_bytes : 0;
 }
 
+/* The copy of --on-nan skip is host memory too. */
+static wf_rank_summary summarize(const cli *c, const wf_program *p, int rank) {
+    wf_rank_summary r = wf_program_rank(p, rank);
+    if (c->o.on_nan == ON_NAN_SKIP) r.host_peak_bytes += wf_program_undo_bytes(p, rank);
+    return r;
+}
+
 static double worst_fragmentation(const wf_program *p) {
     double worst = 0;
     for (int rank = 0; rank < wf_program_n_ranks(p); rank++) {
@@ -35,18 +43,19 @@ static double worst_fragmentation(const wf_program *p) {
 /* ---- the answer ---- */
 
 /* Marks the ranks with the most bytes, as they are printed. Returns the first. */
-static int find_largest(const wf_program *p, size_t (*bytes_of)(const wf_rank_summary *),
-                        size_t *most_out, int *same_as) {
+static int find_largest(const cli *c, const wf_program *p,
+                        size_t (*bytes_of)(const wf_rank_summary *), size_t *most_out,
+                        int *same_as) {
     int n_ranks = wf_program_n_ranks(p), first = -1;
     char most[TEXT_BYTES], own[TEXT_BYTES];
     *most_out = 0;
     for (int r = 0; r < n_ranks; r++) {
-        wf_rank_summary s = wf_program_rank(p, r);
+        wf_rank_summary s = summarize(c, p, r);
         if (bytes_of(&s) > *most_out) *most_out = bytes_of(&s);
     }
     text_of_bytes(most, (double)*most_out);
     for (int r = 0; r < n_ranks; r++) {
-        wf_rank_summary s = wf_program_rank(p, r);
+        wf_rank_summary s = summarize(c, p, r);
         bool is_largest = !strcmp(text_of_bytes(own, (double)bytes_of(&s)), most);
         if (is_largest && first < 0) first = r;
         same_as[r] = is_largest ? first : -1;
@@ -70,8 +79,8 @@ static size_t host_of(const wf_rank_summary *r) {
 static void say_peak(const cli *c, const wf_program *p, const unit_table *units, int *same_as) {
     char peak[TEXT_BYTES], limit[TEXT_BYTES], ranks[RANKS_BYTES];
     size_t most;
-    int n_ranks = wf_program_n_ranks(p), first = find_largest(p, peak_of, &most, same_as);
-    wf_rank_summary r = wf_program_rank(p, first);
+    int n_ranks = wf_program_n_ranks(p), first = find_largest(c, p, peak_of, &most, same_as);
+    wf_rank_summary r = summarize(c, p, first);
     text_of_ranks(ranks, same_as, n_ranks, first);
     text_of_bytes(peak, (double)most);
     say(c, "%-8s%s%s%s", "peak", peak, n_ranks > 1 ? " on " : "", n_ranks > 1 ? ranks : "");
@@ -80,7 +89,10 @@ static void say_peak(const cli *c, const wf_program *p, const unit_table *units,
         say(c, "; limit %s\n", text_of_bytes(limit, (double)c->o.device_memory));
     else
         say(c, "; --device-memory SIZE tests if it fits\n");
-    first = find_largest(p, host_of, &most, same_as);
+    if (c->o.snapshot)
+        say(c, "%-8s%s of host memory for snapshots, shared by all ranks\n", "",
+            text_of_bytes(peak, (double)snapshot_bytes(p)));
+    first = find_largest(c, p, host_of, &most, same_as);
     if (!most) return;
     text_of_bytes(peak, (double)most);
     say(c, "%-8s%s of host memory%s%s\n", "", peak, n_ranks > 1 ? " on " : "",
@@ -92,7 +104,7 @@ static void say_step(const cli *c, const wf_program *p, const wf_timeline *simul
     char step[TEXT_BYTES], sent[TEXT_BYTES], flops[TEXT_BYTES], ranks[RANKS_BYTES];
     bool is_measured = wf_costs_is_measured(wf_program_costs(p));
     size_t most;
-    int n_ranks = wf_program_n_ranks(p), first = find_largest(p, sent_of, &most, same_as);
+    int n_ranks = wf_program_n_ranks(p), first = find_largest(c, p, sent_of, &most, same_as);
     say(c, "%-8s%s, %s FLOP; simulated with %s\n", "step",
         text_of_us(step, wf_timeline_step_us(simulated)), text_of_count(flops, run->flops),
         is_measured ? "measured costs" : "assumed rates (--costs measured measures them)");
@@ -114,7 +126,7 @@ typedef struct rank_row {
 } rank_row;
 
 static void fill_row(const cli *c, const wf_program *p, int rank, rank_row *row) {
-    wf_rank_summary r = wf_program_rank(p, rank);
+    wf_rank_summary r = summarize(c, p, rank);
     bool is_here = r.optimizer_bytes <= r.state_bytes; /* offload= may keep it elsewhere */
     const size_t all[MOST_COLUMNS] = {r.peak_bytes,
                                       c->o.verbose ? r.bound_bytes : 0,
@@ -215,7 +227,7 @@ static void end_lists(unit_lists *lists) {
 }
 
 static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *units) {
-    wf_rank_summary r = wf_program_rank(p, rank);
+    wf_rank_summary r = summarize(j->c, p, rank);
     char device[WF_DEVICE_NAME_BYTES];
     json_t *json = json_pack(
         "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:O}",
@@ -257,6 +269,8 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *report)
     }
     if (bad == EXIT_DOES_NOT_FIT) say(j->c, "%-8sno%s", "fits", n ? "; " : "\n");
     if (bad == EXIT_DOES_NOT_FIT) would_fit_say(j->c, found, n, j->c->o.quiet);
+    if (!bad && (bad = complain_of(j->c, snapshot_check_room(j->c, p))))
+        say(j->c, "%-8sno\n", "fits");
     if (!bad && j->c->o.device_memory) say(j->c, "%-8syes\n", "fits");
     wf_proposals_destroy(j->c->ctx, found, n);
     json_object_set_new(report, "fits", json_boolean(bad == EXIT_DONE));
@@ -335,6 +349,8 @@ static void report_costs(const job *j, const wf_program *p, const wf_dry_run *ru
     json_object_set_new(report, "sent_bytes", json_integer((json_int_t)run->sent_bytes));
     json_object_set_new(report, "device_memory",
                         memory ? json_integer((json_int_t)memory) : json_null());
+    if (j->c->o.snapshot)
+        json_object_set_new(report, "snapshot_bytes", json_integer((json_int_t)snapshot_bytes(p)));
     json_object_set_new(report, "recipe_needed", job_needed_json(j));
     json_object_set_new(report, "step_ms", json_real(wf_timeline_step_us(simulated) / 1e3));
 }

@@ -44,7 +44,6 @@ exit_status processes_begin(cli *c, bool *done_out) {
     wf_place place;
     *done_out = false;
     wf_status status = wf_launch_place(c->ctx, &place);
-    c->history = history_find();
     if (status != WF_OK) return complain_of(c, status);
     exit_status bad = roster_take(c);
     if (bad) return bad;
@@ -57,6 +56,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
                         "or another launcher's variables",
                         o->rendezvous);
     if (!is_job) {
+        c->lost = NULL; /* no rank stays */
         if (is_mpi && c->command & JOBS)
             return complain(EXIT_USAGE, "--wire mpi needs ranks that MPI has started: mpirun -np N "
                                         "weft ..., without --ranks");
@@ -98,7 +98,9 @@ exit_status processes_begin(cli *c, bool *done_out) {
     if (interrupt_status())
         return complain(interrupt_status(), "interrupted; no other rank had joined");
     status = wf_job_join(c->ctx, &meeting, &c->job);
+    if (status == WF_INTERRUPTED) return complain(EXIT_RANK, "%s", wf_context_error(c->ctx));
     if (status != WF_OK) return complain_of(c, status);
+    history_follow(c->history);
     bad = agree_on_options(c);
     if (bad) return bad;
     interrupt_watch();

@@ -3,6 +3,7 @@
 #include "restart.h"
 
 #include "progress.h"
+#include "snapshot.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@ typedef struct supervisor {
     int64_t n_asked;          /* of restarts by SIGUSR1 */
     double wait_s, timeout_s; /* before the next; for the whole run, or 0 */
     double begun_s, attempt_s;
+    int64_t most;  /* steps that any attempt had made before the latest restart */
+    int64_t outer; /* restarts by an outer launcher */
 } supervisor;
 
 /* ---- failures ---- */
@@ -89,10 +92,12 @@ static void double_wait(supervisor *s) {
 /* ---- attempts ---- */
 
 /* Passes the number to the ranks. It includes the restarts of an outer launcher. */
-static void set_number(int64_t number) {
+static void set_number(const supervisor *s) {
     char text[32];
+    int64_t number = s->outer + s->number + s->n_asked;
     snprintf(text, sizeof text, "%lld", (long long)number);
     setenv(RESTART_ENV, text, 1);
+    if (s->shared) s->shared->n_restarts = number;
 }
 
 /* Cuts the timeout of the next attempt to the rest of the run's deadline. False: it has passed. */
@@ -120,13 +125,32 @@ static bool has_renewed(supervisor *s, wf_status status) {
     return true;
 }
 
-static wf_status run_attempts(supervisor *s, int64_t outer) {
+/* wf_launch_replace: the other ranks stay. A rank that dies again before a new step waits. */
+static int64_t replace(void *self, const char *sentence) {
+    supervisor *s = self;
+    double wait_s = s->wait_s;
+    if (s->number == s->n_most || s->shared->is_final) return -1;
+    if (has_progress(s, s->most)) s->wait_s = FIRST_WAIT_S / 2, wait_s = 0;
+    s->most = s->shared->most_done;
+    s->shared->failed_s = now_seconds();
+    s->number++;
+    set_number(s);
+    complain(EXIT_DONE, "%s; restart %lld of %lld in %.1f s%s", sentence, (long long)s->number,
+             (long long)s->n_most, wait_s,
+             s->config->n_ranks > 1 ? ", and the other ranks stay" : "");
+    double_wait(s);
+    return (int64_t)(wait_s * 1000);
+}
+
+static wf_status run_attempts(supervisor *s) {
     for (;;) {
-        int64_t most = s->shared ? s->shared->most_done : 0;
-        set_number(outer + s->number + s->n_asked);
+        s->most = s->shared ? s->shared->most_done : 0;
+        int64_t most = s->most;
+        set_number(s);
         if (s->elastic) elastic_start(s->elastic, s->config);
         s->attempt_s = now_seconds();
         wf_status status = wf_launch(s->ctx, s->config, s->result);
+        if (s->shared) s->shared->failed_s = now_seconds();
         bool is_further = has_progress(s, most);
         if (is_further) s->wait_s = FIRST_WAIT_S;
         if (has_renewed(s, status) && cut_timeout(s)) continue;
@@ -161,7 +185,8 @@ wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_re
                     .n_most = n_restarts,
                     .wait_s = FIRST_WAIT_S,
                     .timeout_s = (double)config->timeout_ms / 1000,
-                    .begun_s = now_seconds()};
+                    .begun_s = now_seconds(),
+                    .outer = restart_number()};
     if (!n_restarts) return wf_launch(ctx, config, result_out);
     if (is_own && !(s.shared = history_create(&fd)))
         return wf_context_fail(ctx, WF_DEVICE, "the memory for the history of restarts is refused");
@@ -171,7 +196,12 @@ wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_re
     else
         unsetenv(HISTORY_ENV);
     if (e) elastic_begin(e, s.shared ? &s.shared->roster : NULL);
-    wf_status status = run_attempts(&s, restart_number());
+    if (s.shared && !e && getenv(SNAPSHOT_ENV)) {
+        config->replace = replace;
+        config->replace_self = &s;
+        s.shared->keeps_ranks = true;
+    }
+    wf_status status = run_attempts(&s);
     if (e) elastic_end(e);
     if (s.shared) munmap(s.shared, sizeof *s.shared);
     if (fd >= 0) close(fd);

@@ -20,13 +20,17 @@ typedef struct restart_mark {
 
 typedef struct history {
     uint64_t magic;
-    int64_t first_step; /* step at which the run began; -1: it has not begun */
-    int64_t n_done;     /* steps, by the latest attempt */
-    int64_t most_done;  /* steps, by any attempt; -1: none */
-    int64_t n_repeated; /* steps that were made again */
-    double begun_s;     /* when the first attempt began its steps, by now_seconds */
-    double attempt_s;   /* the same of the latest attempt */
-    double base_s;      /* useful seconds before the latest attempt */
+    int64_t first_step;        /* step at which the run began; -1: it has not begun */
+    int64_t n_done;            /* steps, by the latest attempt */
+    int64_t most_done;         /* steps, by any attempt; -1: none */
+    int64_t n_repeated;        /* steps that were made again */
+    double begun_s;            /* when the first attempt began its steps, by now_seconds */
+    double attempt_s;          /* the same of the latest attempt */
+    double base_s;             /* useful seconds before the latest attempt */
+    double failed_s;           /* when the latest failure was noticed */
+    int64_t n_restarts;        /* up to now */
+    int keeps_ranks;           /* killed ranks are started again alone */
+    restart_mark snapshots[2]; /* of the latest ones */
     restart_mark marks[N_MARKS];
     int64_t n_marks;
     int is_final; /* a failure that would repeat */
@@ -36,9 +40,10 @@ typedef struct history {
 /* ---- the launcher's side ---- */
 
 /* Calls wf_launch, and again after failures, at most `n_restarts` times; with `e` (may be NULL), of
- * as many ranks as are left. With `is_own` the ranks are weft train and have a history. Prints each
- * restart. Returns status and result of the last launch; an interruption between two launches is a
- * result, too. */
+ * as many ranks as are left. With `is_own` the ranks are weft train and have a history; if they
+ * also have snapshots, and not `e`, a killed rank is started again alone. Prints each restart.
+ * Returns status and result of the last launch; an interruption between two launches is a result,
+ * too. */
 wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
                          elastic *e, wf_launch_result *result_out);
 
@@ -57,6 +62,11 @@ void history_begin(history *h, int64_t n_done);
 void history_step(history *h, int64_t n_done);
 /* A checkpoint of `n_done` steps is being written, or is written. */
 void history_mark(history *h, int64_t n_done);
+/* The same of a snapshot. */
+void history_mark_snapshot(history *h, int64_t n_done);
+/* Passes the number of restarts on to this process, which was not started again itself. */
+void history_follow(const history *h);
+void history_release(history *h);
 /* A failure that would repeat: no restart helps. */
 void history_give_up(history *h);
 /* Returns the lost seconds, and all seconds, from the first attempt's first step to now. Zeros

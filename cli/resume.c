@@ -3,7 +3,7 @@
  * run's own run.json or from --data. */
 #include "agree.h"
 #include "checkpoint.h"
-#include "restart.h"
+#include "snapshot.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -53,8 +53,17 @@ static exit_status read_data_path(const cli *c, json_t *record) {
                     path);
 }
 
+/* The record of a snapshot is weft's own. */
+static exit_status read_snapshot_record(const cli *c, json_t *record) {
+    json_t *own = json_loads(snapshot_record(c->snapshot, c->image), 0, NULL);
+    bool good = own && !json_object_update(record, own);
+    json_decref(own);
+    return good ? read_data_path(c, record) : complain(EXIT_FAILED, "a snapshot has no record");
+}
+
 static exit_status read_record(const cli *c, json_t *record) {
     char path[4096];
+    if (c->image) return read_snapshot_record(c, record);
     wf_safetensors *file;
     snprintf(path, sizeof path, "%s/state.safetensors", c->o.out);
     if (!checkpoint_exists(c))
@@ -69,13 +78,35 @@ static exit_status read_record(const cli *c, json_t *record) {
     return bad ? bad : read_data_path(c, record);
 }
 
+/* Returns the step of the checkpoint in --out; -1: there is none that can be read. */
+static int64_t find_step(const cli *c) {
+    char path[4096], *text = NULL;
+    int64_t step;
+    if (!c->o.out || !checkpoint_exists(c)) return -1;
+    snprintf(path, sizeof path, "%.4000s/state.safetensors", c->o.out);
+    wf_status status = wf_trainer_state_metadata(c->ctx, path, keys[0], &text);
+    bool good = status == WF_OK && text && text_to_int(text, &step);
+    if (text) wf_text_free(c->ctx, text);
+    return good ? step : -1;
+}
+
 exit_status checkpoint_resume_after_restart(cli *c) {
-    options *o = &c->o;
-    int64_t resumes = c->is_root && restart_number() && o->out && checkpoint_exists(c);
-    if (!restart_number() || !o->out) return EXIT_DONE;
-    wf_status status = c->job ? wf_job_broadcast(c->job, &resumes, sizeof resumes) : WF_OK;
+    struct {
+        int64_t image, saved_step, resumes;
+    } found = {0, -1, 0};
+    int image;
+    if (!restart_number()) return EXIT_DONE;
+    if (c->is_root) {
+        int64_t step = snapshot_newest(c->snapshot, &image);
+        found.saved_step = find_step(c);
+        if (step >= 0 && step >= found.saved_step) found.image = image;
+        found.resumes = found.image || (c->o.out && checkpoint_exists(c));
+    }
+    wf_status status = c->job ? wf_job_broadcast(c->job, &found, sizeof found) : WF_OK;
     if (status != WF_OK) return complain_of(c, status);
-    if (resumes) o->resume = 1;
+    if (found.resumes) c->o.resume = 1;
+    c->image = (int)found.image;
+    c->saved_step = found.saved_step;
     return EXIT_DONE;
 }
 
@@ -116,7 +147,7 @@ static exit_status merge(cli *c, const options *recorded) {
 static exit_status take_recipe(cli *c, const char *text) {
     char where[300];
     options recorded;
-    snprintf(where, sizeof where, "%.200s/state.safetensors", c->o.out);
+    snprintf(where, sizeof where, "%.200s/state.safetensors", c->o.out ? c->o.out : "");
     options_init(&recorded);
     exit_status bad = options_read_json(&recorded, FOR_TRAIN, text, strlen(text), where)
                           ? merge(c, &recorded)
@@ -162,7 +193,8 @@ static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
 }
 
 exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
-    if (!c->o.out) return complain(EXIT_USAGE, "--resume needs --out, the folder of the run");
+    if (!c->o.out && !c->image)
+        return complain(EXIT_USAGE, "--resume needs --out, the folder of the run");
     json_t *record = json_object();
     if (!bad && c->is_root) bad = read_record(c, record);
     char *text = !bad && c->is_root ? json_dumps(record, JSON_COMPACT) : NULL;
@@ -220,12 +252,23 @@ static exit_status check_builds(const cli *c, const resumed *from) {
     return EXIT_DONE;
 }
 
+/* A damaged snapshot is dropped, and the next start takes an older state. */
+static exit_status load_snapshot(job *j, wf_trainer *trainer) {
+    cli *c = j->c;
+    wf_status status = snapshot_read(c->snapshot, trainer, c->image);
+    if (status != WF_CORRUPT) return complain_of(c, status);
+    snapshot_forget(c->snapshot);
+    if (c->lost) snprintf(c->lost, LOST_BYTES, "%s", wf_context_error(c->ctx));
+    return c->lost ? EXIT_RANK : complain(EXIT_RANK, "%s", wf_context_error(c->ctx));
+}
+
 exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from) {
     char path[4096];
     exit_status bad = check_data(j, from);
     if (!bad) bad = check_place(j, from);
     if (!bad) bad = check_builds(j->c, from);
     if (bad) return bad;
+    if (j->c->image) return load_snapshot(j, trainer);
     snprintf(path, sizeof path, "%s/state.safetensors", j->c->o.out);
     wf_status status = wf_trainer_load_state(trainer, path);
     /* A run that was stopped between the two files left an older model, or none. */

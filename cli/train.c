@@ -8,7 +8,7 @@
 #include "processor.h"
 #include "progress.h"
 #include "report.h"
-#include "restart.h"
+#include "snapshot.h"
 #include "text.h"
 
 #include <math.h>
@@ -61,6 +61,15 @@ static exit_status check(const cli *c) {
                                     "0 seconds");
     if (o->on_nan == ON_NAN_REWIND && !o->out)
         return complain(EXIT_USAGE, "--on-nan rewind needs --out, where checkpoints go");
+    if (o->snapshot && !c->snapshot)
+        return complain(EXIT_USAGE,
+                        "--snapshot needs --restarts N: a snapshot serves a rank that the launcher "
+                        "starts again, in a run with --ranks N; ranks of mpirun continue from "
+                        "the checkpoint in --out");
+    if (o->snapshot && crew_is_needed(o))
+        return complain(EXIT_USAGE,
+                        "--snapshot has no effect here: workers of --update async and local have "
+                        "parameters of their own, which only a checkpoint holds");
     if ((o->shard_bytes || o->save_async) && !o->out)
         return complain(EXIT_USAGE, "%s needs --out, where checkpoints go",
                         o->shard_bytes ? "--shard-size" : "--save-async");
@@ -70,6 +79,7 @@ static exit_status check(const cli *c) {
     } counts[] = {{OPT_test_every, o->test_every},
                   {OPT_patience, o->patience},
                   {OPT_keep, o->keep},
+                  {OPT_snapshot, o->snapshot},
                   {OPT_verify, o->verify}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         char name[TEXT_BYTES];
@@ -138,7 +148,10 @@ static exit_status verify(run *r) {
     wf_status status = wf_trainer_verify(r->trainer, &n_bytes);
     r->verified_step = r->n_done;
     if (status != WF_OK) progress_clear(&r->bar);
-    if (status == WF_CORRUPT) return complain(EXIT_RANK, "%s", wf_context_error(r->c->ctx));
+    if (status == WF_CORRUPT) {
+        snapshot_forget(r->c->snapshot); /* they were not compared */
+        return complain(EXIT_RANK, "%s", wf_context_error(r->c->ctx));
+    }
     if (status != WF_OK || n_bytes) return complain_of(r->c, status);
     return complain(
         EXIT_USAGE,
@@ -163,6 +176,20 @@ static exit_status save(run *r) {
     if (!r->c->o.save_async) forget_older(r, -1);
     r->saved_step = r->n_done;
     return r->c->o.save_async ? EXIT_DONE : keep(r);
+}
+
+/* Copies the state to memory, for a restart. What the log counts as done is in it then. */
+static exit_status take_snapshot(run *r) {
+    cli *c = r->c;
+    exit_status bad = log_flush(&r->log);
+    wf_status status = c->is_root && !bad ? job_hash_data(&r->j) : WF_OK;
+    if (bad || status != WF_OK) return bad ? bad : complain_of(c, status);
+    char *notes = c->is_root ? checkpoint_record(&r->j, r->next, &r->tests, r->n_done) : NULL;
+    if (c->is_root && !notes) return complain(EXIT_FAILED, "no memory left");
+    status = snapshot_write(c->snapshot, r->trainer, notes, r->n_done);
+    free(notes);
+    if (status == WF_OK) history_mark_snapshot(history_of(r), r->n_done);
+    return complain_of(c, status);
 }
 
 /* Evaluates the weights' average, if there is one: the trainer goes on with the weights. */
@@ -347,6 +374,8 @@ static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch
     bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
     double items = job_items(&r->j, n_samples);
     history_step(history_of(r), ++r->n_done);
+    if (r->c->is_root)
+        snapshot_add_step(r->c->snapshot, r->n_done, result->loss, ms, items, r->n_left_out);
     if (!record_add(&r->record, result->loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
     exit_status bad = log_step(&r->log, r->n_done, epoch, result, ms, has_labels, r->n_left_out);
@@ -427,8 +456,11 @@ static void begin_steps(run *r) {
     history_begin(history_of(r), r->n_done);
     if (!history_of(r) || !restart_number()) return;
     history_seconds(r->c->history, &lost_s, &all_s);
-    say(r->c, "restart %lld after step %lld of %lld; steps repeated: %lld; lost so far: %.1f s\n",
+    say(r->c,
+        "restart %lld after step %lld of %lld%s, %.2f s after the failure; steps repeated: %lld; "
+        "lost so far: %.1f s\n",
         (long long)restart_number(), (long long)r->n_done, (long long)r->j.n_steps,
+        r->c->image ? " from memory" : "", now_seconds() - r->c->history->failed_s,
         (long long)(r->c->history->n_repeated - n_before), lost_s);
 }
 
@@ -450,6 +482,8 @@ static exit_status loop(run *r) {
         if (!bad) bad = score(r, before);
         bool saves = passes(before, r->n_done, o->save_every ? o->save_every : r->j.n_epoch);
         if (!bad && saves) bad = save(r);
+        bool copies = r->c->snapshot && passes(before, r->n_done, o->snapshot);
+        if (!bad && copies) bad = take_snapshot(r);
         if (!bad) bad = draw_at_times(r);
     }
     if (!bad) bad = save(r);
@@ -500,6 +534,15 @@ static wf_status create_trainer(run *r) {
     return status == WF_OK && r->trainer ? job_describe_trainer(&r->j, r->trainer) : status;
 }
 
+/* The steps of earlier attempts. */
+static exit_status read_record(run *r) {
+    int64_t first = r->c->history->first_step;
+    if (!r->c->snapshot) return log_read(&r->log, &r->j, first, r->n_done, &r->record);
+    if (!r->c->is_root || snapshot_read_steps(r->c->snapshot, first, r->n_done, &r->record))
+        return EXIT_DONE;
+    return complain(EXIT_FAILED, "no memory left");
+}
+
 static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
@@ -536,6 +579,7 @@ static exit_status prepare(run *r) {
     wf_status status = create_trainer(r);
     if (status != WF_OK) return job_complain_of_plan(&r->j, status);
     bad = interrupted_early(r);
+    if (!bad && r->c->snapshot) bad = snapshot_open(r->c, wf_trainer_program(r->trainer));
     if (bad) return bad;
     if (r->trainer) status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
     if (status != WF_OK) return job_complain_of_eval(&r->j, status, JOB_EVAL_ADVICE);
@@ -548,6 +592,7 @@ static exit_status prepare(run *r) {
         if (r->crew.workers) crew_warn(&r->crew, r->from.n_steps);
         r->next = r->from.next;
         r->n_done = r->saved_step = r->from.n_steps;
+        if (r->c->image) r->saved_step = r->c->saved_step;
         r->tests = r->from.tests;
         if (!is_again)
             say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
@@ -569,8 +614,7 @@ static exit_status prepare(run *r) {
         if (bad) return bad;
     }
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
-    if (!bad && is_again && r->c->history && r->c->history->first_step >= 0)
-        bad = log_read(&r->log, &r->j, r->c->history->first_step, r->n_done, &r->record);
+    if (!bad && is_again && r->c->history && r->c->history->first_step >= 0) bad = read_record(r);
     if (bad) return bad;
     if (!r->crew.workers && !is_again) report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
@@ -615,6 +659,10 @@ static exit_status finish(run *r) {
         json_object_set_new(
             report, "save_bytes",
             json_integer((json_int_t)wf_trainer_memory_of(r->trainer, 0).save_bytes));
+    if (o->snapshot)
+        json_object_set_new(
+            report, "snapshot_bytes",
+            json_integer((json_int_t)snapshot_bytes(wf_trainer_program(r->trainer))));
     if (o->profile) report_profile(r->c, r->trainer, report);
     if (o->trace && !r->crew.workers) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
     double rate = json_number_value(

@@ -115,6 +115,7 @@ wf_trainer_config job_trainer_config(const job *j) {
     config.folder = o->out;
     config.save_async = o->save_async;
     config.keep_undo = o->on_nan == ON_NAN_SKIP;
+    config.no_init = o->resume && j->c->command == FOR_TRAIN;
     config.profile = o->profile;
     config.trace = o->trace != NULL;
     config.forward_only = (j->c->command & (FOR_EVAL | FOR_PREDICT)) != 0;

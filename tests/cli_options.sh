@@ -187,7 +187,7 @@ refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 refuses --host-memory 3 "of the host's memory" "$adam --plan offload=state --host-memory 1KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged
-for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" "--restarts 3" --profile; do
+for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" "--restarts 3" "--snapshot 3" "--verify 3" "--on-nan skip" --profile; do
     [[ $(report ${mlp/train/plan} $extra | field fits) == true ]] || fail "weft plan $extra"
 done
 [[ ! -e $folder/none ]] || fail "weft plan makes a folder"
@@ -220,6 +220,7 @@ gives --resume steps 4 "train --resume --out $folder/run --steps 4"
 DNNL_MAX_CPU_ISA=SSE41 refuses --strict 1 "made by weft" "train --resume --out $folder/run --steps 4 --strict"
 gives --restarts restarts 0 "$mlp --restarts 1" # (tests/launch_restart.sh has what it does)
 refuses --on-nan 2 "--on-nan rewind needs --out" "$mlp --on-nan rewind" # (tests/train_on_nan.sh has what it does)
+refuses --snapshot 2 "--snapshot needs --restarts" "$mlp --snapshot 1" # (tests/launch_snapshot.sh has what it does)
 refuses --verify 2 "no two ranks keep the same state" "$mlp --verify 1" # (tests/train_verify.sh has what it does)
 refuses --grace 2 "--grace needs --out" "$mlp --grace 1" # (tests/train_grace.sh has the signals)
 refuses --restarts 2 "only their launcher can start them again" "run -n 2 -- $WEFT $mlp --restarts 1"

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# --snapshot: killed ranks are started again alone, the others keep their processes, and the run ends as
+# if nothing had happened, with nothing left. A rank that stalls is replaced as well.
+# WEFT_TEST_FULL=1: 100 random kills, under several plans.
+# label: once
+source tests/cli_helpers.bash
+source tests/processes.bash
+net="--model mlp --image 8 --data synthetic --batch 12 --micro 6 --lanes 3 --threads 1 --optimizer adam"
+
+# ---- refusals ----
+expect 2 "--snapshot needs --restarts" train $net --ranks 2 --steps 1 --snapshot 2
+expect 2 "--snapshot must be at least 1" train $net --ranks 2 --steps 1 --restarts 2 --snapshot 0
+expect 2 "only a checkpoint holds" train $net --ranks 2 --steps 1 --restarts 2 --snapshot 1 --update async
+expect 2 "only their launcher can start them again" run -n 2 -- "$WEFT" train $net --steps 1 --restarts 3 --snapshot 2
+expect 3 "with its copies of the state for" train $net --ranks 3 --steps 1 --restarts 2 --snapshot 1 --host-memory 1K
+expect 3 "with its copies of the state for" plan $net --plan dp=3 --on-nan skip --host-memory 1K
+bytes_of() { report plan $net --ranks 3 --plan dp=3 --restarts 2 --verify 5 "$@" | field "$key" | head -1; }
+key=snapshot_bytes
+[[ $(bytes_of --snapshot 2) -gt 1000000 && ! $(bytes_of) ]] || fail "weft plan: bytes of snapshots: $(bytes_of --snapshot 2)"
+key=host_peak_bytes
+[[ $(bytes_of --on-nan skip) -gt $(bytes_of) ]] || fail "weft plan does not count the copy of --on-nan skip"
+
+# ---- kills ----
+segments() { ls /dev/shm 2>/dev/null | grep weft; }
+# The processes of the ranks, in their order.
+ranks_of() {
+    local r
+    for ((r = 0; r < n; r++)); do pid_of "$r"; done
+}
+has_restarted() { [[ $(grep -c '; restart .* stay' "$folder/said") -ge $1 ]]; }
+has_started() { [[ $(grep -c '^restart ' "$folder/out") -ge $1 ]]; }
+
+# start N ARGUMENTS...: a run of N ranks in the background.
+start() {
+    n=$1
+    # shellcheck disable=SC2086
+    "$WEFT" train $net --ranks "$n" --restarts 1000 --snapshot 2 --json "$folder/report" "${@:2}" \
+        >"$folder/out" 2>"$folder/said" </dev/null &
+    launcher=$!
+    has_all() { [[ $(ranks_of | wc -l) == "$n" ]]; }
+    until_true_of $launcher has_all || fail "no ranks: $(cat "$folder/said")"
+}
+# ends WHAT: with the bits of an undisturbed run.
+ends() {
+    local got=0 pids=$all
+    wait $launcher || got=$?
+    [[ $got == 0 ]] || fail "$1: exit $got: $(cat "$folder/said")"
+    [[ $(field weights_sha256 <"$folder/report") == "$want" ]] || fail "$1: other bits"
+    [[ $(tr -d ' \n' <"$folder/report" | grep -o '"losses":[^]]*') == "$want_losses" ]] || fail "$1: other losses"
+    # shellcheck disable=SC2086
+    none_left "$1" $pids
+    [[ ! $(segments) ]] || fail "$1: shared memory is left: $(segments)"
+}
+# whole STEPS: an undisturbed run, by one process.
+whole() {
+    report train $net --steps "$1" >"$folder/whole"
+    want=$(field weights_sha256 <"$folder/whole")
+    want_losses=$(tr -d ' \n' <"$folder/whole" | grep -o '"losses":[^]]*')
+}
+# kills STEPS RANK...: after so many steps; the other ranks keep their processes.
+kills() {
+    local before=() i
+    until_true_of $launcher has_steps "$1" || fail "no steps: $(cat "$folder/said")"
+    shift
+    mapfile -t before < <(ranks_of)
+    all+=" ${before[*]}"
+    for i; do kill -KILL "${before[i]}"; done
+    until_true_of $launcher has_restarted $((n_restarts + 1)) || fail "no restart: $(cat "$folder/said")"
+    n_restarts=$(grep -c '; restart .* stay' "$folder/said")
+    until_true_of $launcher has_started $((n_started + 1)) || fail "the run does not go on: $(cat "$folder/said" "$folder/out")"
+    n_started=$(grep -c '^restart ' "$folder/out")
+    for ((i = 0; i < n; i++)); do
+        [[ " $* " == *" $i "* ]] || grep -qx "${before[i]}" <(ranks_of) || fail "rank $i has not kept its process"
+    done
+}
+
+whole 400
+all= n_restarts=0 n_started=0
+start 3 --steps 400 --out "$folder/run" --save-every 1000000
+kills 20 1
+kills 100 0 2
+ends "kills"
+grep -q '^restart .* from memory, [0-9.]* s after the failure; steps repeated: [012];' "$folder/out" ||
+    fail "no restart from memory: $(cat "$folder/out")"
+[[ $(field repeated_steps <"$folder/report") -le $((2 * n_restarts)) ]] || fail "steps are repeated: $(field repeated_steps <"$folder/report")"
+
+# ---- a rank that is stopped past the deadline ----
+stopped() { # stopped MS
+    all= n_restarts=0
+    export WEFT_TIMEOUT_MS=$1
+    start 3 --steps 400
+    unset WEFT_TIMEOUT_MS
+    all=$(ranks_of)
+    local other
+    other=$(pid_of 0)
+    until_true_of $launcher has_line '^peak' || fail "no training: $(cat "$folder/said")"
+    kill -STOP "$(pid_of 1)"
+    until_true_of $launcher has_restarted 1 || fail "a stopped rank: no restart: $(cat "$folder/said")"
+    [[ $(pid_of 0) == "$other" ]] || fail "rank 0 has not kept its process"
+    ends "a stopped rank"
+    says 'rank 1 .*restart 1 of' || fail "the stopped rank is not named: $(cat "$folder/said")"
+}
+has_line() { grep -q "$1" "$folder/out"; }
+is_full && with_deadlines stopped 700
+
+# ---- many kills at random moments ----
+random_kills() { # random_kills N STEPS ARGUMENTS...
+    local k pids
+    whole "$2"
+    all=
+    start "${@:3}" --steps "$2"
+    for ((k = 0; k < $1; k++)); do
+        sleep 0.$((RANDOM % 9))
+        mapfile -t pids < <(ranks_of)
+        ((${#pids[@]})) || continue
+        all+=" ${pids[*]}"
+        kill -KILL "${pids[RANDOM % ${#pids[@]}]}" 2>/dev/null
+    done
+    ends "$1 random kills: ${*:3}"
+}
+if is_full; then
+    random_kills 60 12000 3 --out "$folder/long" --save-every 50
+    random_kills 20 4000 3 --plan dp=3,zero=3
+    random_kills 20 4000 3 --plan pp=3
+fi
+finish
