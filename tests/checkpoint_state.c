@@ -245,6 +245,34 @@ static void flipped_bits(void **state) {
     wf_trainer_destroy(t);
 }
 
+/* Each bit of the header counts; only in the name of its own digest a flip does no harm. */
+static void flipped_bits_of_the_header(void **state) {
+    folder *f = *state;
+    const char *path = folder_file(f, "flipped");
+    const wf_metadata about = {"sample", "128"};
+    wf_safetensors *file;
+    wf_trainer *t = make_trainer(f->ctx);
+    char head[4096] = {0};
+    small_step(f->ctx, t, 0);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, path, &about, 1));
+    FILE *stream = fopen(path, "rb");
+    assert_non_null(stream);
+    assert_true(fread(head, 1, sizeof head - 1, stream) > 8);
+    assert_int_equal(fclose(stream), 0);
+    size_t n = (size_t)(uint8_t)head[0] + ((size_t)(uint8_t)head[1] << 8);
+    const char *name = strstr(head + 8, "weft.crc32\"");
+    assert_non_null(name);
+    for (size_t at = 8; at < 8 + n; at++) {
+        flip(path, at);
+        wf_status status = wf_safetensors_open(f->ctx, path, &file);
+        flip(path, at);
+        if (status == WF_OK) wf_safetensors_close(file);
+        bool is_harmless = head + at >= name && head + at < name + strlen("weft.crc32");
+        if ((status == WF_OK) != is_harmless) fail_msg("byte %zu: status %d", at, (int)status);
+    }
+    wf_trainer_destroy(t);
+}
+
 /* ---- a file that breaks off ---- */
 
 static int n_reads = INT32_MAX; /* before every file seems to end */
@@ -313,6 +341,7 @@ int main(void) {
         TEST_IN_FOLDER(plateau_after_no_number),
         TEST_IN_FOLDER(other_sums),
         TEST_IN_FOLDER(flipped_bits),
+        TEST_IN_FOLDER(flipped_bits_of_the_header),
         TEST_IN_FOLDER(a_file_that_breaks_off),
     };
     return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);

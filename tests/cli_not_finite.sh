@@ -8,7 +8,7 @@ train=(train --model mlp --data synthetic --threads 1 --batch 64 --quiet)
 # last_number FILE BYTES: the last weight of a safetensors file gets these bytes.
 last_number() { printf "$2" | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 4)) conv=notrunc 2>/dev/null; }
 # unchecked FILE: renames the checksums beside the weights, which are to be read as they are.
-unchecked() { LC_ALL=C sed -i 's/weft\.crc32\./weft.other./g' "$1"; }
+unchecked() { LC_ALL=C sed -i 's/weft\.crc32/weft.other/g' "$1"; }
 nan='\x00\x00\xc0\x7f' huge='\x99\x76\x96\x7e' # 1e38
 
 "$WEFT" "${train[@]}" --steps 1 --out "$run" || fail "train: exit $?"

@@ -9,10 +9,10 @@ resume="train --resume --steps 4 --threads 1"
 sha() { report "$@" | field weights_sha256; }
 # sha_of FILE: of the weights in it.
 sha_of() { sha train --model mlp --data "$folder/images" --threads 1 --init "$1" --steps 0; }
-# edit FOLDER CHANGE: of the header of its state, a substitution of Perl's.
+# edit FOLDER CHANGE: of the header of its state, a substitution of Perl's. Its checksum goes.
 edit() {
     perl -e 'local $/; open(my $f, "+<:raw", $ARGV[0]) or die; my $s = <$f>; my $n = unpack("Q<", $s);
-        my ($head, $data) = (substr($s, 8, $n), substr($s, 8 + $n)); my $was = $head;
+        my ($head, $data) = (substr($s, 8, $n), substr($s, 8 + $n)); $head =~ s/"weft.crc32":/"weft.other":/; my $was = $head;
         eval "\$head =~ $ARGV[1]"; die "nothing changed" if $head eq $was;
         $head .= " " x (-length($head) % 8);
         seek($f, 0, 0); truncate($f, 0); print $f pack("Q<", length $head), $head, $data' \
@@ -153,7 +153,7 @@ expect 1 "${state##*/}" $resume --out "$folder/x"
 
 # ---- a number that is none, and no checksum that says so before: by tensor and element ----
 fresh
-LC_ALL=C sed -i 's/weft\.crc32\./weft.other./g' "$folder/x/state.safetensors"
+LC_ALL=C sed -i 's/weft\.crc32/weft.other/g' "$folder/x/state.safetensors"
 perl -e 'open(my $f, "+<:raw", $ARGV[0]) or die; read($f, my $s, 8); my $n = unpack("Q<", $s); read($f, my $head, $n);
     $head =~ /"optimizer.second_moment.[^"]*":\{[^}]*"data_offsets":\[(\d+)/ or die;
     seek($f, 8 + $n + $1 + 8, 0); print $f pack("f<", "nan")' "$folder/x/state.safetensors"

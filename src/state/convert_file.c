@@ -37,7 +37,7 @@ static wf_status declare(conversion *c) {
     wfi_safetensors_writer_add_digests(c->writer);
     for (int i = 0; wf_safetensors_metadata_get(c->file, i); i++) {
         const wf_metadata *pair = wf_safetensors_metadata_get(c->file, i);
-        if (strncmp(pair->key, WFI_SAFETENSORS_DIGEST, sizeof WFI_SAFETENSORS_DIGEST - 1))
+        if (!wfi_safetensors_is_digest(pair->key))
             WF_TRY(wf_safetensors_writer_add_metadata(c->writer, pair->key, pair->value));
     }
     for (int i = 0; i < wf_safetensors_n_tensors(c->file); i++) {

@@ -97,6 +97,15 @@ uint64_t wfi_safetensors_element_bytes(const char *dtype_name);
 #define WFI_SAFETENSORS_DIGEST "weft.crc32."
 /* What n_bytes add, if n_after bytes of the tensor follow them. */
 uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after);
+/* In __metadata__, too: the CRC-32 of the file's header, or of the index's text, with zeros for its
+ * own digits. */
+#define WFI_SAFETENSORS_SEAL "weft.crc32"
+/* Returns whether the key of metadata is that of a digest. */
+bool wfi_safetensors_is_digest(const char *key);
+/* Sets the seal in the text, if it has one. */
+void wfi_safetensors_set_seal(char *text, size_t n);
+/* Compares the text's seal, if it has one. Errors: CORRUPT. */
+wf_status wfi_safetensors_check_seal(wf_context *ctx, const char *path, const char *text, size_t n);
 /* Compares with what the file says of tensor i, if it says anything. Errors: CORRUPT. */
 wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32_t digest);
 

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files are little-endian, and so is weft");
@@ -78,6 +77,7 @@ static wf_status read_tensors(wf_safetensors *file, uint64_t file_bytes) {
     if (!header) return WF_NO_MEMORY;
     p->data_start = sizeof prefix + n_header;
     wf_status status = read_at(file, p, header, n_header, sizeof prefix);
+    if (status == WF_OK) status = wfi_safetensors_check_seal(ctx, p->path, header, n_header);
     if (status == WF_OK)
         status = wfi_safetensors_parse(ctx, p->path, header, n_header, file_bytes - p->data_start,
                                        &p->index);
@@ -145,6 +145,8 @@ static wf_status read_index(wf_safetensors *file, uint64_t n_bytes, wfi_shard_in
     char *text = wfi_alloc(file->ctx, (size_t)n_bytes + 1, 1, p->path);
     if (!text) return WF_NO_MEMORY;
     wf_status status = read_at(file, p, text, (size_t)n_bytes, 0);
+    if (status == WF_OK)
+        status = wfi_safetensors_check_seal(file->ctx, p->path, text, (size_t)n_bytes);
     if (status == WF_OK)
         status = wfi_shard_index_parse(file->ctx, p->path, text, (size_t)n_bytes, index_out);
     wfi_free(file->ctx, text);
@@ -313,10 +315,6 @@ wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, wf_dtype 
         wfi_convert(held, chunk, n_now, (char *)dst + done * bytes);
     }
     return WF_OK;
-}
-
-uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after) {
-    return (uint32_t)crc32_combine(crc32_z(0, data, n_bytes), 0, (z_off_t)n_after);
 }
 
 static int compare_digest_key(const void *name, const void *pair) {

@@ -136,7 +136,7 @@ wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *w, const cha
                                              const char *value) {
     wf_metadata pair;
     if (w->has_layout) return refuse(w, key, "comes too late: tensors are being written");
-    if (w->has_digests && !strncmp(key, WFI_SAFETENSORS_DIGEST, sizeof WFI_SAFETENSORS_DIGEST - 1))
+    if (w->has_digests && wfi_safetensors_is_digest(key))
         return refuse(w, key, "is a digest, which the writer adds itself");
     WF_TRY(quote(w, key, &pair.key));
     WF_TRY(quote(w, value, &pair.value));
@@ -281,8 +281,10 @@ static void add_tensor_text(wfi_text *text, const declared *t) {
 static void add_metadata_text(const wf_safetensors_writer *w, wfi_text *text, const char *comma) {
     for (size_t i = 0; i < w->n_metadata; i++, comma = ",")
         wfi_text_add(text, "%s%s:%s", comma, w->metadata[i].key, w->metadata[i].value);
-    for (size_t i = 0; i < w->n_tensors && w->has_digests; i++, comma = ",")
-        wfi_text_add(text, "%s\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"", comma,
+    if (!w->has_digests) return;
+    wfi_text_add(text, "%s\"" WFI_SAFETENSORS_SEAL "\":\"00000000\"", comma);
+    for (size_t i = 0; i < w->n_tensors; i++)
+        wfi_text_add(text, ",\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"",
                      w->tensors[i].quoted + 1, w->tensors[i].digest);
 }
 
@@ -291,7 +293,7 @@ static void add_header_text(const wf_safetensors_writer *w, declared *const *sor
                             wfi_text *text) {
     const char *comma = "";
     wfi_text_add(text, "{");
-    if (file || w->n_metadata || (w->has_digests && w->n_tensors)) {
+    if (file || w->n_metadata || w->has_digests) {
         wfi_text_add(text, "\"__metadata__\":{");
         if (file)
             wfi_text_add(text, "\"format\":\"pt\"");
@@ -346,6 +348,7 @@ static wf_status write_text(wf_safetensors_writer *w, declared *const *sorted, i
     else
         add_index_text(w, &text);
     wf_status status = wfi_text_status(&text);
+    if (status == WF_OK && w->has_digests) wfi_safetensors_set_seal(text.data, text.n);
     if (status == WF_OK)
         status = sorted ? write_header(w, to, text.data, text.n)
                         : wfi_replacement_write(&to->file, text.data, text.n, 0);
