@@ -114,6 +114,10 @@ void history_give_up(history *h) {
     if (h) h->is_final = 1;
 }
 
+void history_retry(history *h) {
+    if (h) h->n_retries++;
+}
+
 void history_seconds(const history *h, double *lost_s_out, double *all_s_out) {
     *lost_s_out = *all_s_out = 0;
     if (!h || h->first_step < 0) return;

@@ -1,6 +1,7 @@
 /* Checkpoints that are kept beside the last one, as folders of links to its files: no byte is
  * written twice, and each is a run's folder itself. */
 #include "checkpoint.h"
+#include "restart.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -136,4 +137,77 @@ exit_status checkpoint_keep_last(const cli *c, int64_t step) {
     }
     if (folder) closedir(folder);
     return bad;
+}
+
+/* ---- a damaged checkpoint ---- */
+
+static bool is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* A kept checkpoint may be a link to the same damaged file. */
+static void forget_kept(const cli *c, const char *damaged, const char *name) {
+    DIR *folder = opendir(c->o.out);
+    for (struct dirent *f; folder && (f = readdir(folder));) {
+        char path[4096];
+        snprintf(path, sizeof path, "%.3000s/%.200s/%.200s", c->o.out, f->d_name, name);
+        if (step_of(f->d_name) >= 0 && is_same_file(path, damaged)) unlink(path);
+    }
+    if (folder) closedir(folder);
+}
+
+void checkpoint_set_aside(const cli *c) {
+    char path[4096], aside[4096], *name;
+    if (!restart_number()) return;
+    checkpoint_path(c, "state", path);
+    name = strrchr(path, '/') + 1;
+    snprintf(aside, sizeof aside, "%.*sdamaged-%s", (int)(name - path), path, name);
+    if (rename(path, aside)) return; /* another rank has done it */
+    forget_kept(c, aside, name);
+    history_retry(c->history);
+    complain(EXIT_DONE, "%.3800s is now %.3800s: the run goes back to the checkpoint before", path,
+             aside);
+}
+
+/* Returns the step of the last kept checkpoint; -1: none. */
+static long long last_kept(const cli *c) {
+    long long last = -1;
+    DIR *folder = opendir(c->o.out);
+    for (struct dirent *f; folder && (f = readdir(folder));) {
+        cli kept = *c;
+        char path[4096], out[4096];
+        snprintf(out, sizeof out, "%.3700s/%.60s", c->o.out, f->d_name);
+        kept.o.out = out;
+        if (step_of(f->d_name) > last && !access(checkpoint_path(&kept, "state", path), F_OK))
+            last = step_of(f->d_name);
+    }
+    if (folder) closedir(folder);
+    return last;
+}
+
+/* The file that makes the checkpoint complete comes last. */
+static bool is_last_file(const char *name) {
+    return !strcmp(name, "state.safetensors") || !strcmp(name, "state.safetensors.index.json");
+}
+
+static bool restore_from(const char *from, const char *to, bool last) {
+    DIR *source = opendir(from), *target = opendir(to);
+    bool is_whole = source && target;
+    for (struct dirent *f; is_whole && (f = readdir(source));) {
+        if (!is_checkpoint(f->d_name) || is_last_file(f->d_name) != last) continue;
+        unlinkat(dirfd(target), f->d_name, 0);
+        is_whole = !linkat(dirfd(source), f->d_name, dirfd(target), f->d_name, 0);
+    }
+    if (source) closedir(source);
+    if (target) closedir(target);
+    return is_whole;
+}
+
+void checkpoint_restore_kept(const cli *c) {
+    char from[4096];
+    long long step = checkpoint_exists(c) ? -1 : last_kept(c);
+    if (step < 0) return;
+    snprintf(from, sizeof from, "%.3800s/" STEP "%lld", c->o.out, step);
+    if (restore_from(from, c->o.out, false)) (void)restore_from(from, c->o.out, true);
 }

@@ -25,17 +25,25 @@ typedef struct supervisor {
     int64_t n_asked;          /* of restarts by SIGUSR1 */
     double wait_s, timeout_s; /* before the next; for the whole run, or 0 */
     double begun_s, attempt_s;
-    int64_t most;  /* steps that any attempt had made before the latest restart */
-    int64_t outer; /* restarts by an outer launcher */
+    history before; /* the latest start, of all ranks or of lost ones */
+    int64_t outer;  /* restarts by an outer launcher */
 } supervisor;
 
 /* ---- failures ---- */
 
-/* Returns whether the latest attempt made more steps than those before, or ran long enough. */
-static bool has_progress(const supervisor *s, int64_t most_before) {
-    if (!s->shared) return now_seconds() - s->attempt_s >= LAST_WAIT_S;
-    int64_t first = s->shared->first_step;
-    return s->shared->most_done > (most_before > first ? most_before : first);
+/* Returns whether the latest attempt removed the cause of its failure. */
+static bool has_retry(const supervisor *s, const history *before) {
+    return s->shared && s->shared->n_retries > before->n_retries;
+}
+
+/* Returns whether the latest attempt made more steps than those before, removed the cause of its
+ * failure, or ran long enough. */
+static bool has_progress(const supervisor *s, const history *before) {
+    const history *now = s->shared;
+    if (!now) return now_seconds() - s->attempt_s >= LAST_WAIT_S;
+    int64_t first = now->first_step;
+    return now->most_done > (before->most_done > first ? before->most_done : first) ||
+           has_retry(s, before);
 }
 
 /* Returns whether a restart may help. A usage error repeats at once, and so does a plan that does
@@ -130,8 +138,8 @@ static int64_t replace(void *self, const char *sentence) {
     supervisor *s = self;
     double wait_s = s->wait_s;
     if (s->number == s->n_most || s->shared->is_final) return -1;
-    if (has_progress(s, s->most)) s->wait_s = FIRST_WAIT_S / 2, wait_s = 0;
-    s->most = s->shared->most_done;
+    if (has_progress(s, &s->before)) s->wait_s = FIRST_WAIT_S / 2, wait_s = 0;
+    s->before = *s->shared;
     s->shared->failed_s = now_seconds();
     s->number++;
     set_number(s);
@@ -144,14 +152,14 @@ static int64_t replace(void *self, const char *sentence) {
 
 static wf_status run_attempts(supervisor *s) {
     for (;;) {
-        s->most = s->shared ? s->shared->most_done : 0;
-        int64_t most = s->most;
+        s->before = s->shared ? *s->shared : (history){0};
         set_number(s);
         if (s->elastic) elastic_start(s->elastic, s->config);
         s->attempt_s = now_seconds();
+        const history before = s->before; /* replacements move s->before */
         wf_status status = wf_launch(s->ctx, s->config, s->result);
         if (s->shared) s->shared->failed_s = now_seconds();
-        bool is_further = has_progress(s, most);
+        bool is_further = has_progress(s, &before);
         if (is_further) s->wait_s = FIRST_WAIT_S;
         if (has_renewed(s, status) && cut_timeout(s)) continue;
         bool is_short = s->elastic && status == WF_OK && elastic_is_short(s->elastic, s->result);
@@ -165,7 +173,7 @@ static wf_status run_attempts(supervisor *s) {
         s->number++;
         if (is_short)
             elastic_renew(s->elastic);
-        else if (s->elastic && status == WF_OK)
+        else if (s->elastic && status == WF_OK && !has_retry(s, &before))
             elastic_lose(s->elastic);
         say_restart(s, status);
         if (is_interrupted(s, wait_for(s->wait_s))) return WF_OK;

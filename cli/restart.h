@@ -33,7 +33,8 @@ typedef struct history {
     restart_mark snapshots[2]; /* of the latest ones */
     restart_mark marks[N_MARKS];
     int64_t n_marks;
-    int is_final; /* a failure that would repeat */
+    int is_final;      /* a failure that would repeat */
+    int64_t n_retries; /* failures before a new step that need not repeat */
     roster roster;
 } history;
 
@@ -69,6 +70,8 @@ void history_follow(const history *h);
 void history_release(history *h);
 /* A failure that would repeat: no restart helps. */
 void history_give_up(history *h);
+/* A failure before a new step that need not repeat: its cause is gone. */
+void history_retry(history *h);
 /* Returns the lost seconds, and all seconds, from the first attempt's first step to now. Zeros
  * without a history. */
 void history_seconds(const history *h, double *lost_s_out, double *all_s_out);

@@ -61,6 +61,13 @@ static exit_status read_snapshot_record(const cli *c, json_t *record) {
     return good ? read_data_path(c, record) : complain(EXIT_FAILED, "a snapshot has no record");
 }
 
+/* Under --restarts, a checkpoint that is damaged costs only the steps since the one before. */
+static exit_status fail_to_read(const cli *c, wf_status status) {
+    exit_status bad = complain_of(c, status);
+    if (status == WF_CORRUPT) checkpoint_set_aside(c);
+    return bad;
+}
+
 static exit_status read_record(const cli *c, json_t *record) {
     char path[4096];
     if (c->image) return read_snapshot_record(c, record);
@@ -72,7 +79,7 @@ static exit_status read_record(const cli *c, json_t *record) {
                         "--resume a new run starts",
                         c->o.out);
     wf_status status = wf_safetensors_open(c->ctx, path, &file);
-    if (status != WF_OK) return complain_of(c, status);
+    if (status != WF_OK) return fail_to_read(c, status);
     exit_status bad = read_notes(path, file, record);
     wf_safetensors_close(file);
     return bad ? bad : read_data_path(c, record);
@@ -96,6 +103,7 @@ exit_status checkpoint_resume_after_restart(cli *c) {
     } found = {0, -1, 0};
     int image;
     if (!restart_number()) return EXIT_DONE;
+    if (c->is_root && c->o.out) checkpoint_restore_kept(c);
     if (c->is_root) {
         int64_t step = snapshot_newest(c->snapshot, &image);
         found.saved_step = find_step(c);
@@ -271,7 +279,7 @@ exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from) {
     if (j->c->image) return load_snapshot(j, trainer);
     snprintf(path, sizeof path, "%s/state.safetensors", j->c->o.out);
     wf_status status = wf_trainer_load_state(trainer, path);
+    if (status != WF_OK) return fail_to_read(j->c, status);
     /* A run that was stopped between the two files left an older model, or none. */
-    if (status == WF_OK) status = checkpoint_save_weights(j, trainer);
-    return complain_of(j->c, status);
+    return complain_of(j->c, checkpoint_save_weights(j, trainer));
 }

@@ -71,6 +71,28 @@ finishes 0 "$n_kills kills"
 grep -q "^lost .* in $n_kills restarts, which repeated" "$folder/out" || fail "does not say what was lost"
 ls -A "$folder/run" | grep -E '^\.weft|tmp' && fail "temporary files are left"
 
+# ---- a damaged checkpoint: the restart goes back to the one before ----
+# damaged NAME ARGUMENTS...: of a run of 8 steps, one bit of the file, in its header and in its tensors.
+damaged() {
+    local at
+    for at in 300 -9; do
+        rm -rf "$folder/run"
+        report train $net --steps 8 --save-every 2 --keep 3 --out "$folder/run" "${@:2}" >/dev/null
+        perl -e 'open(my $f, "+<:raw", $ARGV[0]) or die; my $end = $ARGV[1] < 0 ? 2 : 0; seek($f, $ARGV[1], $end);
+            read($f, my $c, 1); seek($f, $ARGV[1], $end); print $f chr(ord($c) ^ 2)' "$folder/run/$1" $at
+        expect 1 "is damaged" train --resume --out "$folder/run" --steps 12
+        [[ ! -e $folder/run/damaged-$1 ]] || fail "without --restarts, a checkpoint is set aside"
+        WEFT_RESTART=1 expect 1 "is now $folder/run/damaged-$1" train $net --steps 12 --out "$folder/run" "${@:2}"
+        want=$(report train $net --steps 12 | field weights_sha256)
+        got=$(WEFT_RESTART=2 report train $net --steps 12 --out "$folder/run" "${@:2}")
+        [[ $(field weights_sha256 <<<"$got") == "$want" ]] || fail "after a damaged checkpoint: other bits"
+        [[ $(grep -c . <<<"$(tr -d ' \n' <<<"$got" | grep -o '"losses":[^]]*' | tr ',' '\n')") == 6 ]] ||
+            fail "does not continue from step 6: $(grep -A20 losses <<<"$got")"
+    done
+}
+damaged state.safetensors
+damaged state.safetensors.index.json --shard-size 4000
+
 # ---- no checkpoint, and a rank that is stopped past the deadline ----
 stopped() { # stopped MS
     rm -rf "$folder/report" "$folder/run"
