@@ -10,6 +10,13 @@ flipped() { WEFT_FLIP_BIT=6:1:3 expect "$1" "$2" $net "${@:3}"; }
 for launch in "" "--ranks 3"; do
     flipped 4 "after step 8, the state of rank 1 differs from that of most replicas, first in net" --plan dp=3 --verify 4 $launch
 done
+# Any rank, step and bit, in weights and in the optimizer's state, on the host and on the disk.
+for flip in 9:0:31:net1.weight 1:2:22:net1.weight 30:1:9000000:optimizer 8:2:12000000:net; do
+    bit=${flip%:*} rank=$(cut -d: -f2 <<<"$flip")
+    WEFT_FLIP_BIT=$bit expect 4 "after step ${flip%%:*}, the state of rank $rank differs from that of most replicas, first in ${flip##*:}" \
+        $net --plan dp=3 --verify 1
+done
+WEFT_FLIP_BIT=6:1:9000000 expect 4 "after step 6, the state of rank 1 differs" $net --plan dp=3,offload=state:disk --verify 1
 flipped 4 "after step 7, the state of rank 1 differs" --plan dp=3 --verify 20 --save-every 7 --out "$folder/run" --ranks 3
 [[ ! -e $folder/run/state.safetensors ]] || fail "a state that differs is saved"
 flipped 4 "after step 6, ranks 0 and 1 keep different copies of the state" --plan dp=2,lanes=2+1 --verify 1

@@ -1,5 +1,5 @@
 /* Environment variables that weft reads. Private. None of them changes a result, except
- * WEFT_FLIP_BIT, which tests use to damage one. */
+ * WEFT_FLIP_BIT and WEFT_RAISE, which tests use to damage a run. */
 #ifndef WFI_ENV_H
 #define WFI_ENV_H
 
@@ -29,8 +29,11 @@
     X(WEFT_SLOW_RANK, TEXT, "",                                                                    \
       "tests and measurements: RANK:FACTOR; that rank of the plan takes FACTOR times as long")     \
     X(WEFT_FLIP_BIT, TEXT, "",                                                                     \
-      "tests: STEP:RANK:BIT: flip this bit of the first number of a rank's "                       \
-      "state before that step, unless ranks have been restarted")                                  \
+      "tests: STEP:RANK:BIT: flip this bit of a rank's state before that step, "                   \
+      "unless ranks have been restarted")                                                          \
+    X(WEFT_RAISE, TEXT, "",                                                                        \
+      "tests: SIGNAL:INSTRUCTION:RANK:N: raise the signal before the Nth such instruction of a "   \
+      "rank, unless ranks have been restarted")                                                    \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
       "tests: shift device memory by this many bytes, a multiple of 64")                           \
     X(WEFT_ARENA_GAP, COUNT, "0",                                                                  \

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "base/random.h"
 #include "run/executor.h"
+#include "run/fault.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -26,8 +27,9 @@ static void sleep_ns(const wfi_worker *w, int64_t ns) {
 
 /* A random delay exposes a missing dependency that lucky timing would hide. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i) {
-    if (e->delay_us <= 0) return;
     int32_t rank = e->p->instructions[i].rank;
+    if (e->workers[rank].raise) wfi_raise_at(e->workers[rank].raise, &e->p->instructions[i]);
+    if (e->delay_us <= 0) return;
     uint32_t words[4];
     wfi_random_key key = {(uint64_t)wfi_now_ns(), (uint64_t)rank};
     wfi_random_words(key, 0, (uint64_t)i, words);

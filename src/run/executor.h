@@ -115,7 +115,7 @@ static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
 static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {
     return e->gaps ? wfi_gaps_check(e->gaps, i) : WF_OK;
 }
-/* delay.c: before an instruction, if delays are on. */
+/* delay.c: before an instruction, the delay and the fault of the environment. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i);
 
 #endif

@@ -101,7 +101,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     WF_TRY(wfi_trainer_poll_saves(t));
     WF_TRY(begin_hidden(t, r));
     if (wfi_updates(r->program)) WF_TRY(wfi_undo_keep(t));
-    if (wfi_updates(r->program)) WF_TRY(wfi_fault_strike(t));
+    if (wfi_updates(r->program)) WF_TRY(wfi_flip_strike(t));
     double *records = t->job ? begin_in_job(t, r) : r->records, norm = 0;
     r->reported = records;
     const wfi_share *share = &t->share;

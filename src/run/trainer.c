@@ -58,6 +58,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         w->trainer = t->place;
         w->shift_bytes = t->job ? 0 : shift_bytes;
         w->folder = t->folder;
+        w->raise = t->raise.left && r == t->raise.rank ? &t->raise : NULL;
         w->slow_factor = r == t->slow.rank ? t->slow.factor : 1;
         /* Unless they are named, a machine's cores are divided among its ranks. */
         bool is_divided = t->job && !config->devices;
@@ -193,7 +194,8 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_DELAY_US, &t->delay_us));
     WF_TRY(wfi_slow_read(t->ctx, &t->slow));
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_ARENA_SHIFT, &shift_bytes));
-    WF_TRY(wfi_fault_read(t));
+    WF_TRY(wfi_flip_read(t->ctx, &t->flip));
+    WF_TRY(wfi_raise_read(t->ctx, &t->raise));
     *shift_bytes_out = wfi_round_up((size_t)shift_bytes, WFI_ALIGN_BYTES);
     return WF_OK;
 }

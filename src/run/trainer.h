@@ -4,6 +4,7 @@
 
 #include "run/delay.h"
 #include "run/executor.h"
+#include "run/fault.h"
 
 #include <weft/trainer.h>
 
@@ -44,13 +45,6 @@ typedef struct wfi_share {
     int64_t step, first_sample, n_rows;
 } wfi_share;
 
-/* A fault for tests: before step `step`, counted from 1, a bit of the first number of a rank's
- * state flips.
- */
-typedef struct wfi_fault {
-    int step, rank, bit; /* step 0: there is none */
-} wfi_fault;
-
 struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
@@ -64,7 +58,8 @@ struct wf_trainer {
     bool can_undo;         /* the latest run was a step that was not finite */
     bool was_spoiled;      /* before that step */
     struct wfi_undo *undo; /* [n_workers] */
-    wfi_fault fault;
+    wfi_flip flip;         /* faults of the environment */
+    wfi_raise raise;
     bool uses_average; /* in the weights' place; see wf_trainer_use_average */
     bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
@@ -146,10 +141,6 @@ void wfi_undo_destroy(wf_trainer *t);
 size_t wfi_undo_bytes(const wf_trainer *t, int rank);
 /* Copies the state before a step. All processes call it. Errors: those of a copy and of a wait. */
 wf_status wfi_undo_keep(wf_trainer *t);
-/* Reads WEFT_FLIP_BIT. Errors: INVALID_ARG. */
-wf_status wfi_fault_read(wf_trainer *t);
-/* Flips the bit, before a step and after wfi_undo_keep. */
-wf_status wfi_fault_strike(wf_trainer *t);
 
 /* ---- agreement.c ---- */
 

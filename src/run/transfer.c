@@ -40,6 +40,11 @@ static wf_status copy_received(void *self, void *argument) {
     return wfi_executor_check(e, i);
 }
 
+static wf_status run_send(void *self, void *argument) {
+    wfi_executor_delay(self, (int32_t)(intptr_t)argument);
+    return WF_OK;
+}
+
 static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase) {
     (void)phase;
     const wfi_reference *from = &send_of(e, i)->references[0];
@@ -49,7 +54,7 @@ static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase)
 }
 
 static wf_status transfer_pair(wfi_executor *e, int32_t at) {
-    static const wfi_work copy = {copy_received, touch_received};
+    static const wfi_work copy = {copy_received, touch_received}, sent = {run_send, NULL};
     int32_t a = e->p->order[at], b = e->p->order[at + 1];
     bool sends = e->p->instructions[a].kind == WFI_SEND;
     int32_t send = sends ? a : b, receive = sends ? b : a;
@@ -61,7 +66,7 @@ static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     /* The send is a task of its own stream, too: what comes later there, to whatever
      * rank, may count on it and on all that it waited for. */
     WF_TRY(wfi_issue_wait(e, send, wfi_executor_event(e, receive, 0)));
-    return wfi_issue(e, send, 0, &place);
+    return wfi_issue(e, send, 0, &sent);
 }
 
 /* ---- collectives ---- */

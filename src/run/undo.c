@@ -1,13 +1,8 @@
 /* The state before a step, copied to host memory, so that a step that was not finite can be undone.
  * Parameters, buffers, optimizer state and hidden state are one region of each arena. A copy of
  * that region has all of them, under every plan.
- *
- * This file also has the fault for tests: a bit of the state flips after the copy.
  */
-#include "base/env.h"
 #include "run/trainer.h"
-
-#include <stdio.h>
 
 struct wfi_undo {
     char *copies[WFI_N_SPACES];
@@ -96,40 +91,4 @@ wf_status wf_trainer_undo_step(wf_trainer *t) {
     t->can_undo = false;
     t->is_spoiled = t->was_spoiled;
     return wfi_trainer_barrier(t, "continue after 'undo a step'");
-}
-
-/* ---- a fault ---- */
-
-wf_status wfi_fault_read(wf_trainer *t) {
-    const char *text = wfi_env_text(WFI_WEFT_FLIP_BIT);
-    char rest;
-    wfi_fault *f = &t->fault;
-    int64_t n_restarts;
-    if (!*text) return WF_OK;
-    WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_RESTART, &n_restarts));
-    if (sscanf(text, "%d:%d:%d%c", &f->step, &f->rank, &f->bit, &rest) != 3 || f->step < 1 ||
-        f->rank < 0 || f->bit < 0 || f->bit > 31)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "environment: WEFT_FLIP_BIT='%.64s'; it takes STEP:RANK:BIT, such as "
-                        "3:0:30",
-                        text);
-    if (n_restarts) f->step = 0; /* the fault is transient */
-    return WF_OK;
-}
-
-wf_status wfi_fault_strike(wf_trainer *t) {
-    const wfi_fault *f = &t->fault;
-    if (!f->step || t->n_steps + 1 != f->step || f->rank >= t->n_workers) return WF_OK;
-    const wfi_worker *w = &t->workers[f->rank];
-    for (int s = 0; s < WFI_N_SPACES && w->is_local; s++) {
-        uint32_t number;
-        if (bytes_of(t, f->rank, s) < sizeof number) continue;
-        char *base = w->arenas[s].base;
-        WF_TRY(wfi_memory_copy(w->copier, NULL, &number, WFI_SPACE_HOST, base, (wfi_space)s,
-                               sizeof number));
-        number ^= UINT32_C(1) << f->bit;
-        return wfi_memory_copy(w->copier, NULL, base, (wfi_space)s, &number, WFI_SPACE_HOST,
-                               sizeof number);
-    }
-    return WF_OK;
 }

@@ -37,14 +37,15 @@ typedef struct wfi_worker {
     /* What all processes have agreed that it has at least, known of those that are elsewhere, too.
      */
     size_t room_bytes[WFI_N_SPACES];
-    const char *folder;   /* of its files; borrowed; NULL: the device's default */
-    wfi_device *copier;   /* what copies from and to its arenas here */
-    size_t shift_bytes;   /* of the device's arena */
-    double slow_factor;   /* above 1: a slow rank (delay.h); set while its streams are idle */
-    int64_t n_slowed;     /* slowed instructions */
-    int64_t slow_debt_ns; /* sleep that is due; negative: excess sleep */
-    bool is_shadow;       /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
-    int n_threads;        /* that its kernels compute with, counted; 0: it has not run any */
+    const char *folder;      /* of its files; borrowed; NULL: the device's default */
+    wfi_device *copier;      /* what copies from and to its arenas here */
+    size_t shift_bytes;      /* of the device's arena */
+    struct wfi_raise *raise; /* NULL: no signal is due (fault.h) */
+    double slow_factor;      /* above 1: a slow rank (delay.h); set while its streams are idle */
+    int64_t n_slowed;        /* slowed instructions */
+    int64_t slow_debt_ns;    /* sleep that is due; negative: excess sleep */
+    bool is_shadow; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
+    int n_threads;  /* that its kernels compute with, counted; 0: it has not run any */
     /* Where the rank's updates record what is not finite (base/finite.h): in a job its own place of
      * the segment, else own_not_finite. */
     int64_t *not_finite, own_not_finite;
