@@ -135,43 +135,6 @@ static void add_sum(const builder *b, const wfi_node *node, wfi_phase_work *to) 
         wfi_exchange_us(b->q->cluster, WFI_EXCHANGE_ALL_REDUCE, n * wire, tp, 1) / (tp - 1);
 }
 
-/* ---- what published runs read and wrote between their products ---- */
-
-/* A transformer as Megatron-LM has it: its kernels fuse bias, dropout and residual. */
-static bool has_papers_elements(const builder *b) {
-    const wf_model_config *m = wf_model_config_of(b->q->model);
-    return b->q->accounting == WF_ACCOUNTING_MEGATRON && m && m->n_heads;
-}
-
-/* So many kernels that pass over so many bytes in all. */
-static void add_bytes(const builder *b, wfi_block *block, wfi_phase phase, double bytes, int n) {
-    block->phase[phase].us +=
-        wfi_bytes_us(b->q->cluster, bytes) + (n - 1) * b->q->cluster->launch_us;
-}
-
-static void add_papers_layer(const builder *b, wfi_block *block, double rows, double h, double e) {
-    double t = b->q->tp, divided = b->q->divides_rows ? rows / t : rows;
-    add_bytes(b, block, WFI_F, divided * h * (10 * e + 2), 4);
-    add_bytes(b, block, WFI_F, rows * h / t * 4 * e, 2);
-    add_bytes(b, block, WFI_F, 4 * rows * h / t * 2 * e, 1);
-    add_bytes(b, block, WFI_B, divided * h * (16 * e + 2), 8);
-    add_bytes(b, block, WFI_B, rows * h / t * 4 * e, 2);
-    add_bytes(b, block, WFI_B, 4 * rows * h / t * 3 * e, 2);
-}
-
-static void add_papers_elements(const builder *b, wfi_block *block, bool is_head) {
-    const wf_model_config *m = wf_model_config_of(b->q->model);
-    double e = b->q->precision == WFI_F32 ? 4 : 2, h = (double)m->hidden;
-    double rows = (double)b->q->n_samples * (double)m->n_tokens;
-    double logits = rows * (double)m->n_classes / b->q->tp;
-    const double *loss = b->q->cluster->loss_bytes;
-    double sums = block->n_used * (e + 2 * b->q->cluster->bytes[b->q->precision][1]);
-    if (block->is_layer) add_papers_layer(b, block, rows, h, e);
-    for (int k = 0; k < 2 && !block->is_layer; k++)
-        add_bytes(b, block, k ? WFI_B : WFI_F, is_head ? loss[k] * logits : rows * h * 2 * e, 3);
-    add_bytes(b, block, WFI_W, sums, 4);
-}
-
 static void add_time(const builder *b, const wfi_node *node) {
     wfi_block *block = block_at(b, node->unit);
     wfi_phase_work *to = &block->phase[node->phase];
@@ -181,7 +144,7 @@ static void add_time(const builder *b, const wfi_node *node) {
         add_attention(b, node, to);
     else if (flops > 0)
         add_product(b, node, flops, to);
-    else if (!has_papers_elements(b))
+    else if (!wfi_work_has_papers(b->q))
         to->us += wfi_bytes_us(b->q->cluster, bytes_of(b->g, node));
     if (node->op == &wfi_op_self_attention && node->phase == WFI_F)
         add_attention(b, node, &block->attention);
@@ -271,8 +234,8 @@ static wf_status add_all(builder *b) {
     for (int32_t k = 0; k < b->w->n_kinds; k++) {
         wfi_block *block = &b->w->kinds[k];
         block->transient_bytes += largest[k];
-        if (has_papers_elements(b))
-            add_papers_elements(b, block, k == b->w->n_kinds - 1);
+        if (wfi_work_has_papers(b->q))
+            wfi_work_add_papers(b->q, block, k == b->w->n_kinds - 1);
         else
             block->phase[WFI_W].us += wfi_bytes_us(b->q->cluster, ACCUMULATE_BYTES * block->n_used);
     }

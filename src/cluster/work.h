@@ -68,6 +68,13 @@ static inline const wfi_block *wfi_work_block(const wfi_work *w, int64_t i) {
     return &w->kinds[i <= w->layer + more ? w->layer : i - more];
 }
 
+/* ---- papers.c ---- */
+
+/* Whether ops between products are counted as in published runs, not from the graph. */
+bool wfi_work_has_papers(const wfi_work_request *q);
+/* Adds their time to the block. */
+void wfi_work_add_papers(const wfi_work_request *q, wfi_block *block, bool is_head);
+
 /* ---- cost.c ---- */
 
 /* Microseconds of a product [m, k] x [k, n], `count` of them. */
