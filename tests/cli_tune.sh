@@ -75,7 +75,7 @@ train="train $gpt --steps 2 --optimizer adam"
     report eval --model gpt2-tiny --data synthetic --tokens 8 --batch 4 --init "$folder/run" --kernels "$folder/forced.json" --threads 1 | has '"tuned": "linear' || fail "weft eval has no table"
     expect 2 "--resume: the run in $folder/copy has --tuned linear" train --resume --out "$folder/copy" --steps 4 --tuned a=b
     report train --resume --out "$folder/copy" --steps 3 --kernels "$folder/forced.json" >/dev/null
-    sed -i 's/\\"kernels\\":\\"fast\\"/\\"kernels\\":\\"\/abc\\"/' "$folder/copy/state.safetensors"
+    sed -i 's/"weft.crc32":/"weft.other":/; s/\\"kernels\\":\\"fast\\"/\\"kernels\\":\\"\/abc\\"/' "$folder/copy/state.safetensors"
     expect 1 "--kernels: '/abc' is not one of fast|reference" train --resume --out "$folder/copy" --steps 4
     edit elsewhere 's/"library": "oneDNN/"library": "another/'
     expect 0 "was measured with another" $train --kernels "$folder/elsewhere.json"

@@ -22,7 +22,7 @@ static wf_status create_file(wfi_state_call *x, wfi_state_opened *o) {
     char steps[32], plateau[128];
     const wfi_plateau *p = &x->t->plateau;
     WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
-    wfi_safetensors_writer_add_digests(x->writer);
+    wfi_safetensors_writer_add_digests(x->writer, x->is_state);
     snprintf(steps, sizeof steps, "%lld", (long long)x->t->n_steps);
     if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, WFI_STEPS_KEY, steps));
     if (x->is_state)

@@ -34,7 +34,7 @@ static wf_status find_type(conversion *c, const char *dtype) {
 }
 
 static wf_status declare(conversion *c) {
-    wfi_safetensors_writer_add_digests(c->writer);
+    wfi_safetensors_writer_add_digests(c->writer, false);
     for (int i = 0; wf_safetensors_metadata_get(c->file, i); i++) {
         const wf_metadata *pair = wf_safetensors_metadata_get(c->file, i);
         if (!wfi_safetensors_is_digest(pair->key))

@@ -125,8 +125,10 @@ wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
                                       wf_safetensors_writer **writer_out);
 wf_status wfi_safetensors_writer_join_file(wf_safetensors_writer *writer, int k,
                                            const char *temporary, uint64_t data_start);
-/* Before the first write: the file gets digests. Before it is committed, each tensor's is set. */
-void wfi_safetensors_writer_add_digests(wf_safetensors_writer *writer);
+/* Before the first write: the file gets digests. Before it is committed, each tensor's is set.
+ * `has_seal`: also one of the header. Weights have none, because other programs copy their
+ * metadata into headers of their own. */
+void wfi_safetensors_writer_add_digests(wf_safetensors_writer *writer, bool has_seal);
 void wfi_safetensors_writer_set_digest(wf_safetensors_writer *writer, int i, uint32_t digest);
 /* See wfi_replacement_write_through. Errors: IO. */
 wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *writer);

@@ -46,7 +46,7 @@ struct wf_safetensors_writer {
     wf_metadata *metadata; /* quoted */
     size_t n_metadata, metadata_capacity;
     uint64_t shard_bytes; /* 0: one file, however large */
-    bool has_layout, has_digests;
+    bool has_layout, has_digests, has_seal;
     bool is_joined; /* another process makes the files */
     bool is_committed;
 };
@@ -281,10 +281,12 @@ static void add_tensor_text(wfi_text *text, const declared *t) {
 static void add_metadata_text(const wf_safetensors_writer *w, wfi_text *text, const char *comma) {
     for (size_t i = 0; i < w->n_metadata; i++, comma = ",")
         wfi_text_add(text, "%s%s:%s", comma, w->metadata[i].key, w->metadata[i].value);
-    if (!w->has_digests) return;
-    wfi_text_add(text, "%s\"" WFI_SAFETENSORS_SEAL "\":\"00000000\"", comma);
-    for (size_t i = 0; i < w->n_tensors; i++)
-        wfi_text_add(text, ",\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"",
+    if (w->has_seal) {
+        wfi_text_add(text, "%s\"" WFI_SAFETENSORS_SEAL "\":\"00000000\"", comma);
+        comma = ",";
+    }
+    for (size_t i = 0; i < w->n_tensors && w->has_digests; i++, comma = ",")
+        wfi_text_add(text, "%s\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"", comma,
                      w->tensors[i].quoted + 1, w->tensors[i].digest);
 }
 
@@ -293,7 +295,7 @@ static void add_header_text(const wf_safetensors_writer *w, declared *const *sor
                             wfi_text *text) {
     const char *comma = "";
     wfi_text_add(text, "{");
-    if (file || w->n_metadata || w->has_digests) {
+    if (file || w->n_metadata || w->has_seal || (w->has_digests && w->n_tensors)) {
         wfi_text_add(text, "\"__metadata__\":{");
         if (file)
             wfi_text_add(text, "\"format\":\"pt\"");
@@ -348,7 +350,7 @@ static wf_status write_text(wf_safetensors_writer *w, declared *const *sorted, i
     else
         add_index_text(w, &text);
     wf_status status = wfi_text_status(&text);
-    if (status == WF_OK && w->has_digests) wfi_safetensors_set_seal(text.data, text.n);
+    if (status == WF_OK && w->has_seal) wfi_safetensors_set_seal(text.data, text.n);
     if (status == WF_OK)
         status = sorted ? write_header(w, to, text.data, text.n)
                         : wfi_replacement_write(&to->file, text.data, text.n, 0);
@@ -419,8 +421,9 @@ wf_status wfi_safetensors_writer_sync(const wf_safetensors_writer *w) {
     return WF_OK;
 }
 
-void wfi_safetensors_writer_add_digests(wf_safetensors_writer *w) {
+void wfi_safetensors_writer_add_digests(wf_safetensors_writer *w, bool has_seal) {
     w->has_digests = true;
+    w->has_seal = has_seal;
 }
 
 void wfi_safetensors_writer_set_digest(wf_safetensors_writer *w, int i, uint32_t digest) {

@@ -69,7 +69,7 @@ static wf_status declare(const wf_workers *w, wf_safetensors_writer *writer) {
     char steps[STEPS_BYTES], sha[65];
     const wf_shape each = {.n_dims = 1, .dim = {w->n_workers}},
                    counts = {.n_dims = 1, .dim = {(int64_t)w->n_staleness}};
-    wfi_safetensors_writer_add_digests(writer);
+    wfi_safetensors_writer_add_digests(writer, true);
     snprintf(steps, sizeof steps, "%lld", (long long)w->n_steps);
     WF_TRY(wf_trainer_weights_sha256(w->ranks->trainer, sha));
     WF_TRY(wf_safetensors_writer_add_metadata(writer, STEPS_KEY, steps));
