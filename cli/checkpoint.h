@@ -68,7 +68,7 @@ exit_status checkpoint_keep_last(const cli *c, int64_t step);
 /* After a restart: renames the checkpoint in --out, which is damaged, and lets the launcher restart
  * the ranks. One of the ranks that found the damage does it. */
 void checkpoint_set_aside(const cli *c);
-/* Puts the last checkpoint of --keep into --out if --out has none. */
+/* Puts the last checkpoint of --keep into --out if the one there was damaged. */
 void checkpoint_restore_kept(const cli *c);
 
 /* ---- resume.c ---- */

@@ -14,6 +14,7 @@
 #define STEP   "step-"
 #define BEST   "best"
 #define HIDDEN ".weft-"
+#define ASIDE  "damaged-"
 
 static bool is_checkpoint(const char *name) {
     static const char *const begins[] = {
@@ -162,12 +163,19 @@ void checkpoint_set_aside(const cli *c) {
     if (!restart_number()) return;
     checkpoint_path(c, "state", path);
     name = strrchr(path, '/') + 1;
-    snprintf(aside, sizeof aside, "%.*sdamaged-%s", (int)(name - path), path, name);
+    snprintf(aside, sizeof aside, "%.*s" ASIDE "%s", (int)(name - path), path, name);
     if (rename(path, aside)) return; /* another rank has done it */
     forget_kept(c, aside, name);
     history_retry(c->history);
     complain(EXIT_DONE, "%.3800s is now %.3800s: the run goes back to the checkpoint before", path,
              aside);
+}
+
+/* Returns whether a damaged checkpoint was renamed. Otherwise --out has none because the run has
+ * not saved yet, and kept ones are of another run. */
+static bool is_set_aside(const cli *c) {
+    char path[4096];
+    return !checkpoint_exists(c) && !access(checkpoint_path(c, ASIDE "state", path), F_OK);
 }
 
 /* Returns the step of the last kept checkpoint; -1: none. */
@@ -206,7 +214,7 @@ static bool restore_from(const char *from, const char *to, bool last) {
 
 void checkpoint_restore_kept(const cli *c) {
     char from[4096];
-    long long step = checkpoint_exists(c) ? -1 : last_kept(c);
+    long long step = is_set_aside(c) ? last_kept(c) : -1;
     if (step < 0) return;
     snprintf(from, sizeof from, "%.3800s/" STEP "%lld", c->o.out, step);
     if (restore_from(from, c->o.out, false)) (void)restore_from(from, c->o.out, true);

@@ -82,9 +82,9 @@ damaged() {
             read($f, my $c, 1); seek($f, $ARGV[1], $end); print $f chr(ord($c) ^ 2)' "$folder/run/$1" $at
         expect 1 "is damaged" train --resume --out "$folder/run" --steps 12
         [[ ! -e $folder/run/damaged-$1 ]] || fail "without --restarts, a checkpoint is set aside"
-        WEFT_RESTART=1 expect 1 "is now $folder/run/damaged-$1" train $net --steps 12 --out "$folder/run" "${@:2}"
         want=$(report train $net --steps 12 | field weights_sha256)
-        got=$(WEFT_RESTART=2 report train $net --steps 12 --out "$folder/run" "${@:2}")
+        got=$(WEFT_RESTART=1 report train $net --steps 12 --ranks 1 --restarts 1 --out "$folder/run" "${@:2}")
+        says "is now $folder/run/damaged-$1" || fail "does not say that $1 is set aside: $(cat "$folder/said")"
         [[ $(field weights_sha256 <<<"$got") == "$want" ]] || fail "after a damaged checkpoint: other bits"
         [[ $(grep -c . <<<"$(tr -d ' \n' <<<"$got" | grep -o '"losses":[^]]*' | tr ',' '\n')") == 6 ]] ||
             fail "does not continue from step 6: $(grep -A20 losses <<<"$got")"
@@ -92,6 +92,11 @@ damaged() {
 }
 damaged state.safetensors
 damaged state.safetensors.index.json --shard-size 4000
+# Kept checkpoints of an older run are not this run's.
+rm -f "$folder/run/"*state*
+got=$(WEFT_RESTART=1 report train $net --steps 3 --out "$folder/run")
+[[ $(field weights_sha256 <<<"$got") == "$(report train $net --steps 3 | field weights_sha256)" ]] ||
+    fail "a restart continues from another run's checkpoint"
 
 # ---- no checkpoint, and a rank that is stopped past the deadline ----
 stopped() { # stopped MS
