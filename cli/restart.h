@@ -63,7 +63,7 @@ void history_begin(history *h, int64_t n_done);
 void history_step(history *h, int64_t n_done);
 /* A checkpoint of `n_done` steps is being written, or is written. */
 void history_mark(history *h, int64_t n_done);
-/* The same of a snapshot. */
+/* The same of a snapshot, which may be whole before its rank 0 notices. */
 void history_mark_snapshot(history *h, int64_t n_done);
 /* Passes the number of restarts on to this process, which was not started again itself. */
 void history_follow(const history *h);

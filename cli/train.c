@@ -186,6 +186,7 @@ static exit_status take_snapshot(run *r) {
     if (bad || status != WF_OK) return bad ? bad : complain_of(c, status);
     char *notes = c->is_root ? checkpoint_record(&r->j, r->next, &r->tests, r->n_done) : NULL;
     if (c->is_root && !notes) return complain(EXIT_FAILED, "no memory left");
+    history_mark_snapshot(history_of(r), r->n_done);
     status = snapshot_write(c->snapshot, r->trainer, notes, r->n_done);
     free(notes);
     if (status == WF_OK) history_mark_snapshot(history_of(r), r->n_done);
