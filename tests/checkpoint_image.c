@@ -90,6 +90,13 @@ static void bad_images_are_refused(void **state) {
     memset(image, 0, 8);
     assert_int_equal(wf_image_step(image), -1);
     assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_CORRUPT);
+    /* The entries of other processes have this step already, but these have not written again. */
+    int64_t *words = (int64_t *)(void *)image, *n_processes = &words[3];
+    for (int k = 0; k < 200; k++) words[k] = N_STEPS;
+    TEST_OK(ctx, wf_trainer_write_image(t, image, bytes));
+    assert_int_equal(wf_image_step(image), N_STEPS);
+    *n_processes = 2;
+    assert_int_equal(wf_image_step(image), -1);
     wf_trainer_destroy(t);
     t = make_trainer(ctx, "", 99, WF_SGD, 0);
     assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_SHAPE);

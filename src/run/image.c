@@ -115,11 +115,17 @@ static wf_status write_part(wfi_state_call *x, const wfi_state_part *now) {
     return WF_OK;
 }
 
+/* Rank 0's process does this before the others write. Entries may have the same step already: of an
+ * earlier write that a kill has ended. */
+static void forget_entries(image_head *head) {
+    for (int k = 0; k < WFI_CONTROL_RANKS; k++)
+        __atomic_store_n(&head->entries[k].step, NONE, __ATOMIC_SEQ_CST);
+}
+
 static wf_status write_image(wfi_state_call *x) {
     const wf_trainer *t = x->t;
     image_head *head = (image_head *)(void *)x->dst;
     image_entry *own = &head->entries[t->job ? wf_job_rank(t->job) : 0];
-    __atomic_store_n(&own->step, NONE, __ATOMIC_SEQ_CST);
     uint64_t hash;
     WF_TRY(lay_out(x, &hash));
     if (wfi_trainer_is_root(t)) {
@@ -215,6 +221,7 @@ wf_status wf_trainer_write_image(wf_trainer *t, void *image, size_t bytes) {
     if (t->is_spoiled)
         return wfi_fail(t->ctx, WF_NOT_FINITE,
                         "write an image: a step has left numbers that are not finite");
+    if (wfi_trainer_is_root(t)) forget_entries(image);
     return wfi_state_perform(&(wfi_state_call){.t = t, .dst = image}, "write an image",
                              WFI_STATE_ALL, write_image);
 }
