@@ -80,9 +80,35 @@ start 3 --steps 400 --out "$folder/run" --save-every 1000000
 kills 20 1
 kills 100 0 2
 ends "kills"
-grep -q '^restart .* from memory, [0-9.]* s after the failure; steps repeated: [012];' "$folder/out" ||
+says 'restart 1 of 1000 in 0.0 s' || fail "a restart after new steps waits: $(cat "$folder/said")"
+grep -qE '^restart .* from memory, [0-9]{1,3}\.[0-9]* s after the failure; steps repeated: [012];' "$folder/out" ||
     fail "no restart from memory: $(cat "$folder/out")"
 [[ $(field repeated_steps <"$folder/report") -le $((2 * n_restarts)) ]] || fail "steps are repeated: $(field repeated_steps <"$folder/report")"
+
+# ---- damaged snapshots, and the last restart ----
+# word AT: a number in the memory of snapshots, where `1` and `2` are the steps of its images.
+word() { od -An -td8 -j$((8 * $1 + 8)) -N8 "$memory" | tr -d ' '; }
+has_both() { [[ $(word 1) -ge 0 && $(word 2) -ge 0 ]]; }
+has_stopped() { [[ $(state_of "$1") == T ]]; }
+WEFT_DELAY_US=2000 start 3 --steps 100000 --restarts 2
+for memory in /proc/$launcher/fd/*; do [[ $(readlink "$memory") != *weft-snapshot* ]] || break; done
+until_true_of $launcher has_both || fail "no snapshots: $(cat "$folder/said")"
+mapfile -t all < <(ranks_of)
+for pid in "${all[@]}"; do kill -STOP "$pid" && until_true has_stopped "$pid"; done
+for k in 1 2; do # all that follows the head
+    tr '\0' '\377' </dev/zero | dd of="$memory" conv=notrunc bs=32768 seek=$(((k << 41) / 32768 + 1)) \
+        count=$(($(word 0) / 32768 - 1)) iflag=fullblock status=none
+done
+kill -KILL "${all[1]}"
+kill -CONT "${all[0]}" "${all[2]}"
+until_true_of $launcher has_started 1 || fail "damaged snapshots: no restart: $(cat "$folder/said")"
+grep -q '^restart 2 after step 0 ' "$folder/out" || fail "a damaged snapshot is read: $(cat "$folder/out")"
+says 'is damaged: its sum is .*; restart 2 of 2 in ' || fail "does not say that a snapshot is damaged: $(cat "$folder/said")"
+kill -KILL "$(pid_of 1)"
+got=0
+wait $launcher || got=$?
+[[ $got == 4 ]] && says 'no restart is left: --restarts 2' || fail "more restarts than --restarts: exit $got: $(cat "$folder/said")"
+none_left "the last restart" "${all[@]}"
 
 # ---- a rank that is stopped past the deadline ----
 stopped() { # stopped MS

@@ -169,7 +169,8 @@ static void reset(wfi_control_rank *rank) {
 }
 
 /* The last who leaves makes the segment as it was in the beginning, and then says so: until then
- * nobody comes to the next job. A rank's number is written by that rank alone. */
+ * nobody comes to the next job. A rank's number is written by that rank alone. If the launcher
+ * replaces ranks, the next job has another segment, and the launcher reads this one's failure. */
 static void give_up_place(wfi_control *c) {
     wfi_job_segment *shared = c->shared;
     wfi_control_rank *own = &shared->ranks[c->rank];
@@ -177,7 +178,9 @@ static void give_up_place(wfi_control *c) {
     __atomic_store_n(&own->pid, -own->pid, __ATOMIC_RELEASE);
     wfi_shared_epoch_wake(&own->barriers);
     wfi_shared_epoch_wake(&own->runs);
-    if (__atomic_add_fetch(&shared->n_left, 1, __ATOMIC_ACQ_REL) != shared->n_ranks) return;
+    if (__atomic_add_fetch(&shared->n_left, 1, __ATOMIC_ACQ_REL) != shared->n_ranks ||
+        shared->launcher)
+        return;
     __atomic_store_n(&shared->magic, 0, __ATOMIC_RELAXED);
     shared->n_left = 0;
     wfi_failure_clear(&shared->failure);
