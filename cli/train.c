@@ -700,6 +700,11 @@ static exit_status interrupted_late(const run *r) {
                     r->c->o.out ? ", which is saved" : "");
 }
 
+/* The run begins anew at once, and a picture would delay it. */
+static bool has_lost_rank(const cli *c) {
+    return c->lost && *c->lost;
+}
+
 exit_status run_train(cli *c) {
     run r = {.c = c,
              .lock = -1,
@@ -721,7 +726,7 @@ exit_status run_train(cli *c) {
         bad = loop(&r);
         if (!bad) bad = settle(&r);
         progress_clear(&r.bar);
-        if (!log_close(&r.log) && !r.cannot_save) draw(&r, true);
+        if (!log_close(&r.log) && !r.cannot_save && !has_lost_rank(c)) draw(&r, true);
     }
     if (!bad) bad = finish(&r);
     if (!bad) bad = interrupted_late(&r);

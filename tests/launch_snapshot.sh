@@ -76,10 +76,16 @@ kills() {
 
 whole 400
 all= n_restarts=0 n_started=0
-start 3 --steps 400 --out "$folder/run" --save-every 1000000
+mkdir "$folder/bin"
+printf '#!/bin/sh\necho drawn >>%s\n' "$folder/drawn" >"$folder/bin/gnuplot"
+chmod +x "$folder/bin/gnuplot"
+begun=$SECONDS
+PATH=$folder/bin:$PATH start 3 --steps 400 --out "$folder/run" --save-every 1000000
 kills 20 1
 kills 100 0 2
 ends "kills"
+# The curve is drawn at the end, and during the steps after ten seconds.
+((SECONDS - begun >= 10)) || [[ $(grep -c drawn "$folder/drawn") == 1 ]] || fail "a picture delays a restart: $(cat "$folder/drawn")"
 says 'restart 1 of 1000 in 0.0 s' || fail "a restart after new steps waits: $(cat "$folder/said")"
 grep -qE '^restart .* from memory, [0-9]{1,3}\.[0-9]* s after the failure; steps repeated: [012];' "$folder/out" ||
     fail "no restart from memory: $(cat "$folder/out")"
