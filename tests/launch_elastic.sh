@@ -42,8 +42,9 @@ disturbed() {
     local steps=$1 ranks=$2 plan=$3 events=$4 n=0
     shift 4
     # shellcheck disable=SC2086
-    WEFT_DELAY_US=400 train --save-every 15 --steps "$steps" --restarts 9 --ranks "$ranks" --plan "$plan" --json "$folder/report" "$@"
+    WEFT_DELAY_US=400 train --save-every 15 --steps "$steps" --restarts 9 --ranks "$ranks" --plan "$plan" --json "$folder/report" $snapshot "$@"
     for event in $events; do
+        until_true_of $launcher has_begun $n || break # a signal between attempts is another case
         until_true_of $launcher has_steps $((steps * n / 4 + 10)) || break
         [[ $event == U ]] || until_true_of $launcher has_rank "$event" || break
         if [[ $event == U ]]; then kill -USR1 $launcher; else kill "-${STOP:-KILL}" "$(pid_of "$event")"; fi
@@ -54,17 +55,22 @@ disturbed() {
         fail "$plan with $events: other bits"
     attempts=$(tr -d ' \n' <"$folder/report" | sed 's/.*"ranks_per_attempt":\[\([0-9,]*\)\].*/\1/')
 }
+has_begun() { [[ $(grep -c '^restart ' "$folder/out") -ge $1 ]]; }
 has_attempts() { [[ $(grep -c ' restart [0-9]\|^weft: SIGUSR1' "$folder/said") -ge $1 ]]; }
 gives() { [[ $attempts == "$1" ]] || fail "ranks $attempts, expected $1: $(cat "$folder/said")"; }
 
 run="train $net --image 8 --batch 12 --micro 12 --lanes 12 --optimizer adam"
+snapshot="--snapshot 6 --save-every 1000000"
 disturbed 88 2:4 dp=4 "1 0 U"
 gives 4,3,2,4
+grep -q '^restart 1 .* from memory' "$folder/out" || fail "no restart from memory: $(cat "$folder/out")"
+grep -q '^restart 3 .*88, .* repeated: 0;' "$folder/out" || fail "not from the newer checkpoint: $(cat "$folder/out")"
+snapshot=""
 says 'starting again with all 4 ranks' || fail "SIGUSR1 is not said: $(cat "$folder/said")"
 [[ $(field restarts <"$folder/report") == 3 ]] || fail "restarts: $(field restarts <"$folder/report")"
 # With zero=3, eight lanes do not divide into three: one rank idles.
 run="train $net --image 8 --batch 8"
-disturbed 40 2:4 dp=4,zero=3 3
+disturbed 80 2:4 dp=4,zero=3 3
 gives 4,2
 says 'with 2 of 4 ranks; 1 more idles, because dp=3 cannot divide the recipe.s 8 lanes' || fail "does not say why a rank idles: $(cat "$folder/said")"
 
