@@ -77,6 +77,7 @@ static void bad_images_are_refused(void **state) {
     size_t bytes;
     char *image = make_image(ctx, &bytes, said, sizeof said);
     char *first = image + bytes / 2, *last = image + bytes - 1;
+    int64_t *words = (int64_t *)(void *)image, *hash = &words[1], *n_processes = &words[3];
     wf_trainer *t = make_trainer(ctx, "dp=2", 99, WF_ADAMW, 0);
     while (!*last) last--; /* there may be gaps after tensors */
     for (int k = 0; k < 2; k++) {
@@ -87,11 +88,12 @@ static void bad_images_are_refused(void **state) {
         *at = (char)(*at ^ 4);
     }
     TEST_OK(ctx, wf_trainer_read_image(t, image, bytes));
+    *hash ^= 1; /* of another model */
+    assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_CORRUPT);
     memset(image, 0, 8);
     assert_int_equal(wf_image_step(image), -1);
     assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_CORRUPT);
     /* The entries of other processes have this step already, but these have not written again. */
-    int64_t *words = (int64_t *)(void *)image, *n_processes = &words[3];
     for (int k = 0; k < 200; k++) words[k] = N_STEPS;
     TEST_OK(ctx, wf_trainer_write_image(t, image, bytes));
     assert_int_equal(wf_image_step(image), N_STEPS);

@@ -84,6 +84,7 @@ PATH=$folder/bin:$PATH start 3 --steps 400 --out "$folder/run" --save-every 1000
 kills 20 1
 kills 100 0 2
 ends "kills"
+[[ $(grep -c '"loss"' "$folder/run/log.jsonl") == 400 ]] || fail "the log lacks steps"
 # The curve is drawn at the end, and during the steps after ten seconds.
 ((SECONDS - begun >= 10)) || [[ $(grep -c drawn "$folder/drawn") == 1 ]] || fail "a picture delays a restart: $(cat "$folder/drawn")"
 says 'restart 1 of 1000 in 0.0 s' || fail "a restart after new steps waits: $(cat "$folder/said")"

@@ -33,7 +33,7 @@ done
 
 # ---- a fault that passes ----
 want=$(report $net | field weights_sha256)
-got=$(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=3 --ranks 3 --verify 4 --restarts 3 --save-every 5 --out "$folder/healed")
+got=$(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=3 --ranks 3 --verify 4 --restarts 3 --save-every 5 --snapshot 1 --out "$folder/healed")
 [[ $(field weights_sha256 <<<"$got") == "$want" ]] || fail "a restart after a flipped bit: other bits"
 [[ $(field restarts <<<"$got") == 1 ]] || fail "a flipped bit: restarts $(field restarts <<<"$got")"
 grep -q 'repeated_steps": 3' <<<"$got" || fail "repeated: $(field repeated_steps <<<"$got")"
