@@ -92,6 +92,11 @@ static uint64_t sum_bytes(const char *data, size_t bytes, size_t at) {
     return sum;
 }
 
+/* Part of rank 0's sum. */
+static uint64_t sum_plateau(const image_head *head) {
+    return sum_bytes((const char *)&head->plateau, sizeof head->plateau, 0);
+}
+
 /* ---- writing ---- */
 
 /* The piece that the image gets, of those that are equal. */
@@ -134,6 +139,7 @@ static wf_status write_image(wfi_state_call *x) {
         head->n_steps = t->n_steps;
         head->n_entries = t->job ? t->n_workers : 1;
         head->plateau = t->plateau;
+        x->sum = sum_plateau(head);
     }
     WF_TRY(wfi_state_visit_all(x, write_part));
     own->sum = x->sum;
@@ -165,6 +171,7 @@ static wf_status check_sum(wfi_state_call *x, const image_head *head) {
     wfi_control_numbers own = {0};
     uint64_t want = 0;
     for (int64_t k = 0; k < head->n_entries; k++) want += head->entries[k].sum;
+    if (wfi_trainer_is_root(t)) x->sum = sum_plateau(head);
     WF_TRY(wfi_state_visit_all(x, add_part));
     own[0] = (int64_t)x->sum;
     if (t->job) {
