@@ -39,8 +39,8 @@ static void keep(search *s, const wfi_case *c, const wf_prediction *x) {
         if (!wfi_is_better(x, &s->found[k].prediction)) return;
         remove_at(s, k--);
     }
-    int at = s->n;
-    while (at > 0 && wfi_is_better(x, &s->found[at - 1].prediction)) at--;
+    int at = 0; /* of ties, each is one of the next, but not of all that follow */
+    while (at < s->n && !wfi_is_better(x, &s->found[at].prediction)) at++;
     if (at == s->most) return;
     if (s->n == s->most) s->n--;
     memmove(&s->found[at + 1], &s->found[at], (size_t)(s->n++ - at) * sizeof *s->found);
