@@ -168,11 +168,29 @@ static void keeps_recipe(void **state) {
     end(&w);
 }
 
+/* More devices than a plan may have replicas, or more samples than a recipe microbatches; and
+ * 62,500 replicas, which cannot be summed in groups of a node. */
+static void fills_large_clusters(void **state) {
+    (void)state;
+    static const int64_t batches[] = {1000000, 1 << 22};
+    for (size_t k = 0; k < WFI_COUNT(batches); k++) {
+        world w;
+        begin(&w, "dgx-a100", 1000000, 2, 64, batches[k]);
+        wf_choice found = search(&w);
+        assert_in_range(found.prediction.n_ranks, 32768, WFI_MOST_RANKS);
+        is_a_plan(&w, &found);
+        w.recipe.n_lanes = found.n_lanes, w.recipe.n_micro = found.n_micro;
+        TEST_OK(w.ctx, wf_recipe_resolve(w.ctx, &w.recipe, w.model, NULL, &w.recipe));
+        end(&w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_best),
         cmocka_unit_test(strategies),
         cmocka_unit_test(keeps_recipe),
+        cmocka_unit_test(fills_large_clusters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,14 @@
 /* The cases of a search: meshes, microbatches, schedules, and ways to save memory. */
 #include "cluster/search.h"
+#include "plan/lanes.h"
 
 #include <string.h>
 
 #define MOST_CHUNKS 8
 /* A longer pipeline is not searched: published runs have at most 64 stages. */
 #define MOST_STAGES 128
+/* Of a recipe. */
+#define MOST_MICRO 1000000
 
 typedef struct maker {
     wfi_predictor *p;
@@ -81,6 +84,7 @@ static wf_status try_zero(const maker *m, wfi_case c) {
         c.shard = c.dp;
         WF_TRY(try_savings(m, c));
         if (zero < 3 || inside < 2 || inside >= c.dp || c.dp % inside) continue;
+        if (!wfi_lanes_allow(c.dp, c.dp / inside)) continue; /* as the plan's parser */
         c.shard = inside;
         WF_TRY(try_savings(m, c));
     }
@@ -113,7 +117,7 @@ static wf_status try_micro(const maker *m, wfi_case c) {
     for (int64_t b = 1; b <= own && b <= 256; b *= 2) {
         if (own % b) break;
         c.n_micro = m->batch / b;
-        WF_TRY(try_schedules(m, c));
+        if (c.n_micro <= MOST_MICRO) WF_TRY(try_schedules(m, c));
     }
     return WF_OK;
 }
@@ -127,12 +131,12 @@ static bool keeps_recipe(const maker *m, int dp, int tp) {
 }
 
 static bool may_divide(const maker *m, int tp) {
-    return tp == 1 || (m->n_heads && m->n_heads % tp == 0 && tp <= m->per_node);
+    return tp == 1 || (m->n_heads && m->n_heads % tp == 0);
 }
 
-/* At most n, and as many as the batch has equal shares for. */
+/* At most n, and as many as a plan may have and the batch has equal shares for. */
 static int replicas(const maker *m, int64_t n) {
-    n = wfi_max_i64(1, wfi_min_i64(n, m->batch));
+    n = wfi_max_i64(1, wfi_min_i64(wfi_min_i64(n, WFI_MAX_AXIS), m->batch));
     while (n > 1 && m->batch % n) n--;
     return (int)n;
 }
@@ -143,6 +147,7 @@ static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
     c.batch = m->batch;
     c.pp_stride = tp;
     c.dp_stride = tp * pp;
+    if ((int64_t)dp * pp * tp > WFI_MOST_RANKS) return WF_OK;
     if (!allows(m->b->dp, dp) || !keeps_recipe(m, dp, tp)) return WF_OK;
     return try_micro(m, c);
 }
