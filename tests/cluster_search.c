@@ -185,12 +185,26 @@ static void fills_large_clusters(void **state) {
     }
 }
 
+/* A group of one node joins several nodes all the same. */
+static void counts_nodes(void **state) {
+    (void)state;
+    const wf_choice rows[WF_N_STRATEGIES] = {{.plan = ""}};
+    unsigned bits;
+    wf_cluster c = {.n_levels = 3, .levels = {{.count = 8}, {.count = 1}, {.count = 4}}};
+    for (int k = 0; k < 3; k++) c.levels[k].bandwidth = 1e11;
+    assert_string_equal(wf_cluster_rule(&c, rows, &bits), "several nodes with fast links");
+    c.levels[2].bandwidth = 3e10;
+    assert_string_equal(wf_cluster_rule(&c, rows, &bits), "several nodes with slow links");
+    c.levels[2].count = 1;
+    assert_string_equal(wf_cluster_rule(&c, rows, &bits),
+                        "one node, and no pipeline stage fits on one device");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_best),
-        cmocka_unit_test(strategies),
-        cmocka_unit_test(keeps_recipe),
-        cmocka_unit_test(fills_large_clusters),
+        cmocka_unit_test(finds_best),   cmocka_unit_test(strategies),
+        cmocka_unit_test(keeps_recipe), cmocka_unit_test(fills_large_clusters),
+        cmocka_unit_test(counts_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

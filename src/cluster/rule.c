@@ -22,6 +22,7 @@ static bool has_slow_links(const wf_cluster *c) {
 }
 
 const char *wf_cluster_rule(const wf_cluster *c, const wf_choice *rows, unsigned *rows_out) {
+    bool is_one_node = c->n_levels < 2 || wf_cluster_n_devices(c) <= c->levels[0].count;
     const struct {
         bool applies;
         unsigned rows;
@@ -30,13 +31,11 @@ const char *wf_cluster_rule(const wf_cluster *c, const wf_choice *rows, unsigned
         {wf_cluster_n_devices(c) == 1 && rows[0].prediction.fits, ONE,
          "one device, and the model fits"},
         {wf_cluster_n_devices(c) == 1, OFFLOAD, "one device, and the model does not fit"},
-        {(c->n_levels < 2 || c->levels[1].count < 2) && rows[0].prediction.fits, DDP,
-         "one node, and the model fits on one device"},
-        {(c->n_levels < 2 || c->levels[1].count < 2) && rows[6].prediction.fits, PIPELINE | ZERO,
+        {is_one_node && rows[0].prediction.fits, DDP, "one node, and the model fits on one device"},
+        {is_one_node && rows[6].prediction.fits, PIPELINE | ZERO,
          "one node, and the model does not fit on one device"},
-        {c->n_levels < 2 || c->levels[1].count < 2, TENSOR | ZERO,
-         "one node, and no pipeline stage fits on one device"},
-        {has_slow_links(c), ALL_WITH_ZERO, "several nodes with slow links"},
+        {is_one_node, TENSOR | ZERO, "one node, and no pipeline stage fits on one device"},
+        {!is_one_node && has_slow_links(c), ALL_WITH_ZERO, "several nodes with slow links"},
         {true, ZERO | PP_TP_DP, "several nodes with fast links"},
     };
     size_t k = 0;
