@@ -20,13 +20,14 @@ typedef struct table {
 } table;
 
 static int find_recommended(const table *t) {
-    int best = -1;
+    double least = INFINITY;
+    for (int k = 0; k < WF_N_STRATEGIES; k++)
+        if (t->rows[k].prediction.fits) least = fmin(least, t->rows[k].prediction.step_ms);
     for (int k = 0; k < WF_N_STRATEGIES; k++) {
         const wf_prediction *p = &t->rows[k].prediction;
-        if (!p->fits) continue;
-        if (best < 0 || p->step_ms < (1 - TIE) * t->rows[best].prediction.step_ms) best = k;
+        if (p->fits && (1 - TIE) * p->step_ms <= least) return k;
     }
-    return best;
+    return -1;
 }
 
 /* ---- why ---- */
