@@ -36,6 +36,7 @@ static const struct bad {
     {"[]", "the file is not an object"},
     {"{}", "name is missing"},
     {"{\"name\":\"\"}", "name is not a text of 1 to 47 bytes"},
+    {"{\"name\":\"012345678901234567890123456789012345678901234567\"}", "text of 1 to 47 bytes"},
     {"{\"name\":\"x\"}", "device.memory_bytes is missing"},
     {"{\"name\":\"x\",\"name\":\"y\"}", "duplicate"},
     {"{\"name\":\"x\",\"device\":{\"memory_bytes\":0}}", "device.memory_bytes is 0; it must be"},
@@ -47,6 +48,7 @@ static const struct bad {
     {"{\"name\":\"x\",\"device\":1}", "device is not an object"},
     {HEAD ",\"levels\":1}", "levels is not an array"},
     {HEAD ",\"levels\":[1]}", "levels[0] is not an object"},
+    {HEAD ",\"levels\":[1,1,1,1,1]}", "levels is not an array of at most 4"},
     {HEAD ",\"levels\":[{}]}", "levels[0].name is missing"},
     {HEAD ",\"levels\":[" LEVEL ",\"shared\":1}]}", "levels[0].shared is not true or false"},
     {HEAD ",\"levels\":[" LEVEL ",\"lanes\":1}]}", "'levels[0].lanes' is not a field"},
@@ -60,6 +62,8 @@ static const struct bad {
      "levels[0].count is 0; it must be from 1"},
     {"{\"name\":\"x\"," DEVICE ",\"product\":{\"tiles\":[[0,1,1]]}}}", "tiles[0] is not [rows"},
     {"{\"name\":\"x\"," DEVICE ",\"product\":{\"tiles\":[]}}}", "an array of 1 to 8"},
+    {"{\"name\":\"x\"," DEVICE ",\"product\":{\"tiles\":[1,1,1,1,1,1,1,1,1]}}}",
+     "an array of 1 to 8"},
 };
 
 static void refused(void **state) {
@@ -93,6 +97,11 @@ static void names(void **state) {
     assert_int_equal(wf_cluster_n_devices(c), 16384);
     assert_int_equal(wf_cluster_set_nodes(c, 0), WF_INVALID_ARG);
     wf_cluster_destroy(c);
+    /* 8 devices a node, 2 nodes a group. */
+    wf_cluster groups = {.ctx = ctx, .n_levels = 3, .levels = {{.count = 8}, {.count = 2}}};
+    TEST_OK(ctx, wf_cluster_set_nodes(&groups, 6));
+    assert_int_equal(wf_cluster_n_devices(&groups), 48);
+    TEST_REFUSED(ctx, wf_cluster_set_nodes(&groups, 5), WF_INVALID_ARG, "multiples");
     test_context_end(ctx);
 }
 

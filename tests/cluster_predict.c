@@ -133,6 +133,68 @@ static void activations(void **state) {
     }
 }
 
+/* Two nodes of four devices: links of 4 and of 1 GB/s, 1 and 10 us. */
+static wf_cluster two_nodes(bool is_shared) {
+    return (wf_cluster){
+        .n_levels = 2,
+        .levels = {{.count = 4, .bandwidth = 4e9, .latency_us = 1},
+                   {.count = 2, .bandwidth = 1e9, .latency_us = 10, .is_shared = is_shared}}};
+}
+
+/* A ring moves (n - 1) / n of the bytes, and for a sum twice, over the slowest link that it
+ * crosses; rings of other ranks of the node cross it, too. A send of one rank of a node has a
+ * shared link alone. */
+static void exchanges(void **state) {
+    (void)state;
+    const wfi_exchange sum = WFI_EXCHANGE_ALL_REDUCE, send = WFI_EXCHANGE_SEND;
+    const struct {
+        wfi_exchange kind;
+        double n, stride, us;
+    } cases[] = {{sum, 4, 1, 8000 * 0.25 * 1.5 + 6},
+                 {WFI_EXCHANGE_REDUCE_SCATTER, 4, 1, 8000 * 0.25 * 0.75 + 3},
+                 {WFI_EXCHANGE_ALL_GATHER, 4, 1, 8000 * 0.25 * 0.75 + 3},
+                 {sum, 2, 2, 8000 * 0.25 + 2},
+                 {sum, 8, 1, 8000 * 1.75 + 140},
+                 {sum, 2, 4, 8000 * 4 + 20},
+                 {sum, 4, 2, 8000 * 2 * 1.5 + 60},
+                 {send, 1, 1, 8000 * 0.25 + 1},
+                 {send, 1, 4, 8000 + 10},
+                 {send, 4, 4, 8000 * 4 + 10},
+                 {sum, 1, 1, 0}};
+    const wf_cluster shared = two_nodes(true), divided = two_nodes(false);
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        double us = wfi_exchange_us(&shared, cases[k].kind, 8e6, cases[k].n, cases[k].stride);
+        if (fabs(us - cases[k].us) > 1e-6) fail_msg("case %zu: %g us", k, us);
+    }
+    assert_true(wfi_exchange_us(&divided, send, 8e6, 1, 4) == 8000 * 4 + 10);
+}
+
+/* 3 tiles of 4 x 4 on 2 units: a full wave, and half of one that takes three quarters. */
+static void products(void **state) {
+    (void)state;
+    wf_cluster c = {.memory_bandwidth = 1e12,
+                    .memory_efficiency = 0.5,
+                    .launch_us = 5,
+                    .peak_flops = {4e9, 8e9, 8e9},
+                    .efficiency = 0.5,
+                    .half_k = 8,
+                    .units = 2,
+                    .wave = 0.5,
+                    .unaligned = 0.25,
+                    .ragged = 0.5,
+                    .tiles = {{4, 4, 1}},
+                    .n_tiles = 1};
+    double us = 1.75 * 2 * 4 * 4 * (8 + 8) / 2e3 * 2; /* f32, k = 8 */
+    near(wfi_product_us(&c, WFI_F32, 1, 4, 12, 8), 5 + us, 1e-9);
+    near(wfi_product_us(&c, WFI_F32, 3, 4, 4, 8), 5 + us, 1e-9);
+    near(wfi_product_us(&c, WFI_F16, 1, 4, 12, 8), 5 + us / 2 / 0.25, 1e-9);
+    near(wfi_product_us(&c, WFI_F16, 1, 8, 8, 8), 5 + us / 2 / 0.5 * 2 / 1.75, 1e-9);
+    near(wfi_product_us(&c, WFI_F16, 2, 4, 8, 8), 5 + us / 2 * 2 / 1.75, 1e-9);
+    c.memory_bandwidth = 1e6; /* 2 bytes an element, at half the bandwidth */
+    near(wfi_product_us(&c, WFI_F16, 2, 4, 8, 8), 5 + 2 * (32 + 64 + 32) * 2 / 0.5, 1e-9);
+    near(wfi_bytes_us(&c, 100), 5 + 200, 1e-9);
+}
+
 /* A pipeline's bubble is (p - 1) / (v m) of the ideal time, if stages are equal. */
 static void bubbles(void **state) {
     (void)state;
@@ -207,6 +269,7 @@ static void refused(void **state) {
         {"dp=3", "a multiple of dp", WF_INVALID_ARG},
         {"pp=30", "30 stages", WF_INVALID_ARG},
         {"pp=2,cut=h.99", "cut 'h.99'", WF_INVALID_ARG},
+        {"pp=3,cut=h.2+h.2", "cut 'h.2' is not block 2", WF_INVALID_ARG},
         {"pp=2,schedule=auto", "schedule=auto", WF_UNSUPPORTED},
         {"recompute=auto", "recompute=auto", WF_UNSUPPORTED},
         {"tp=16", "slices", WF_INVALID_ARG},
@@ -222,9 +285,9 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flops),   cmocka_unit_test(zero_bytes), cmocka_unit_test(activations),
-        cmocka_unit_test(bubbles), cmocka_unit_test(large),      cmocka_unit_test(divisions),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(flops),     cmocka_unit_test(zero_bytes), cmocka_unit_test(activations),
+        cmocka_unit_test(exchanges), cmocka_unit_test(products),   cmocka_unit_test(bubbles),
+        cmocka_unit_test(large),     cmocka_unit_test(divisions),  cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "cluster/search.h"
 #include "test.h"
 
+#include <string.h>
 #include <weft/program.h>
 
 typedef struct world {
@@ -44,19 +45,38 @@ static wf_choice search(const world *w) {
     return choices[0];
 }
 
+/* A plan that fits is better; of these one that is 0.1 % faster, of others one that lacks less. */
+static void compares(void **state) {
+    (void)state;
+    const wf_prediction slow = {.fits = 1, .step_ms = 100}, tied = {.fits = 1, .step_ms = 99.95},
+                        fast = {.fits = 1, .step_ms = 99.8}, lacks = {.short_by_bytes = 2},
+                        least = {.short_by_bytes = 1};
+    assert_true(wfi_is_better(&fast, &slow) && !wfi_is_better(&slow, &fast));
+    assert_false(wfi_is_better(&tied, &slow) || wfi_is_better(&slow, &tied));
+    assert_true(wfi_is_better(&slow, &least) && !wfi_is_better(&least, &slow));
+    assert_true(wfi_is_better(&least, &lacks) && !wfi_is_better(&lacks, &least));
+}
+
 /* ---- against all cases, each predicted without limits ---- */
 
 typedef struct exhaustive {
     wfi_predictor p;
     wf_prediction best;
-    int n, n_fits;
+    int n, n_fits, pp, tp, chunks; /* the most */
 } exhaustive;
 
 static wf_status look(void *self, const wfi_case *c) {
     exhaustive *e = self;
     wf_prediction x;
     bool is_exact;
+    e->pp = c->pp > e->pp ? c->pp : e->pp, e->tp = c->tp > e->tp ? c->tp : e->tp;
+    e->chunks = c->chunks > e->chunks ? c->chunks : e->chunks;
+    assert_false(c->zero >= 2 && c->pp > 1); /* each microbatch would sum over the replicas */
     if (wfi_predict_case(&e->p, c, NULL, &x, &is_exact) != WF_OK) return WF_OK;
+    assert_true(is_exact);
+    /* Limits that a case just meets do not exclude it. */
+    const wfi_limits own = {x.step_ms * (1 + 1e-9), x.short_by_bytes};
+    if (e->n % 8 == 0) TEST_OK(e->p.ctx, wfi_predict_case(&e->p, c, &own, &x, &is_exact));
     assert_true(is_exact);
     bool is_less = x.fits ? x.step_ms < e->best.step_ms : x.short_by_bytes < e->best.short_by_bytes;
     if (!e->n++ || x.fits > e->best.fits || (x.fits == e->best.fits && is_less)) e->best = x;
@@ -84,6 +104,10 @@ static void finds_best(void **state) {
         TEST_OK(w.ctx, wfi_predictor_begin(w.ctx, &w.q, &e.p));
         TEST_OK(w.ctx, wfi_each_case(&e.p, &any, look, &e));
         wfi_predictor_end(&e.p);
+        int64_t n_devices = wf_cluster_n_devices(w.cluster);
+        assert_int_equal(e.pp, wfi_min_i64(cases[k].layers + 2, n_devices));
+        assert_int_equal(e.tp, n_devices == 1 ? 1 : (int64_t)w.cluster->levels[0].count);
+        assert_int_equal(e.chunks, n_devices == 1 ? 1 : wfi_min_i64(cases[k].layers / 2, 8));
         wf_choice found = search(&w);
         assert_int_equal(found.prediction.fits, e.best.fits);
         if (e.best.fits)
@@ -179,6 +203,7 @@ static void fills_large_clusters(void **state) {
         wf_choice found = search(&w);
         assert_in_range(found.prediction.n_ranks, 32768, WFI_MOST_RANKS);
         is_a_plan(&w, &found);
+        if (k) assert_non_null(strstr(found.plan, ",zero=3,shard=8"));
         w.recipe.n_lanes = found.n_lanes, w.recipe.n_micro = found.n_micro;
         TEST_OK(w.ctx, wf_recipe_resolve(w.ctx, &w.recipe, w.model, NULL, &w.recipe));
         end(&w);
@@ -202,8 +227,11 @@ static void counts_nodes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_best),   cmocka_unit_test(strategies),
-        cmocka_unit_test(keeps_recipe), cmocka_unit_test(fills_large_clusters),
+        cmocka_unit_test(compares),
+        cmocka_unit_test(finds_best),
+        cmocka_unit_test(strategies),
+        cmocka_unit_test(keeps_recipe),
+        cmocka_unit_test(fills_large_clusters),
         cmocka_unit_test(counts_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

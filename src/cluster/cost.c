@@ -50,7 +50,7 @@ static double ranks_inside(double devices, double n, double stride) {
 static double bandwidth_of(const wfi_level *level, wfi_exchange kind, double devices, double n,
                            double stride) {
     bool is_send = kind == WFI_EXCHANGE_SEND;
-    double groups = fmax(1, devices / ranks_inside(devices, is_send ? 2 : n, stride));
+    double groups = fmax(1, devices / ranks_inside(devices, n, stride));
     if (is_send && level->is_shared) groups = fmin(groups, n);
     return level->bandwidth / groups;
 }
