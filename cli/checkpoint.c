@@ -89,7 +89,7 @@ exit_status checkpoint_describe(const job *j) {
 
 /* The recipe without the data's path: what --resume opens is never named by a file of tensors,
  * which may come from anywhere. */
-static char *recipe_text(const options *o) {
+char *checkpoint_recipe(const options *o) {
     json_t *recipe = options_recipe(o);
     json_object_del(recipe, option_about(OPT_data).key);
     char *text = json_dumps(recipe, JSON_COMPACT);
@@ -107,7 +107,7 @@ static char *tests_text(const scores *tests) {
 char *checkpoint_record(const job *j, position next, const scores *tests, int64_t n_steps) {
     char library[LIBRARY_BYTES], numbers[3][TEXT_BYTES];
     const int64_t values[] = {n_steps, next.epoch, next.sample};
-    char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests),
+    char *recipe = checkpoint_recipe(&j->c->o), *tested = tests_text(tests),
          *about = about_text(j->c, &j->saved, j->model, j->data);
     for (int k = 0; k < 3; k++)
         snprintf(numbers[k], sizeof numbers[k], "%lld", (long long)values[k]);
@@ -139,7 +139,7 @@ wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer) {
 
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests) {
     char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES], library[LIBRARY_BYTES];
-    char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests);
+    char *recipe = checkpoint_recipe(&j->c->o), *tested = tests_text(tests);
     if (!recipe || !tested) {
         free(recipe);
         free(tested);

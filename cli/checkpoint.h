@@ -42,6 +42,8 @@ exit_status checkpoint_describe(const job *j);
 /* Where "state", "model" or "model_ema" is in --out: a file, or the index of its shards. */
 const char *checkpoint_path(const cli *c, const char *name, char path[4096]);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
+/* The recipe as JSON text; free it. NULL: no memory. */
+char *checkpoint_recipe(const options *o);
 /* The same metadata as a JSON text, for a snapshot after `n_steps` steps; free it. NULL: no
  * memory. */
 char *checkpoint_record(const job *j, position next, const scores *tests, int64_t n_steps);

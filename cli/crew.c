@@ -4,6 +4,7 @@
 #include "progress.h"
 #include "text.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,10 +200,16 @@ wf_status crew_save(const crew *w, int64_t n_steps) {
     return wf_workers_save(w->workers, path);
 }
 
-void crew_forget(const crew *w, int64_t step) {
-    char path[4096];
-    path_of(w, step, path);
-    if (step >= 0 && w->j->c->is_root) unlink(path);
+void crew_forget(const crew *w, int64_t step, int64_t other) {
+    DIR *folder = w->j->c->is_root ? opendir(w->j->c->o.out) : NULL;
+    for (struct dirent *f; folder && (f = readdir(folder));) {
+        long long found;
+        int end = 0;
+        (void)sscanf(f->d_name, "workers-%lld.safetensors%n", &found, &end);
+        if (end && !f->d_name[end] && found != step && found != other)
+            unlinkat(dirfd(folder), f->d_name, 0);
+    }
+    if (folder) closedir(folder);
 }
 
 wf_status crew_load(const crew *w, int64_t n_steps) {

@@ -45,8 +45,8 @@ wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, d
 
 /* Saves the state of workers that --resume needs besides the checkpoint. */
 wf_status crew_save(const crew *w, int64_t n_steps);
-/* After a newer state has been written. */
-void crew_forget(const crew *w, int64_t step);
+/* Removes the files of steps other than these two. */
+void crew_forget(const crew *w, int64_t step, int64_t other);
 wf_status crew_load(const crew *w, int64_t n_steps);
 
 /* Replaces memory and traffic in a report by those of all ranks. Collective; `report` NULL: this is

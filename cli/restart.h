@@ -33,6 +33,7 @@ typedef struct history {
     restart_mark snapshots[2]; /* of the latest ones */
     restart_mark marks[N_MARKS];
     int64_t n_marks;
+    uint64_t identity; /* of recipe and data; 0: no attempt has resolved them yet */
     int is_final;      /* a failure that would repeat */
     int64_t n_retries; /* failures before a new step that need not repeat */
     roster roster;
@@ -61,6 +62,8 @@ history *history_find(void);
 /* These functions accept NULL. history_begin: an attempt begins, after `n_done` steps. */
 void history_begin(history *h, int64_t n_done);
 void history_step(history *h, int64_t n_done);
+/* Returns whether this attempt has the recipe and the data of the first one. */
+bool history_is_same_run(history *h, const char *recipe, const char *data_hash);
 /* A checkpoint of `n_done` steps is being written, or is written. */
 void history_mark(history *h, int64_t n_done);
 /* The same of a snapshot, which may be whole before its rank 0 notices. */

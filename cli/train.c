@@ -31,7 +31,6 @@ typedef struct run {
     int64_t n_done;        /* steps, those before a resume included */
     int64_t saved_step;    /* of the last checkpoint; -1: there is none */
     int64_t verified_step; /* of the last comparison of replicas; -1 */
-    int64_t older_step;    /* of a checkpoint that --save-async has not replaced yet; -1 */
     int64_t kept_step;     /* of the last checkpoint that was kept; -1 */
     int64_t tested_step;   /* of the last test of this process; -1 */
     bool cannot_save;      /* to --out, which has been said */
@@ -114,17 +113,17 @@ static exit_status cannot_save(run *r, wf_status status) {
     return complain_of(r->c, status);
 }
 
-/* The workers' file of the checkpoint before goes after its state has been replaced. */
-static void forget_older(run *r, int64_t step) {
-    if (r->crew.workers) crew_forget(&r->crew, r->older_step);
-    r->older_step = step;
+/* The workers' files of other checkpoints go after their state has been replaced, also those that a
+ * killed run left. `step`: of a state that --save-async is still replacing; -1: there is none. */
+static void forget_others(const run *r, int64_t step) {
+    if (r->crew.workers && r->saved_step >= 0) crew_forget(&r->crew, r->saved_step, step);
 }
 
 /* What is written in the background is in its place afterwards. */
 static exit_status settle(run *r) {
     wf_status status = r->trainer ? wf_trainer_save_wait(r->trainer) : WF_OK;
     if (status != WF_OK) return cannot_save(r, status);
-    forget_older(r, -1);
+    forget_others(r, -1);
     return EXIT_DONE;
 }
 
@@ -153,6 +152,8 @@ static exit_status verify(run *r) {
         return complain(EXIT_RANK, "%s", wf_context_error(r->c->ctx));
     }
     if (status != WF_OK || n_bytes) return complain_of(r->c, status);
+    const history *h = r->c->history;
+    if (h && *h->roster.plan) return EXIT_DONE; /* --ranks A:B has left no replicas */
     return complain(
         EXIT_USAGE,
         "--verify has no effect here: with the plan %s no two ranks keep the same state",
@@ -172,9 +173,9 @@ static exit_status save(run *r) {
         status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
     history_mark(history_of(r), r->n_done);
     if (status != WF_OK) return cannot_save(r, status);
-    forget_older(r, r->saved_step);
-    if (!r->c->o.save_async) forget_older(r, -1);
+    int64_t before = r->c->o.save_async ? r->saved_step : -1;
     r->saved_step = r->n_done;
+    forget_others(r, before);
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
 
@@ -544,6 +545,20 @@ static exit_status read_record(run *r) {
     return complain(EXIT_FAILED, "no memory left");
 }
 
+/* A restart must not continue from the checkpoint of another run, which may have taken the folder
+ * between two attempts. */
+static exit_status check_run(const run *r) {
+    const cli *c = r->c;
+    char *recipe = checkpoint_recipe(&c->o);
+    bool is_same = recipe && history_is_same_run(c->history, recipe, r->j.data_hash);
+    free(recipe);
+    if (is_same) return EXIT_DONE;
+    return complain(EXIT_USAGE,
+                    "the checkpoint in %s is of another run: it has another recipe or other data "
+                    "than this one began with; give each run a folder of its own",
+                    c->o.out);
+}
+
 static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
@@ -610,7 +625,8 @@ static exit_status prepare(run *r) {
     if (bad) return bad;
     if (o->out && r->c->is_root) {
         status = job_hash_data(&r->j);
-        bad = status == WF_OK ? checkpoint_describe(&r->j) : complain_of(r->c, status);
+        bad = status == WF_OK ? check_run(r) : complain_of(r->c, status);
+        if (!bad) bad = checkpoint_describe(&r->j);
         if (!bad) bad = checkpoint_describe_model(&r->j);
         if (bad) return bad;
     }
@@ -710,7 +726,6 @@ exit_status run_train(cli *c) {
              .lock = -1,
              .saved_step = -1,
              .verified_step = -1,
-             .older_step = -1,
              .kept_step = -1,
              .tested_step = -1,
              .tests = scores_none(),

@@ -74,6 +74,12 @@ disturbed 80 2:4 dp=4,zero=3 3
 gives 4,2
 says 'with 2 of 4 ranks; 1 more idles, because dp=3 cannot divide the recipe.s 8 lanes' || fail "does not say why a rank idles: $(cat "$folder/said")"
 
+# One replica is left, and has none to be compared with.
+snapshot="--verify 5"
+disturbed 80 1:2 dp=2 1
+gives 2,1
+snapshot=""
+
 if is_full; then
     disturbed 200 1:4 dp=4 "3 2" # uneven lanes
     gives 4,3,2

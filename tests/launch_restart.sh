@@ -98,6 +98,19 @@ got=$(WEFT_RESTART=1 report train $net --steps 3 --out "$folder/run")
 [[ $(field weights_sha256 <<<"$got") == "$(report train $net --steps 3 | field weights_sha256)" ]] ||
     fail "a restart continues from another run's checkpoint"
 
+# ---- another run's checkpoint has taken the place of this run's ----
+# shellcheck disable=SC2086
+"$WEFT" $run --steps 4 --seed 7 --out "$folder/other" --quiet || fail "no other run"
+train --steps 100000000 --save-every 20 --restarts 3
+until_true_of $launcher test -e "$folder/run/model.safetensors" || fail "no checkpoint"
+for rank in 0 1 2; do kill -STOP "$(pid_of $rank)"; done
+cp "$folder/other/state.safetensors" "$folder/run/.copy"
+mv "$folder/run/.copy" "$folder/run/state.safetensors"
+kill -KILL "$(pid_of 2)"
+for rank in 0 1; do kill -CONT "$(pid_of $rank)" 2>/dev/null; done
+finishes 2 "another run's checkpoint"
+says "the checkpoint in $folder/run is of another run" || fail "another run's checkpoint: $(cat "$folder/said")"
+
 # ---- no checkpoint, and a rank that is stopped past the deadline ----
 stopped() { # stopped MS
     rm -rf "$folder/report" "$folder/run"

@@ -60,6 +60,15 @@ for choice in "--plan auto" "--micro auto" "--costs measured"; do
     expect 2 "needs --update sync; with workers" $base --steps 1 --update async --workers 2 $choice
 done
 
+# ---- files of workers that a killed run left ----
+for kind in "--update async" "--update local --local-steps 2"; do
+    rm -rf "$folder/left"
+    report $base --steps 4 $kind --workers 2 --out "$folder/left" >/dev/null
+    cp "$folder/left/workers-4.safetensors" "$folder/left/workers-2.safetensors"
+    report train --resume --steps 8 --out "$folder/left" >/dev/null
+    [[ $(cd "$folder/left" && echo workers-*) == workers-8.safetensors ]] || fail "$kind: left: $(ls "$folder/left")"
+done
+
 # ---- host memory ----
 for command in plan "train --data synthetic"; do
     expect 3 "memory" $command --model mlp --image 4 --batch 8 --threads 1 --steps 1 --update async --workers 2 --host-memory 1KiB
