@@ -177,6 +177,9 @@ exit_status run_advise(cli *c) {
     t.j = &j;
     if (c->o.recipe.n_micro == MICRO_AUTO) c->o.recipe.n_micro = 0;
     bad = complain_of(c, wf_cluster_advise(c->ctx, &q, t.rows));
+    if (!bad && find_best(&t, ~0U, -1) < 0)
+        bad = complain(EXIT_USAGE, "no plan on this cluster suits --batch %lld and --micro %lld",
+                       (long long)c->o.recipe.batch, (long long)c->o.recipe.n_micro);
     if (!bad) bad = show(&t);
     job_close(&j);
     return bad;

@@ -56,6 +56,9 @@ awk -v a="$(field step_ms <"$folder/auto" | sed -n 1p)" -v b="$(field step_ms <"
 expect 3 "more than it has" $large --plan dp=16384
 has 'these would fit' "$folder/out" || fail "no other plans for 16,384 devices"
 
+# ---- sp only where a program could have it ----
+"$WEFT" plan --model gpt2-xl --dtype bf16 --batch 64 --optimizer adamw --cluster dgx-a100 --nodes 4 --plan auto >"$folder/out" || fail "auto chose a plan that is refused: exit $?"
+expect 2 "slices=5 do not divide the tokens" plan --model gpt2-xl --dtype bf16 --batch 64 --cluster dgx-a100 --plan tp=5,sp
 # ---- the decision table: the cases of the survey ----
 # advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.
 advises() {
@@ -82,6 +85,9 @@ advises pipeline "would be DP+PP+TP+ZeRO-1" $large --batch 64 --cluster ethernet
 "$WEFT" advise $gpt --layers 200 --hidden 8192 --heads 64 --batch 8 --cluster laptop >"$folder/out"
 [[ $? == 3 ]] || fail "nothing fits: another exit status"
 has 'nothing fits' "$folder/out" || fail "it does not say that nothing fits"
+"$WEFT" advise --model resnet18 --image 32 --batch 8 --cluster laptop >"$folder/out" || fail "a model that refuses one sample: exit $?"
+expect 2 "has no variance" advise --model resnet18 --image 32 --batch 8 --micro 8 --cluster laptop
+expect 2 "suits --batch 8 and --micro 9" advise --model mlp --batch 8 --micro 9 --cluster laptop
 expect 2 "--cluster is missing" advise --model mlp
 expect 2 "has no option --plan" advise --model mlp --cluster laptop --plan dp=2
 finish

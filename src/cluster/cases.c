@@ -113,7 +113,7 @@ static wf_status try_schedules(const maker *m, wfi_case c) {
 static wf_status try_micro(const maker *m, wfi_case c) {
     int64_t given = m->p->q.recipe->n_micro, own = m->batch / c.dp;
     c.n_micro = given;
-    if (given) return given % c.dp ? WF_OK : try_schedules(m, c);
+    if (given) return given % c.dp || given > m->batch ? WF_OK : try_schedules(m, c);
     for (int64_t b = 1; b <= own && b <= 256; b *= 2) {
         if (own % b) break;
         c.n_micro = m->batch / b;
@@ -141,8 +141,14 @@ static int replicas(const maker *m, int64_t n) {
     return (int)n;
 }
 
+/* sp costs nothing, but not every tp can divide the tokens. */
+static bool divides_rows(const maker *m, int tp) {
+    wfi_work *w;
+    return tp > 1 && wfi_predictor_work(m->p, tp, &w) == WF_OK;
+}
+
 static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
-    wfi_case c = {.dp = dp, .pp = pp, .tp = tp, .divides_rows = tp > 1, .shard = dp};
+    wfi_case c = {.dp = dp, .pp = pp, .tp = tp, .divides_rows = divides_rows(m, tp), .shard = dp};
     c.has_root = m->b->has_root;
     c.batch = m->batch;
     c.pp_stride = tp;
@@ -184,7 +190,7 @@ wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *b, wfi_take take, vo
                p->q.recipe->batch,
                devices_inside(p->q.cluster)};
     wfi_work *w;
-    WF_TRY(wfi_predictor_work(p, &w));
+    WF_TRY(wfi_predictor_work(p, 1, &w));
     m.n_heads = config ? config->n_heads : 0;
     m.n_layers = wfi_work_n_blocks(w) - (w->layer < 0 ? 0 : 2);
     int64_t most = wfi_min_i64(wfi_work_n_blocks(w), MOST_STAGES);

@@ -139,30 +139,46 @@ static wf_status predict(wfi_step *s, const wfi_limits *limits, wf_prediction *t
 
 /* ---- works ---- */
 
+/* A model that refuses so many samples takes none. */
+#define MOST_SAMPLES 16
+
 static bool is_same(const wfi_work_request *a, const wfi_work_request *b) {
     return a->n_samples == b->n_samples && a->tp == b->tp && a->recompute == b->recompute &&
            a->divides_rows == b->divides_rows;
 }
 
+/* What the model refuses is also known. */
 static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_out) {
     wfi_work_request r = {p->q.cluster,    p->q.model,   p->q.recipe,  wfi_case_n_samples(c), c->tp,
                           c->divides_rows, c->recompute, p->precision, p->q.accounting};
     if (p->q.accounting == WF_ACCOUNTING_MEGATRON) r.recompute = WFI_RECOMPUTE_NONE;
-    for (int k = 0; k < p->n_known; k++)
-        if (is_same(&p->known[k].request, &r)) {
-            *work_out = p->known[k].work;
-            return WF_OK;
-        }
-    WF_TRY(wfi_work_create(p->ctx, &r, work_out));
-    if (p->n_known == WFI_MAX_WORKS) wfi_work_destroy(p->known[--p->n_known].work);
-    p->known[p->n_known].request = r;
-    p->known[p->n_known++].work = *work_out;
-    return WF_OK;
+    int k = 0;
+    while (k < p->n_known && !is_same(&p->known[k].request, &r)) k++;
+    struct wfi_known_work *known = &p->known[k < WFI_MAX_WORKS ? k : WFI_MAX_WORKS - 1];
+    if (k == WFI_MAX_WORKS) wfi_work_destroy(known->work);
+    if (k == p->n_known || k == WFI_MAX_WORKS) {
+        *known = (struct wfi_known_work){.request = r};
+        known->status = wfi_work_create(p->ctx, &r, &known->work);
+        p->n_known = (int)(known - p->known) + 1;
+    }
+    *work_out = known->work;
+    return known->status;
 }
 
-wf_status wfi_predictor_work(wfi_predictor *p, wfi_work **work_out) {
-    const wfi_case one = {.dp = 1, .pp = 1, .tp = 1, .batch = 1, .n_micro = 1};
-    return find_work(p, &one, work_out);
+bool wfi_is_refused(wf_status status) {
+    return status == WF_INVALID_ARG || status == WF_UNSUPPORTED || status == WF_SHAPE;
+}
+
+wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out) {
+    const wf_recipe *r = p->q.recipe;
+    wfi_case one = {.dp = 1, .pp = 1, .tp = tp, .divides_rows = tp > 1, .batch = 1, .n_micro = 1};
+    if (r->n_micro) one.batch = r->batch, one.n_micro = r->n_micro;
+    wf_status status = find_work(p, &one, work_out);
+    while (wfi_is_refused(status) && !r->n_micro && 2 * one.batch <= MOST_SAMPLES) {
+        one.batch *= 2;
+        status = find_work(p, &one, work_out);
+    }
+    return status;
 }
 
 wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,

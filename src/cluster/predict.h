@@ -28,7 +28,7 @@ static inline int wfi_case_n_micro(const wfi_case *c) {
     return (int)((c->n_micro + c->dp - 1) / c->dp);
 }
 
-#define WFI_MAX_WORKS 64
+#define WFI_MAX_WORKS 256
 
 /* The work of a microbatch is kept from case to case. */
 typedef struct wfi_predictor {
@@ -37,7 +37,8 @@ typedef struct wfi_predictor {
     wfi_precision precision;
     struct wfi_known_work {
         wfi_work_request request;
-        wfi_work *work;
+        wf_status status;
+        wfi_work *work; /* NULL: the model refuses it */
     } known[WFI_MAX_WORKS];
     int n_known;
 } wfi_predictor;
@@ -46,8 +47,12 @@ typedef struct wfi_predictor {
 wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *request,
                               wfi_predictor *p);
 void wfi_predictor_end(wfi_predictor *p);
-/* The work of a microbatch of one sample on one rank. Errors: those of the model function. */
-wf_status wfi_predictor_work(wfi_predictor *p, wfi_work **work_out);
+/* Whether a case is not for this model, such as more slices than it can be cut into. */
+bool wfi_is_refused(wf_status status);
+/* The work of a microbatch on a rank of `tp` that also divide rows. The microbatch is the
+ * recipe's, or else the smallest power of two that the model takes. Errors: those of the model
+ * function. */
+wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out);
 /* Results that a caller has no use for: longer steps, and more bytes missing. */
 typedef struct wfi_limits {
     double step_ms, short_by_bytes;

@@ -55,14 +55,14 @@ static wfi_limits limits_of(const search *s) {
     return (wfi_limits){s->n == s->most ? s->found[s->n - 1].prediction.step_ms : INFINITY, 0};
 }
 
-/* Cases that the model does not allow, such as more slices than it can be cut into, are none. */
+/* Cases that the model refuses are none. */
 static wf_status take(void *self, const wfi_case *c) {
     search *s = self;
     wf_prediction x;
     bool is_exact;
     wfi_limits limits = limits_of(s);
     wf_status status = wfi_predict_case(s->p, c, &limits, &x, &is_exact);
-    if (status == WF_INVALID_ARG || status == WF_UNSUPPORTED) return WF_OK;
+    if (wfi_is_refused(status)) return WF_OK;
     if (status == WF_OK && is_exact) keep(s, c, &x);
     return status;
 }

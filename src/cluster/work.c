@@ -289,13 +289,23 @@ static wf_status recompute(wf_graph *g, wfi_recompute how) {
     return status;
 }
 
+/* The rule for sp of a program. */
+static wf_status check_rows(const wfi_work_request *q, const wf_graph *g) {
+    if (!q->divides_rows || !g->has_uneven_rows) return WF_OK;
+    return wfi_fail(g->ctx, WF_INVALID_ARG,
+                    "plan: sp, but slices=%d do not divide the tokens of a sample into parts that "
+                    "begin at a cache line",
+                    q->tp);
+}
+
 static wf_status create_graph(const wfi_work_request *q, const wf_model *model, wf_graph **g_out) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = q->n_samples;
     config.training = 1;
     wf_graph *g;
     WF_TRY(wfi_graph_create(model->ctx, &config, q->tp, false, model->function, model->config, &g));
-    wf_status status = wfi_graph_cast(g, q->precision == WFI_F32 ? WF_F32 : WF_BF16);
+    wf_status status = check_rows(q, g);
+    if (status == WF_OK) status = wfi_graph_cast(g, q->precision == WFI_F32 ? WF_F32 : WF_BF16);
     /* The papers' recomputation is another one (predict.c). */
     if (status == WF_OK && q->accounting == WF_ACCOUNTING_WEFT) status = recompute(g, q->recompute);
     if (status == WF_OK)
