@@ -32,24 +32,75 @@ wf_prediction_request cluster_request(const job *j) {
     return q;
 }
 
+/* Makes choice k the plan, with the recipe's fields that were not given, and drops those before. */
+static wf_status take(job *j, int k) {
+    wf_recipe *r = &j->c->o.recipe;
+    wf_plan *plan;
+    wf_status status = wf_plan_parse(j->c->ctx, j->choices[k].plan, &plan);
+    if (status != WF_OK) return status;
+    wf_plan_destroy(j->plan);
+    j->plan = plan;
+    j->n_choices -= k;
+    memmove(j->choices, j->choices + k, (size_t)j->n_choices * sizeof *j->choices);
+    r->n_micro = j->choices->n_micro;
+    r->n_lanes = j->given.n_lanes ? j->given.n_lanes : j->choices->n_lanes;
+    r->n_slices = j->given.n_slices ? j->given.n_slices : j->choices->n_slices;
+    return WF_OK;
+}
+
 wf_status job_choose_on_cluster(job *j) {
     wf_prediction_request q = cluster_request(j);
     wf_recipe *r = &j->c->o.recipe;
-    wf_plan *plan;
     if (r->n_micro == MICRO_AUTO) r->n_micro = 0;
+    j->given = *r;
     wf_status status =
         wf_cluster_search(j->c->ctx, &q, WF_MAX_PROPOSALS, j->choices, &j->n_choices);
     if (status == WF_OK && !j->n_choices)
         return wf_context_fail(j->c->ctx, WF_INVALID_ARG,
                                "--plan auto: no plan on this cluster suits the recipe");
-    if (status == WF_OK) status = wf_plan_parse(j->c->ctx, j->choices->plan, &plan);
-    if (status != WF_OK) return status;
-    wf_plan_destroy(j->plan);
-    j->plan = plan;
-    r->n_micro = j->choices->n_micro;
-    if (!r->n_lanes) r->n_lanes = j->choices->n_lanes;
-    if (!r->n_slices) r->n_slices = j->choices->n_slices;
-    return WF_OK;
+    return status == WF_OK ? take(j, 0) : status;
+}
+
+/* ---- another choice ---- */
+
+#define MOST_TRIES 6
+
+/* Bytes that a rank needs more than it has. */
+static double missing_bytes(const job *j, const wf_program *p) {
+    size_t most = 0;
+    for (int r = 0; r < wf_program_n_ranks(p); r++) {
+        size_t peak = wf_program_rank(p, r).peak_bytes;
+        if (peak > most) most = peak;
+    }
+    return most > j->c->o.device_memory ? (double)(most - j->c->o.device_memory) : 0;
+}
+
+/* Searches plans with a peak that is smaller by so much. False: nothing fits so. */
+static bool search_smaller(job *j, double missing) {
+    wf_prediction_request q = cluster_request(j);
+    const wf_prediction *p = &j->choices->prediction;
+    wf_choice found[WF_MAX_PROPOSALS];
+    int n;
+    q.recipe = &j->given;
+    q.reserved_bytes = p->memory_bytes - p->peak_bytes + missing;
+    if (wf_cluster_search(j->c->ctx, &q, WF_MAX_PROPOSALS, found, &n) != WF_OK) return false;
+    if (!n || !found->prediction.fits) return false;
+    memcpy(j->choices, found, (size_t)n * sizeof *found);
+    j->n_choices = n;
+    return take(j, 0) == WF_OK;
+}
+
+bool cluster_take_another(job *j, wf_status *status, wf_program **program) {
+    double missing = *status == WF_OK ? missing_bytes(j, *program) : 0;
+    bool is_refused = *status == WF_INVALID_ARG || *status == WF_UNSUPPORTED;
+    if (!j->n_choices || ++j->n_tries == MOST_TRIES) return false;
+    if (is_refused ? j->n_choices == 1 || take(j, 1) != WF_OK
+                   : missing <= 0 || !search_smaller(j, missing))
+        return false;
+    wf_program_destroy(*program);
+    *program = NULL;
+    *status = job_resolve_steps(j, -1);
+    return true;
 }
 
 /* ---- a prediction ---- */

@@ -1,5 +1,6 @@
 /* From options to data, model, plan and recipe. */
 #include "agree.h"
+#include "cluster.h"
 #include "text.h"
 
 #include <math.h>
@@ -178,7 +179,7 @@ static wf_status note_needed(job *j) {
 }
 
 /* How many steps there are, what a schedule's end is, and the rest of the recipe. */
-static wf_status resolve_recipe(job *j, int64_t n_steps) {
+wf_status job_resolve_steps(job *j, int64_t n_steps) {
     options *o = &j->c->o;
     wf_recipe *r = &o->recipe;
     int64_t batch = r->batch > 0 ? r->batch : 1; /* else the resolving below refuses */
@@ -351,7 +352,9 @@ static exit_status open_job(job *j, int64_t n_steps) {
         status = j->cluster ? job_choose_on_cluster(j) : job_choose_plan(j);
     if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
         return bad;
-    if (status == WF_OK) status = resolve_recipe(j, n_steps);
+    if (status == WF_OK) status = job_resolve_steps(j, n_steps);
+    wf_program *none = NULL;
+    while (status != WF_OK && cluster_take_another(j, &status, &none)) continue;
     return job_complain_of_plan(j, status);
 }
 

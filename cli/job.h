@@ -24,6 +24,8 @@ typedef struct job {
     wf_cluster *cluster;                 /* of --cluster; or NULL */
     wf_choice choices[WF_MAX_PROPOSALS]; /* [n_choices] plans that a search on it has found */
     int n_choices;
+    wf_recipe given;  /* the recipe of that search */
+    int n_tries;      /* other choices that were taken since */
     wf_recipe needed; /* weft plan: lanes and slices that are not the recipe's own; 0: they are */
 } job;
 
@@ -47,6 +49,8 @@ wf_recipe job_recipe_of_a_step(const job *j);
 /* Gives what is open in the recipe its value. Training needs lanes and slices that suit the plan;
  * weft plan, which runs nothing, takes those that the plan needs; forward runs need none. */
 wf_status job_resolve(const job *j, wf_recipe *recipe);
+/* Resolves the job's recipe, with the number of steps; `n_steps` as in job_open. */
+wf_status job_resolve_steps(job *j, int64_t n_steps);
 
 /* plan_auto.c: replaces j->plan; where nothing fits, j->would_fit has proposals. Errors:
  * DOES_NOT_FIT; INVALID_ARG: no plan for so many ranks suits the recipe. */

@@ -431,6 +431,13 @@ static exit_status check_ranks(const job *j) {
     return EXIT_DONE;
 }
 
+static wf_status create(job *j, wf_program **program_out) {
+    cli *c = j->c;
+    wf_status status = (c->o.proof ? wf_program_create_full : wf_program_create)(
+        c->ctx, j->model, &c->o.recipe, j->plan, WF_PROGRAM_TRAIN, program_out);
+    return status == WF_OK ? job_plan_tests(j, *program_out) : status;
+}
+
 exit_status run_plan(cli *c) {
     job j;
     resumed from;
@@ -456,18 +463,19 @@ exit_status run_plan(cli *c) {
         job_close(&j);
         return bad;
     }
-    bool is_predicted;
-    bad = cluster_begin(&j, &is_predicted);
-    if (bad || is_predicted) {
-        if (!bad) bad = cluster_show(&j);
-        job_close(&j);
-        return bad;
-    }
-    progress_wait(c, &waiting);
-    wf_status status = (c->o.proof ? wf_program_create_full : wf_program_create)(
-        c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &p);
-    if (status == WF_OK) status = job_plan_tests(&j, p);
-    progress_wait_end(c);
+    wf_status status = WF_OK;
+    do {
+        bool is_predicted;
+        bad = status == WF_OK ? cluster_begin(&j, &is_predicted) : complain_of(c, status);
+        if (bad || is_predicted) {
+            if (!bad) bad = cluster_show(&j);
+            job_close(&j);
+            return bad;
+        }
+        progress_wait(c, &waiting);
+        status = create(&j, &p);
+        progress_wait_end(c);
+    } while (cluster_take_another(&j, &status, &p));
     bad = status == WF_OK ? show(c, &j, p) : complain_of(c, status);
     wf_program_destroy(p);
     job_close(&j);

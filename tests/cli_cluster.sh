@@ -59,6 +59,12 @@ has 'these would fit' "$folder/out" || fail "no other plans for 16,384 devices"
 # ---- sp only where a program could have it ----
 "$WEFT" plan --model gpt2-xl --dtype bf16 --batch 64 --optimizer adamw --cluster dgx-a100 --nodes 4 --plan auto >"$folder/out" || fail "auto chose a plan that is refused: exit $?"
 expect 2 "slices=5 do not divide the tokens" plan --model gpt2-xl --dtype bf16 --batch 64 --cluster dgx-a100 --plan tp=5,sp
+
+# ---- the program of the fastest plan needs more than is predicted: auto takes a smaller one ----
+barely="plan --model gpt2-medium --optimizer adamw --dtype bf16 --batch 48 --cluster laptop"
+expect 3 "more than the 7.53 GiB given" $barely --plan dp=1,recompute=selective --micro 6 --lanes 1 --slices 1
+"$WEFT" $barely --plan auto >"$folder/out" || fail "auto kept a plan that does not fit: exit $?"
+
 # ---- the decision table: the cases of the survey ----
 # advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.
 advises() {

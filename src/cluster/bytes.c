@@ -154,7 +154,7 @@ void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work
     const wf_cluster *cl = p->q.cluster;
     double inside = cl->n_levels ? fmin(cl->levels[0].count, to->n_ranks) : 1;
     to->memory_bytes = cl->memory_bytes;
-    to->short_by_bytes = fmax(0, to->peak_bytes - to->memory_bytes);
+    to->short_by_bytes = fmax(0, to->peak_bytes + p->q.reserved_bytes - to->memory_bytes);
     /* Devices of a node share its host's memory and disk. */
     if (to->host_bytes > 0)
         to->short_by_bytes = fmax(to->short_by_bytes, to->host_bytes - cl->host_bytes / inside);

@@ -104,7 +104,7 @@ static void add_root(const wfi_step *s, wf_prediction *to) {
     double bytes = 2 * wfi_step_output_bytes(s);
     to->buffer_bytes += bytes;
     to->peak_bytes += bytes;
-    to->short_by_bytes = fmax(0, to->peak_bytes - to->memory_bytes);
+    to->short_by_bytes = fmax(0, to->peak_bytes + s->p->q.reserved_bytes - to->memory_bytes);
     to->fits = to->short_by_bytes <= 0;
 }
 
