@@ -209,8 +209,12 @@ void cluster_say(const job *j, const wf_prediction *p) {
     say_bytes(j, p);
     if (j->n_choices < 2 || !p->fits) return;
     const wf_choice *next = &j->choices[1];
-    say(j->c, "%-8s%s: %.1f %% longer, %s\n", "next", next->plan,
-        100 * (next->prediction.step_ms / p->step_ms - 1), cluster_why(p, &next->prediction, why));
+    double longer = next->prediction.step_ms / p->step_ms - 1;
+    if (longer < 5e-4) /* or shorter by less than a search distinguishes */
+        say(j->c, "%-8s%s: as long\n", "next", next->plan);
+    else
+        say(j->c, "%-8s%s: %.1f %% longer, %s\n", "next", next->plan, 100 * longer,
+            cluster_why(p, &next->prediction, why));
 }
 
 /* ---- the report ---- */
