@@ -174,6 +174,11 @@ static wf_status try_replicas(const maker *m, int tp, int pp) {
     return may_idle && !has_one ? try_mesh(m, tp, pp, 1) : WF_OK;
 }
 
+/* Of long pipelines, those of equal stages and multiples of eight. */
+static bool is_tried(const maker *m, int pp) {
+    return pp <= 32 || pp % 8 == 0 || m->n_layers % pp == 0;
+}
+
 static int devices_inside(const wf_cluster *c) {
     return c->n_levels ? (int)c->levels[0].count : 1;
 }
@@ -194,10 +199,12 @@ wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *b, wfi_take take, vo
     m.n_heads = config ? config->n_heads : 0;
     m.n_layers = wfi_work_n_blocks(w) - (w->layer < 0 ? 0 : 2);
     int64_t most = wfi_min_i64(wfi_work_n_blocks(w), MOST_STAGES);
-    for (int pp = 1; pp <= most && pp <= m.n_devices; pp++)
+    for (int pp = 1; pp <= most && pp <= m.n_devices; pp++) {
+        if (!is_tried(&m, pp)) continue;
         for (int tp = 1; tp <= m.per_node && (int64_t)tp * pp <= m.n_devices; tp++) {
             if (allows(b->pp, pp) && allows(b->tp, tp) && may_divide(&m, tp))
                 WF_TRY(try_replicas(&m, tp, pp));
         }
+    }
     return WF_OK;
 }

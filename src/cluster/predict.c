@@ -87,15 +87,57 @@ static wfi_stage_times times_of(const wfi_step *s, int k) {
     return (wfi_stage_times){us[WFI_F], us[WFI_R] + us[WFI_B], us[WFI_W]};
 }
 
+static void release_run(wf_context *ctx, wfi_known_run *known) {
+    wfi_free(ctx, known->times);
+    wfi_free(ctx, known->run.held);
+    *known = (wfi_known_run){0};
+}
+
+static bool is_same_run(const wfi_known_run *a, const wfi_known_run *b) {
+    return a->schedule == b->schedule && a->pp == b->pp && a->n_stages == b->n_stages &&
+           a->n_micro == b->n_micro && a->busy_us == b->busy_us && a->hidden_us == b->hidden_us &&
+           !memcmp(a->times, b->times, (size_t)a->n_stages * sizeof *a->times);
+}
+
+/* Takes `run->times`. */
+static wf_status find_run(wfi_predictor *p, const wfi_case *c, wfi_known_run *run,
+                          wfi_pipeline *to) {
+    for (int k = 0; k < WFI_MAX_RUNS; k++)
+        if (p->runs[k].times && is_same_run(&p->runs[k], run)) {
+            *to = p->runs[k].run;
+            wfi_free(p->ctx, run->times);
+            return WF_OK;
+        }
+    wfi_known_run *known = &p->runs[p->next_run++ % WFI_MAX_RUNS];
+    size_t n = (size_t)run->n_stages;
+    wfi_stage_times *times = wfi_alloc(p->ctx, n, sizeof *times, "a pipeline");
+    wf_status status = times ? WF_OK : WF_NO_MEMORY;
+    if (times) memcpy(times, run->times, n * sizeof *times);
+    if (times) status = wfi_pipeline_run(p->ctx, c, times, run->busy_us, run->hidden_us, &run->run);
+    wfi_free(p->ctx, times);
+    if (status != WF_OK) {
+        wfi_free(p->ctx, run->times);
+        return status;
+    }
+    release_run(p->ctx, known);
+    *known = *run;
+    *to = run->run;
+    return WF_OK;
+}
+
 static wf_status run_pipeline(const wfi_step *s, wfi_pipeline *to) {
-    int n = s->c->pp * s->c->chunks;
-    wfi_stage_times *times = wfi_alloc(s->p->ctx, (size_t)n, sizeof *times, "a pipeline");
-    if (!times) return WF_NO_MEMORY;
-    for (int k = 0; k < n; k++) times[k] = times_of(s, k);
+    const wfi_case *c = s->c;
     double us = wfi_step_transfer_us(s), hidden = s->p->q.cluster->overlap_pp * us;
-    wf_status status = wfi_pipeline_run(s->p->ctx, s->c, times, us - hidden, hidden, to);
-    wfi_free(s->p->ctx, times);
-    return status;
+    wfi_known_run run = {.schedule = c->schedule,
+                         .pp = c->pp,
+                         .n_stages = c->pp * c->chunks,
+                         .n_micro = wfi_case_n_micro(c),
+                         .busy_us = us - hidden,
+                         .hidden_us = hidden};
+    run.times = wfi_alloc(s->p->ctx, (size_t)run.n_stages, sizeof *run.times, "a pipeline");
+    if (!run.times) return WF_NO_MEMORY;
+    for (int k = 0; k < run.n_stages; k++) run.times[k] = times_of(s, k);
+    return find_run(s->p, c, &run, to);
 }
 
 /* The root also has the whole batch's outputs, and their gradients. */
@@ -117,7 +159,7 @@ static bool is_within(const wfi_step *s, const wfi_limits *limits, const wf_pred
     if (ms > limits->step_ms) return false;
     wf_prediction least = *ends;
     wfi_predict_bytes(s->p, s->c, s->w, s->stages, NULL, &least);
-    return least.short_by_bytes <= limits->short_by_bytes;
+    return least.fits || least.short_by_bytes < limits->short_by_bytes;
 }
 
 static wf_status predict(wfi_step *s, const wfi_limits *limits, wf_prediction *to,
@@ -133,7 +175,6 @@ static wf_status predict(wfi_step *s, const wfi_limits *limits, wf_prediction *t
     wfi_predict_bytes(s->p, s->c, s->w, s->stages, run.held, to);
     add_root(s, to);
     fill_flops(s, to);
-    wfi_free(s->p->ctx, run.held);
     return WF_OK;
 }
 
@@ -181,11 +222,18 @@ wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out) {
     return status;
 }
 
+/* A device has at least its part of the work. */
+static double least_ms(const wfi_predictor *p, const wfi_case *c, const wfi_work *w) {
+    return p->q.cluster->scale * w->us * wfi_case_n_micro(c) / c->pp / 1e3;
+}
+
 wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,
                            wf_prediction *to, bool *is_exact_out) {
     wfi_work *w;
     wfi_stage *stages;
     WF_TRY(find_work(p, c, &w));
+    *is_exact_out = !limits || least_ms(p, c, w) <= limits->step_ms;
+    if (!*is_exact_out) return WF_OK;
     WF_TRY(wfi_stages_create(p, c, w, &stages));
     wfi_step s = {.p = p, .c = c, .w = w, .stages = stages};
     wfi_step_add_gathers(&s, stages);
@@ -223,6 +271,7 @@ wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *q, w
 
 void wfi_predictor_end(wfi_predictor *p) {
     while (p->n_known) wfi_work_destroy(p->known[--p->n_known].work);
+    for (int k = 0; k < WFI_MAX_RUNS; k++) release_run(p->ctx, &p->runs[k]);
 }
 
 wf_status wf_predict(wf_context *ctx, const wf_prediction_request *request,

@@ -30,6 +30,22 @@ static inline int wfi_case_n_micro(const wfi_case *c) {
 
 #define WFI_MAX_WORKS 256
 
+typedef struct wfi_pipeline {
+    double makespan_us; /* with transfers */
+    double compute_us;  /* without */
+    double *held;       /* [pp] microbatches that a device keeps at most */
+} wfi_pipeline;
+
+/* A pipeline that was simulated: cases that differ in zero or offload have the same. */
+typedef struct wfi_known_run {
+    const wfi_schedule *schedule;
+    int pp, n_stages, n_micro;
+    double busy_us, hidden_us;
+    wfi_stage_times *times; /* [n_stages] */
+    wfi_pipeline run;
+} wfi_known_run;
+#define WFI_MAX_RUNS 8
+
 /* The work of a microbatch is kept from case to case. */
 typedef struct wfi_predictor {
     wf_context *ctx;
@@ -41,6 +57,8 @@ typedef struct wfi_predictor {
         wfi_work *work; /* NULL: the model refuses it */
     } known[WFI_MAX_WORKS];
     int n_known;
+    wfi_known_run runs[WFI_MAX_RUNS]; /* the next to go: next_run */
+    int next_run;
 } wfi_predictor;
 
 /* Errors: INVALID_ARG. */
@@ -82,12 +100,6 @@ wf_status wfi_stages_create(const wfi_predictor *p, const wfi_case *c, const wfi
                             wfi_stage **stages_out);
 
 /* ---- pipeline.c ---- */
-
-typedef struct wfi_pipeline {
-    double makespan_us; /* with transfers */
-    double compute_us;  /* without */
-    double *held;       /* [pp] microbatches that a device keeps at most */
-} wfi_pipeline;
 
 /* `times` [pp * chunks]; a transfer takes busy_us of the sender, and arrives hidden_us later.
  * Microbatches of the steady phase take equally long, so only some are simulated. The caller frees

@@ -6,7 +6,7 @@
 
 /* A step of a case: the work of its stages, and the device that has the most. */
 typedef struct wfi_step {
-    const wfi_predictor *p;
+    wfi_predictor *p;
     const wfi_case *c;
     const wfi_work *w;
     const wfi_stage *stages;

@@ -259,6 +259,11 @@ static void repeat_layers(builder *b, int64_t n_layers) {
     }
 }
 
+static void add_up(wfi_work *w) {
+    for (int64_t i = 0; i < wfi_work_n_blocks(w); i++)
+        for (int k = 0; k < 4; k++) w->us += wfi_work_block(w, i)->phase[k].us;
+}
+
 static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layers, wfi_work *w) {
     wf_context *ctx = g->ctx;
     builder b = {.q = q, .g = g, .w = w};
@@ -272,6 +277,7 @@ static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layer
         if (w->kinds) name_blocks(&b);
     }
     if (status == WF_OK) repeat_layers(&b, n_layers);
+    if (status == WF_OK) add_up(w);
     wfi_free(ctx, b.block_of);
     wfi_free(ctx, b.is_saved);
     return status;

@@ -53,6 +53,7 @@ typedef struct wfi_work {
     int32_t layer;       /* the kind that is there n_layers times; -1: each is there once */
     int64_t n_layers;    /* n_kinds and these - 1 blocks in all */
     double n_parameters; /* of the model */
+    double us;           /* of all blocks, without sums */
 } wfi_work;
 
 wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *request, wfi_work **work_out);
