@@ -65,6 +65,13 @@ barely="plan --model gpt2-medium --optimizer adamw --dtype bf16 --batch 48 --clu
 expect 3 "more than the 7.53 GiB given" $barely --plan dp=1,recompute=selective --micro 6 --lanes 1 --slices 1
 "$WEFT" $barely --plan auto >"$folder/out" || fail "auto kept a plan that does not fit: exit $?"
 
+# ---- more devices are no reason for a longer step; microbatches are those that a recipe may have ----
+lstm="plan --model lstm --batch 256 --optimizer adamw --plan auto --cluster dgx-a100"
+report $lstm --nodes 1 >"$folder/one"
+report $lstm --nodes 64 >"$folder/many"
+awk -v a="$(field step_ms <"$folder/many" | sed -n 1p)" -v b="$(field step_ms <"$folder/one" | sed -n 1p)" 'BEGIN { exit !(0 < a && a <= b * 1.001) }' || fail "auto is slower on 64 nodes than on one"
+"$WEFT" plan --model mlp --batch 1000000000 --plan auto --cluster laptop >"$folder/out" || fail "more microbatches than a recipe may have: exit $?"
+
 # ---- the decision table: the cases of the survey ----
 # advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.
 advises() {

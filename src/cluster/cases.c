@@ -7,7 +7,7 @@
 #define MOST_CHUNKS 8
 /* A longer pipeline is not searched: published runs have at most 64 stages. */
 #define MOST_STAGES 128
-/* Of a recipe. */
+/* Microbatches of a recipe. */
 #define MOST_MICRO 1000000
 
 typedef struct maker {
@@ -110,11 +110,19 @@ static wf_status try_schedules(const maker *m, wfi_case c) {
     return WF_OK;
 }
 
+/* The smallest microbatch that divides a replica's samples and makes no more of them than a recipe
+ * may have. */
+static int64_t first_samples(const maker *m, int64_t own) {
+    int64_t least = (m->batch + MOST_MICRO - 1) / MOST_MICRO, b = least;
+    while (b < wfi_min_i64(own, 256 * least) && own % b) b++;
+    return b;
+}
+
 static wf_status try_micro(const maker *m, wfi_case c) {
-    int64_t given = m->p->q.recipe->n_micro, own = m->batch / c.dp;
+    int64_t given = m->p->q.recipe->n_micro, own = m->batch / c.dp, first = first_samples(m, own);
     c.n_micro = given;
     if (given) return given % c.dp || given > m->batch ? WF_OK : try_schedules(m, c);
-    for (int64_t b = 1; b <= own && b <= 256; b *= 2) {
+    for (int64_t b = first; b <= own && b <= 256 * first; b *= 2) {
         if (own % b) break;
         c.n_micro = m->batch / b;
         if (c.n_micro <= MOST_MICRO) WF_TRY(try_schedules(m, c));
@@ -158,20 +166,24 @@ static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
     return try_micro(m, c);
 }
 
-/* On more devices no mesh leaves some of them idle: the search would take too long. */
+/* On more devices, only meshes whose replicas fit into a node leave some of them idle: the search
+ * would take too long. */
 #define MOST_IDLE 256
 
-/* Replicas on all devices; on those of a node; none. Links between nodes may be too slow for more.
- */
+/* Replicas on all devices, on nodes by powers of two, on parts of a node, and none: links may be
+ * too slow for more. */
 static wf_status try_replicas(const maker *m, int tp, int pp) {
-    int64_t n = (int64_t)tp * pp;
-    int all = replicas(m, m->b->has_root ? m->per_node : m->n_devices / n);
-    int inside = replicas(m, m->per_node / n);
-    bool may_idle = m->n_devices <= MOST_IDLE || m->b->dp == WFI_UNUSED;
-    if (m->n_devices % n == 0) WF_TRY(try_mesh(m, tp, pp, all));
-    if (may_idle && m->per_node % n == 0 && inside != all) WF_TRY(try_mesh(m, tp, pp, inside));
-    bool has_one = (m->n_devices % n == 0 && all == 1) || (m->per_node % n == 0 && inside == 1);
-    return may_idle && !has_one ? try_mesh(m, tp, pp, 1) : WF_OK;
+    int64_t n = (int64_t)tp * pp, n_devices = m->b->has_root ? m->per_node : m->n_devices;
+    int64_t fewer = m->per_node;
+    int last = 0;
+    bool may_idle = n_devices <= MOST_IDLE || m->b->dp == WFI_UNUSED || n <= m->per_node;
+    while (2 * fewer < n_devices) fewer *= 2;
+    for (int64_t d = n_devices; d >= n && (may_idle || d == n_devices); d = fewer, fewer /= 2) {
+        int dp = d % n ? last : replicas(m, d / n);
+        if (dp != last) WF_TRY(try_mesh(m, tp, pp, dp));
+        last = dp;
+    }
+    return may_idle && last != 1 ? try_mesh(m, tp, pp, 1) : WF_OK;
 }
 
 /* Of long pipelines, those of equal stages and multiples of eight. */
