@@ -49,6 +49,7 @@ typedef struct one_case {
     int n_ignored;   /* of 100 samples */
     int naps_us;     /* longest nap of a worker before it computes; 0: none */
     int slow;        /* worker whose naps are ten times as long; -1: none */
+    int n_ahead;     /* parts of others that `slow` waits for before its first */
 } one_case;
 
 /* A number below n; another one for each `what`. */
@@ -126,6 +127,7 @@ typedef struct case_crew {
     wf_workers_config config;
     case_data data[CASE_WORKERS];
     wf_recipe resolved;
+    int n_read; /* parts by workers other than the slow one; atomic access */
 } case_crew;
 
 static inline void case_nap(int64_t us) {
@@ -133,10 +135,20 @@ static inline void case_nap(int64_t us) {
     if (us) nanosleep(&time, NULL);
 }
 
+/* Lets the others compute first, whatever else the machine does. */
+static inline void case_wait(case_crew *crew, int worker, int64_t batch) {
+    if (worker != crew->c->slow) __atomic_add_fetch(&crew->n_read, 1, __ATOMIC_RELAXED);
+    if (worker != crew->c->slow || batch) return;
+    for (int k = 0;
+         k < 50000 && __atomic_load_n(&crew->n_read, __ATOMIC_RELAXED) < crew->c->n_ahead; k++)
+        case_nap(200);
+}
+
 static inline wf_status case_read(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
     case_crew *crew = self;
     const one_case *c = crew->c;
     int64_t first, n, n_batch = case_n_samples(c, batch);
+    case_wait(crew, worker, batch);
     if (c->naps_us)
         case_nap(
             case_draw(c->seed, 5000000 + (uint64_t)(batch * CASE_WORKERS + worker), c->naps_us) *

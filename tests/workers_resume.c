@@ -197,11 +197,11 @@ static void refuses_files_of_other_runs(void **state) {
     snprintf(late, sizeof late, "%s/late", folder);
     (void)remove(record_path);
     run_part(ctx, &c, &(part){"dp=1", record_path, NULL, false, false, 2}, &r);
-    c.naps_us = 2000; /* and one worker computes nearly all parts */
+    c.n_ahead = 3; /* and one worker computes three of four parts */
     c.slow = 0;
     run_part(ctx, &c, &(part){"dp=2", NULL, NULL, false, true, 2}, &r);
+    c.n_ahead = 0;
     run_part(ctx, &c, &(part){"dp=2", late, NULL, true, false, 1}, &r);
-    c.naps_us = 0;
     refuse_load(&c, record_path, false, WF_INVALID_ARG, "they are of different runs");
     refuse_load(&c, record_path, true, WF_INVALID_ARG, "they are of different runs");
     refuse_load(&local, NULL, false, WF_CORRUPT, "'outer.momentum' is missing");
