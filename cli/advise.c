@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of rows that are closer, the simpler one, which comes first, is recommended. */
+/* The simpler row, which comes first, is recommended if steps differ by less. */
 #define TIE 0.01
 
 #define WHY_BYTES 700

@@ -13,8 +13,8 @@ exit_status cluster_predict(const job *j, wf_prediction *prediction_out);
  * the cluster, if it is not given. Complains. */
 exit_status cluster_begin(job *j, bool *is_predicted_out);
 
-/* Whether another choice of --plan auto replaces the plan, as that is refused or its program does
- * not fit. The program is then destroyed. *status becomes that of the new recipe. */
+/* Returns whether another choice of --plan auto replaces the plan, as that is refused or its
+ * program does not fit. The program is then destroyed. *status becomes that of the new recipe. */
 bool cluster_take_another(job *j, wf_status *status, wf_program **program);
 
 /* Prints the prediction, and adds it to the report. */

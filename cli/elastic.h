@@ -18,7 +18,7 @@ typedef struct roster {
     int n_ranks, n_places; /* of the latest attempt, and in all; 0: --ranks N */
     int place[WF_LAUNCH_MAX_RANKS];
     char plan[PLAN_BYTES]; /* instead of --plan, or "" */
-    /* Of the recipe; 0: no attempt has resolved it yet. */
+    /* Values of the recipe; 0: no attempt has resolved them yet. */
     int64_t n_micro, n_lanes, n_workers;
     int n_threads;
     int n_attempts, ranks_of[MOST_ATTEMPTS];

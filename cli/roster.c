@@ -9,8 +9,8 @@ static roster *find(const cli *c) {
     return c->history && c->history->roster.n_ranks ? &c->history->roster : NULL;
 }
 
-/* Of a device for each place, the list of those in use. A comma ends a list of one, because a
- * number alone would count devices. */
+/* Takes the devices of the places in use. A comma ends a list of one, because a number alone would
+ * count devices. */
 static exit_status take_devices(cli *c, const roster *r) {
     char *list = NULL;
     size_t n_bytes;

@@ -20,7 +20,7 @@ static void forget_others(const run *r, int64_t step) {
     if (r->crew.workers && r->saved_step >= 0) crew_forget(&r->crew, r->saved_step, step);
 }
 
-/* What is written in the background is in its place afterwards. */
+/* Waits until files that are written in the background are in their place. */
 exit_status train_settle(run *r) {
     wf_status status = r->trainer ? wf_trainer_save_wait(r->trainer) : WF_OK;
     if (status != WF_OK) return cannot_save(r, status);

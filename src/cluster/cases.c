@@ -25,7 +25,7 @@ static bool allows(wfi_axis_use use, int size) {
 
 /* ---- memory ---- */
 
-/* What a case saves, from the cheapest on. */
+/* Ways of a case to save memory, from the cheapest on. */
 typedef struct saving {
     wfi_recompute recompute;
     wfi_space state, params, activations;
@@ -186,7 +186,7 @@ static wf_status try_replicas(const maker *m, int tp, int pp) {
     return may_idle && last != 1 ? try_mesh(m, tp, pp, 1) : WF_OK;
 }
 
-/* Of long pipelines, those of equal stages and multiples of eight. */
+/* Long pipelines are tried if their stages are equal, or a multiple of eight. */
 static bool is_tried(const maker *m, int pp) {
     return pp <= 32 || pp % 8 == 0 || m->n_layers % pp == 0;
 }

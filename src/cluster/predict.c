@@ -150,8 +150,8 @@ static void add_root(const wfi_step *s, wf_prediction *to) {
     to->fits = to->short_by_bytes <= 0;
 }
 
-/* Whether the step may still be within the limits, by what is known before the pipeline has run: a
- * device works on all microbatches, and keeps at least one. */
+/* Returns whether the step may still be within the limits, by what is known before the pipeline has
+ * run: a device works on all microbatches, and keeps at least one. */
 static bool is_within(const wfi_step *s, const wfi_limits *limits, const wf_prediction *ends) {
     double ms = ends->dp_ms + ends->optimizer_ms + ends->offload_ms;
     double gathers = wfi_case_n_micro(s->c) * wfi_step_gathers_us(s, s->device) / 1e3;
@@ -188,7 +188,7 @@ static bool is_same(const wfi_work_request *a, const wfi_work_request *b) {
            a->divides_rows == b->divides_rows;
 }
 
-/* What the model refuses is also known. */
+/* A refusal by the model is remembered, too. */
 static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_out) {
     wfi_work_request r = {p->q.cluster,    p->q.model,   p->q.recipe,  wfi_case_n_samples(c), c->tp,
                           c->divides_rows, c->recompute, p->precision, p->q.accounting};

@@ -65,7 +65,7 @@ typedef struct wfi_predictor {
 wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *request,
                               wfi_predictor *p);
 void wfi_predictor_end(wfi_predictor *p);
-/* Whether a case is not for this model, such as more slices than it can be cut into. */
+/* Returns whether a case is not for this model, such as more slices than it can be cut into. */
 bool wfi_is_refused(wf_status status);
 /* The work of a microbatch on a rank of `tp` that also divide rows. The microbatch is the
  * recipe's, or else the smallest power of two that the model takes. Errors: those of the model

@@ -25,7 +25,7 @@ static const number numbers[] = {
 #undef NUMBER
 };
 
-/* Of a level. */
+/* The numbers of a level. */
 static const number level_numbers[] = {
     {"count", offsetof(wfi_level, count), 1, MAX_NODES, NAN},
     {"bandwidth", offsetof(wfi_level, bandwidth), 1e3, 1e15, NAN},
@@ -169,7 +169,7 @@ static wf_status read_tiles(const reader *r, const json_t *tiles) {
 
 /* ---- the whole ---- */
 
-/* Whether an object at `path` may have fields. */
+/* Returns whether an object at `path` may have fields. */
 static bool is_object(const char *path) {
     size_t n = strlen(path);
     for (int i = 0; name_of(i); i++)

@@ -27,7 +27,7 @@ wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *bounds, wfi_take tak
  * the fewest bytes. found_out[n]. */
 wf_status wfi_search(wfi_predictor *p, const wfi_bounds *bounds, int n, wfi_found *found_out,
                      int *n_out);
-/* Whether a is better by more than a tie. */
+/* Returns whether a is better by more than a tie. */
 bool wfi_is_better(const wf_prediction *a, const wf_prediction *b);
 
 #endif

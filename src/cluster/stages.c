@@ -80,7 +80,7 @@ static bool divide_equally(const division *d) {
 
 /* ---- balanced ---- */
 
-/* Whether no stage needs to be longer than `most`; first[] is set. */
+/* Returns whether no stage needs to be longer than `most`; first[] is set. */
 static bool divide_within(const division *d, double most) {
     int64_t i = 0;
     for (int s = 0; s < d->n_stages; s++) {

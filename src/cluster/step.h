@@ -27,8 +27,8 @@ enum {
 /* The sum over the stages of a device, of one microbatch. */
 double wfi_step_us(const wfi_step *s, int device, unsigned phases);
 double wfi_step_flops(const wfi_step *s, int device, unsigned phases);
-/* Of sums over the tensor-parallel ranks, the share that compute does not hide, by wfi_phase; and
- * the time of these of a device. */
+/* The share of tensor-parallel sums that compute does not hide, by wfi_phase; and the time of a
+ * device's sums. */
 double wfi_step_exposed(const wfi_step *s, int phase);
 double wfi_step_sums_us(const wfi_step *s, int device);
 /* The gathers of zero=3: sets them in the stages; the sum over the stages of a device. */
@@ -36,8 +36,8 @@ void wfi_step_add_gathers(const wfi_step *s, wfi_stage *stages);
 double wfi_step_gathers_us(const wfi_step *s, int device);
 /* Outputs of the whole batch, which the root of dataparallel gathers for the loss. */
 double wfi_step_output_bytes(const wfi_step *s);
-/* Of a step: over replicas; of tied weights; of a transfer between stages; of the update; of memory
- * elsewhere. */
+/* Times of a step: sums over replicas; sums of tied weights; a transfer between stages; the update;
+ * moves to and from other memory. */
 double wfi_step_dp_us(const wfi_step *s);
 double wfi_step_tied_us(const wfi_step *s);
 double wfi_step_transfer_us(const wfi_step *s);

@@ -10,8 +10,7 @@
 
 /* A graph of so many layers has one that is like all others. */
 #define FEW_LAYERS 3
-/* Of a parameter, where a microbatch's gradient is added to the sum: it is read, and the sum, of 4
- * bytes, read and written. */
+/* Bytes a parameter when a microbatch's gradient (2) is added to the sum (4, read and written). */
 #define ACCUMULATE_BYTES 10
 
 typedef struct builder {
@@ -40,7 +39,7 @@ static bool is_same_block(const wfi_unit *a, const wfi_unit *b) {
     return n == base_bytes(b->name) && !strncmp(a->name, b->name, n);
 }
 
-/* Whether rank 0 along tp computes the unit. */
+/* Returns whether rank 0 along tp computes the unit. */
 static bool is_own(const builder *b, int32_t unit) {
     const wfi_unit *u = &b->g->units[unit];
     return !u->is_slice || u->slice == 0 || (u->is_rows && !b->q->divides_rows);
@@ -157,7 +156,7 @@ static bool is_made(const wf_graph *g, int32_t v, wfi_phase phase) {
     return g->values[v].kind == WFI_VALUE_NODE && node >= 0 && g->nodes[node].phase == phase;
 }
 
-/* What another phase reads of the forward's values is kept, once. */
+/* Keeps a value of the forward that another phase reads, once. */
 static void add_saved(builder *b, const wfi_node *node) {
     for (int i = 0; i < node->n_in && node->phase != WFI_F; i++) {
         if (node->in[i] < 0) continue;

@@ -71,7 +71,7 @@ static inline const wfi_block *wfi_work_block(const wfi_work *w, int64_t i) {
 
 /* ---- papers.c ---- */
 
-/* Whether ops between products are counted as in published runs, not from the graph. */
+/* Returns whether ops between products are counted as in published runs, not from the graph. */
 bool wfi_work_has_papers(const wfi_work_request *q);
 /* Adds their time to the block. */
 void wfi_work_add_papers(const wfi_work_request *q, wfi_block *block, bool is_head);

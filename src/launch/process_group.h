@@ -120,7 +120,7 @@ void wfi_rank_kill(wfi_process_group *group, int rank);
 
 /* Takes a rank that has ended as one to replace, if a signal has killed it. */
 bool wfi_renewal_lose(wfi_process_group *group, int rank);
-/* Whether a rank is going to be replaced. */
+/* Returns whether a rank is going to be replaced. */
 bool wfi_renewal_is_pending(const wfi_process_group *group);
 /* Does what is due; returns when to come back. */
 int64_t wfi_renewal_keep_time(wfi_process_group *group, int64_t now_ms);

@@ -51,7 +51,7 @@ bool wfi_control_awaits(int segment_fd, int rank) {
 
 /* ---- the ranks ---- */
 
-/* Whether this process was in the segment's job, or the job has failed before it came. */
+/* Returns whether this process was in the segment's job, or the job has failed before it came. */
 static bool is_spent(const wfi_job_segment *shared, int rank) {
     return shared->launcher && (__atomic_load_n(&shared->renewal.epoch, __ATOMIC_ACQUIRE) ||
                                 wfi_failure_first(&shared->failure) ||
