@@ -30,15 +30,6 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, const ch
     return test_trainer(ctx, model, &recipe, plan_text, &config);
 }
 
-/* What the run goes on to: its last loss and its weights. */
-static void go_on(wf_context *ctx, wf_trainer *t, char *said, size_t bytes) {
-    char sha[65];
-    double loss = 0;
-    for (int s = 0; s < N_STEPS; s++) loss = small_step(ctx, t, N_STEPS + s);
-    TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
-    snprintf(said, bytes, "%.17g %s", loss, sha);
-}
-
 /* words: plan, "save" or "load", the state's path, and where to write it again. A trainer that
  * loads begins with another seed. */
 static int be_rank(char **argv) {
@@ -56,7 +47,7 @@ static int be_rank(char **argv) {
     wf_trainer *t = make_trainer(ctx, plan, NULL, job, 99);
     TEST_OK(ctx, wf_trainer_load_state(t, path));
     TEST_OK(ctx, wf_trainer_save_state(t, again, NULL, 0));
-    go_on(ctx, t, said, sizeof said);
+    small_go_on(ctx, t, N_STEPS, said, sizeof said);
     printf("%s", said);
     wf_trainer_destroy(t);
     wf_job_leave(job);
@@ -100,7 +91,7 @@ static void on_threads(const char *path, const char *again, const char *want) {
         TEST_OK(ctx, wf_trainer_load_state(t, path));
         TEST_OK(ctx, wf_trainer_save_state(t, again, NULL, 0));
         expect_equal(path, again, plans[k].plan);
-        go_on(ctx, t, said, sizeof said);
+        small_go_on(ctx, t, N_STEPS, said, sizeof said);
         if (strcmp(said, want))
             fail_msg("plan '%s' goes on to '%s', the ranks that saved to '%s'", plans[k].plan, said,
                      want);

@@ -140,6 +140,15 @@ static inline double small_step(wf_context *ctx, wf_trainer *trainer, int step) 
     return loss;
 }
 
+/* Steps `n` to 2n - 1: their last loss, and the hash of the weights. */
+static inline void small_go_on(wf_context *ctx, wf_trainer *t, int n, char *said, size_t bytes) {
+    char sha[65];
+    double loss = 0;
+    for (int s = 0; s < n; s++) loss = small_step(ctx, t, n + s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
+    snprintf(said, bytes, "%.17g %s", loss, sha);
+}
+
 /* On every rank, in every space. */
 static inline void small_expect_planned(const wf_trainer *t, const char *what) {
     for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
