@@ -123,7 +123,7 @@ exit_status cluster_begin(job *j, bool *is_predicted_out) {
     *is_predicted_out = false;
     exit_status bad = j->cluster ? cluster_predict(j, &p) : EXIT_DONE;
     if (bad || !j->cluster) return bad;
-    *is_predicted_out = !o->proof && (!p.fits || is_large(j));
+    *is_predicted_out = !o->proof && !o->certificate && (!p.fits || is_large(j));
     if (!o->device_memory) o->device_memory = (size_t)(p.memory_bytes - p.library_bytes);
     return EXIT_DONE;
 }

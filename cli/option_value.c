@@ -222,6 +222,7 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_outer_momentum:
         return o->recipe.update == WF_UPDATE_LOCAL ? NULL : "it is an option of --update local";
     case OPT_proof:
+    case OPT_certificate:
         return is_sync ? NULL : "workers of --update async and local have no equal ranks";
     case OPT_image:
         if (tokens) return "the model reads tokens";

@@ -302,6 +302,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(proof, CHOICE, proof, RUN, FOR_PLAN, 0, "folded|full", "folded",                             \
       "prove one rank of each class of equal ranks, or every rank")                                \
+    X(certificate, TEXT, certificate, RUN, FOR_PLAN, 0, "FILE", NULL,                              \
+      "write the certificate for scripts/check-certificate to this file")                          \
     X(json, TEXT, json, RUN,                                                                       \
       ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT | \
           FOR_BENCH_PUBLISHED,                                                                     \
@@ -359,7 +361,7 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *tokenizer, *prompt, *stop, *plan, *devices, *init, *out, *trace, *draw,
-        *record, *replay, *json, *config, *deepspeed, *cluster;
+        *certificate, *record, *replay, *json, *config, *deepspeed, *cluster;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans, *rows;
     int64_t stages, memory_limit, chunks;

@@ -366,6 +366,14 @@ static exit_status show_predicted(const job *j, json_t *report) {
     return EXIT_DONE;
 }
 
+static exit_status write_certificate(const cli *c, const wf_program *p) {
+    char *text = NULL;
+    wf_status status = wf_program_certificate(p, &text);
+    if (status == WF_OK) status = wf_file_replace(c->ctx, c->o.certificate, text, strlen(text));
+    if (text) wf_text_free(c->ctx, text);
+    return complain_of(c, status);
+}
+
 /* Prints the answer first: the fit, plans that would fit, the costs; then the plan; then details.
  */
 static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run *run,
@@ -389,6 +397,7 @@ static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run 
     if (text) say(c, "\n%s", text);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
+    if (!bad && c->o.certificate) bad = write_certificate(c, p);
     exit_status drawn = timeline_plan(c, j->plan, simulated, report);
     exit_status written = report_write(c, report);
     return bad ? bad : fits ? fits : drawn ? drawn : written;
@@ -433,8 +442,9 @@ static exit_status check_ranks(const job *j) {
 
 static wf_status create(job *j, wf_program **program_out) {
     cli *c = j->c;
-    wf_status status = (c->o.proof ? wf_program_create_full : wf_program_create)(
-        c->ctx, j->model, &c->o.recipe, j->plan, WF_PROGRAM_TRAIN, program_out);
+    wf_status status =
+        (c->o.proof || c->o.certificate ? wf_program_create_full : wf_program_create)(
+            c->ctx, j->model, &c->o.recipe, j->plan, WF_PROGRAM_TRAIN, program_out);
     return status == WF_OK ? job_plan_tests(j, *program_out) : status;
 }
 

@@ -255,7 +255,7 @@ equal=(plan --model mlp --image 6 --batch 8 --micro 4 --lanes 4 --plan dp=4)
 "$WEFT" "${equal[@]}" --proof full --program | grep '^r3 ' >/dev/null || fail "--proof full: rank 3 has no program"
 "$WEFT" "${equal[@]}" --program | grep '^r3 ' >/dev/null && fail "--proof folded: rank 3 has a program"
 [[ $("$WEFT" "${equal[@]}" --proof full) == "$("$WEFT" "${equal[@]}")" ]] || fail "--proof full: other figures"
-tested+=(--proof)
+tested+=(--proof --certificate) # --certificate: cli_certificate
 "$WEFT" $mlp --quiet --json "$folder/report.json" >"$folder/said" 2>&1
 [[ ! -s $folder/said ]] || fail "--quiet: says something"
 grep -q weights_sha256 "$folder/report.json" || fail "--json: no report"

@@ -167,6 +167,10 @@ WF_API WF_NODISCARD wf_status wf_program_dry_run(const wf_program *program, wf_d
  * microbatches, as replicas do, is printed as a reference to it. Free the text with wf_text_free.
  * Errors: NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_program_text(const wf_program *program, char **text_out);
+/* Prints the certificate of a TRAIN program that wf_program_create_full has created: JSON with
+ * everything that a proof needs, which scripts/check-certificate proves without this library. Free
+ * the text with wf_text_free. Errors: INVALID_ARG (another program), NO_MEMORY. */
+WF_API WF_NODISCARD wf_status wf_program_certificate(const wf_program *program, char **text_out);
 WF_API void wf_text_free(wf_context *ctx, char *text);
 
 #ifdef __cplusplus

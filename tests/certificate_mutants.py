@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Breaks certificates: scripts/check-certificate must refuse each mutant.
+
+    tests/certificate_mutants.py SEED N CERTIFICATE...
+
+Every kind of breakage is tried N times on each certificate. Each makes a wrong program: none moves
+what only looks wrong, as two loads in another order.
+"""
+import collections
+import copy
+import importlib.machinery
+import importlib.util
+import json
+import random
+import sys
+
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("checker", "scripts/check-certificate")
+checker = importlib.util.module_from_spec(importlib.util.spec_from_loader("checker", loader))
+loader.exec_module(checker)
+
+(KIND, RANK, STREAM, UNIT, MICRO, PEER, GROUP, SUMS, FIRST, SEGMENT, _, REFERENCES, DEPENDS) = range(13)
+B_RANK, B_SPACE, B_OFFSET, B_BYTES, B_KIND, B_ID, B_MICRO, B_BEGIN, B_STATE = range(9)
+
+
+def name(c, i):
+    return c["instruction_names"][i[KIND]]
+
+
+def kind(c, r):
+    return c["kind_names"][c["blocks"][r[0]][B_KIND]]
+
+
+def any_of(c, test):
+    found = [i for i in c["instructions"] if test(i)]
+    return random.choice(found) if found else None
+
+
+def adds(c, i):
+    return any(kind(c, r) in ("grad", "tied") for r in i[REFERENCES])
+
+
+# ---- breakages: each returns what it has broken, or None ----
+def other_microbatch(c):
+    i = any_of(c, lambda i: i[SEGMENT] >= 0 and i[MICRO] >= 0)
+    i[MICRO] = (i[MICRO] + 1) % c["microbatches"]
+    return name(c, i)
+
+
+def missing(c):
+    k = random.randrange(len(c["instructions"]))
+    what = name(c, c["instructions"][k])
+    del c["instructions"][k]
+    c["streams"] = [[x - (x > k) for x in s if x != k] for s in c["streams"]]
+    for i in c["instructions"]:
+        i[DEPENDS] = [d - (d > k) for d in i[DEPENDS] if d != k]
+    return what
+
+
+def doubled(c):
+    i = any_of(c, lambda i: name(c, i) == "update" or (name(c, i) in ("weight", "backward+weight")
+                                                        and not i[FIRST] and adds(c, i)))
+    k, n = c["instructions"].index(i), len(c["instructions"])
+    c["instructions"].append(copy.deepcopy(i))
+    for s in c["streams"]:
+        if k in s:
+            s.insert(s.index(k) + 1, n)
+    return name(c, i)
+
+
+def assigned(c):
+    i = any_of(c, lambda i: name(c, i) in ("weight", "backward+weight") and adds(c, i))
+    i[FIRST] = 1 - i[FIRST]
+    return name(c, i)
+
+
+def swapped(c):
+    """Two neighbours of a stream, of which the second reads what the first writes."""
+    def reads_it(x, y):
+        wrote = [r[0] for r in c["instructions"][x][REFERENCES]
+                 if r[3] & 2 and kind(c, r) not in ("workspace", "staging")]
+        return any(r[0] in wrote and r[3] & 1 for r in c["instructions"][y][REFERENCES])
+    found = [(s, k) for s in c["streams"] for k in range(len(s) - 1) if reads_it(s[k], s[k + 1])]
+    s, k = random.choice(found)
+    s[k], s[k + 1] = s[k + 1], s[k]
+    return name(c, c["instructions"][s[k]])
+
+
+def unordered(c):
+    """A rank whose streams do not wait for each other."""
+    rank = random.randrange(c["n_ranks"])
+    for i in c["instructions"]:
+        if i[RANK] == rank:
+            i[DEPENDS] = []
+    return f"rank {rank}"
+
+
+def over_state(c):
+    """Not over parameters: those that are gathered after the update may be overwritten before."""
+    found = [b for b in c["blocks"] if b[B_STATE] and b[B_BYTES] and c["kind_names"][b[B_KIND]] != "param"]
+    if not found:
+        return None
+    state = random.choice(found)
+    used = {r[0] for i in c["instructions"] for r in i[REFERENCES] if r[2] and r[3] & 2}
+    found = [c["blocks"][k] for k in used if c["blocks"][k][:2] == state[:2]
+             and not c["blocks"][k][B_STATE] and c["blocks"][k][B_BYTES]]
+    b = random.choice(found) if found else None
+    if not b or state[B_OFFSET] + b[B_BYTES] > c["peaks"][b[B_RANK]][b[B_SPACE]]:
+        return None
+    b[B_OFFSET] = state[B_OFFSET]
+    return c["kind_names"][b[B_KIND]]
+
+
+def other_block(c):
+    i = any_of(c, lambda i: any(r[2] and kind(c, r) not in ("workspace", "staging") for r in i[REFERENCES]))
+    r = random.choice([r for r in i[REFERENCES] if r[2] and kind(c, r) not in ("workspace", "staging")])
+    b = c["blocks"][r[0]]
+    found = [k for k, x in enumerate(c["blocks"]) if x[B_RANK] == b[B_RANK] and x[B_BYTES] == b[B_BYTES]
+             and (x[B_KIND], x[B_ID], x[B_MICRO]) != (b[B_KIND], b[B_ID], b[B_MICRO])]
+    if not found:
+        return None
+    r[0] = random.choice(found)
+    return name(c, i)
+
+
+def fewer_bytes(c):
+    i = any_of(c, lambda i: any(r[2] > 64 and kind(c, r) != "norm" for r in i[REFERENCES]) and name(c, i) != "norm")
+    r = random.choice([r for r in i[REFERENCES] if r[2] > 64])
+    if kind(c, r) in ("staging", "norm"):
+        return None
+    r[2] -= 64
+    return f"{name(c, i)} {kind(c, r)}"
+
+
+def other_part(c):
+    i = any_of(c, lambda i: i[SEGMENT] >= 0)
+    was = i[SEGMENT]
+    i[SEGMENT] = random.choice(c["segments"])[0]
+    return name(c, i) if i[SEGMENT] != was else None
+
+
+def other_kind(c):
+    i, was = random.choice(c["instructions"]), None
+    was = name(c, i)
+    i[KIND] = random.randrange(len(c["instruction_names"]))
+    moves = ("copy", "fetch", "evict")
+    return was if name(c, i) != was and not (was in moves and name(c, i) in moves) else None
+
+
+def no_sum(c):
+    i = any_of(c, lambda i: name(c, i) == "change" and i[SUMS])
+    if i:
+        for x in c["instructions"]:
+            x[SUMS] = x[SUMS] and (x[GROUP], x[UNIT]) != (i[GROUP], i[UNIT])
+    return i and name(c, i)
+
+
+def lower_peak(c):
+    p = random.choice([p for p in c["peaks"] if p[0]])
+    p[0] -= 1
+    return "peak"
+
+
+def no_state(c):
+    b = random.choice([b for b in c["blocks"] if b[B_STATE] and b[B_BYTES]])
+    b[B_STATE] = 0
+    return c["kind_names"][b[B_KIND]]
+
+
+BREAKAGES = (other_microbatch, missing, doubled, assigned, swapped, unordered, over_state, other_block,
+             fewer_bytes, other_part, other_kind, no_sum, lower_peak, no_state)
+
+
+def main():
+    random.seed(int(sys.argv[1]))
+    tried, wrong = collections.Counter(), 0
+    for path in sys.argv[3:]:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        checker.prove(text)
+        for breakage in BREAKAGES:
+            for _ in range(int(sys.argv[2])):
+                c = json.loads(text)
+                what = breakage(c)
+                if not what or c == json.loads(text):
+                    continue
+                tried[breakage.__name__] += 1
+                try:
+                    checker.prove(json.dumps(c))
+                except checker.Refused:
+                    continue
+                wrong += 1
+                print(f"FAILED: {path} is proved with this breakage: {breakage.__name__} {what}")
+    idle = [b.__name__ for b in BREAKAGES if not tried[b.__name__]]
+    if idle:
+        print(f"FAILED: never tried: {idle}")
+    print(f"{sum(tried.values())} mutants, {wrong} proved")
+    return 1 if wrong or idle else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
