@@ -5,22 +5,20 @@
 #define MOST_GROUPS 8
 #define FEW_GROUPS  3
 
-enum { MOST_AXES = 3 };
+enum { MOST_AXES = 8, GRID_AXES = 3 };
 
 typedef struct axis {
     const char *name;
     int size, stride;
 } axis;
 
-/* Those with several ranks in front, from the innermost on. Returns how many these are. */
+/* Axes with several ranks, from the innermost on. Returns their number; others have size 1. */
 static int find_axes(const wf_plan *plan, axis axes[MOST_AXES]) {
-    int n = 0, end = MOST_AXES, stride = 1;
-    for (int k = 0; k < MOST_AXES; k++) {
-        axis a = {.stride = stride};
-        a.name = wf_plan_axis(plan, k, &a.size);
-        axes[a.size > 1 ? n++ : --end] = a;
-        stride *= a.size;
-    }
+    axis a = {.stride = 1};
+    int n = 0;
+    for (int k = 0; k < MOST_AXES; k++) axes[k] = (axis){.size = 1};
+    for (int k = 0; (a.name = wf_plan_axis(plan, k, &a.size)); k++, a.stride *= a.size)
+        if (a.size > 1) axes[n++] = a;
     return n;
 }
 
@@ -72,8 +70,8 @@ void mesh_say(const cli *c, const wf_plan *plan) {
     axis axes[MOST_AXES];
     int n = find_axes(plan, axes), n_ranks = wf_plan_n_ranks(plan);
     say(c, "\nranks:\n");
-    for (int block = 0; block < axes[2].size && n_ranks <= MOST_RANKS; block++)
-        say_block(c, axes, block);
+    bool is_grid = n <= GRID_AXES && n_ranks <= MOST_RANKS;
+    for (int block = 0; block < axes[2].size && is_grid; block++) say_block(c, axes, block);
     for (int k = 0; k < n; k++) say_groups(c, &axes[k], n_ranks);
 }
 
@@ -91,14 +89,10 @@ static json_t *groups_json(const axis *a, int n_ranks) {
 
 json_t *mesh_json(const wf_plan *plan) {
     json_t *mesh = json_array();
-    int stride = 1;
-    for (int k = 0; k < MOST_AXES; k++) {
-        axis a = {.stride = stride};
-        a.name = wf_plan_axis(plan, k, &a.size);
-        stride *= a.size;
+    axis a = {.stride = 1};
+    for (int k = 0; (a.name = wf_plan_axis(plan, k, &a.size)); k++, a.stride *= a.size)
         json_array_append_new(mesh, json_pack("{s:s, s:i, s:i, s:o}", "axis", a.name, "size",
                                               a.size, "stride", a.stride, "groups",
                                               groups_json(&a, wf_plan_n_ranks(plan))));
-    }
     return mesh;
 }

@@ -135,7 +135,7 @@ static void the_idle_are_one(void **state) {
         assert_int_equal(test->n_lowered, k == 2 ? 8 : 4);
         for (int r = 0; r < 16; r++) {
             bool works = wf_program_rank(test, r).n_instructions > 0;
-            assert_int_equal(works, wfi_mesh_dp(test->mesh, r) < (k == 2 ? 2 : 1));
+            assert_int_equal(works, wfi_mesh_at(&test->mesh, WFI_DP, r) < (k == 2 ? 2 : 1));
             assert_int_equal(wf_program_rank(test, r).state_bytes,
                              wf_program_rank(p, r).state_bytes);
         }

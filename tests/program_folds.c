@@ -242,8 +242,8 @@ static void compare(dice *d, const subject *s, int n_broken, count *total) {
         total->n_plans++;
         total->n_folded += some->n_lowered < some->n_ranks;
         for (int32_t r = 0; r < some->n_ranks; r++)
-            total->n_slices +=
-                wfi_mesh_tp(some->mesh, r) != wfi_mesh_tp(some->mesh, some->ranks[r].like);
+            total->n_slices += wfi_mesh_at(&some->mesh, WFI_TP, r) !=
+                               wfi_mesh_at(&some->mesh, WFI_TP, some->ranks[r].like);
         total->n_broken += n_broken;
         total->n_refused += compare_broken(d, s, all, some, n_broken);
         wf_program_destroy(all);

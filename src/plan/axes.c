@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-static const char *const names[WFI_N_AXES] = {
-    [WFI_AXIS_TP] = "tp", [WFI_AXIS_PP] = "pp", [WFI_AXIS_DP] = "dp"};
+static const char *const names[WFI_N_AXES] = {[WFI_TP] = "tp", [WFI_PP] = "pp", [WFI_DP] = "dp"};
 
 static bool is_word(const char *text, size_t n, const char *word) {
     return strlen(word) == n && !strncmp(text, word, n);
@@ -66,7 +65,7 @@ void wfi_plan_order_text(const wf_plan *plan, wfi_text *text) {
     bool moves = false;
     int before = -1;
     for (int k = 0; k < WFI_N_AXES; k++) {
-        if (wfi_plan_axis_size(plan, plan->axes[k]) == 1) continue;
+        if (plan->size[plan->axes[k]] == 1) continue;
         moves |= (int)plan->axes[k] < before;
         before = (int)plan->axes[k];
     }
@@ -74,7 +73,7 @@ void wfi_plan_order_text(const wf_plan *plan, wfi_text *text) {
     wfi_text_add(text, ",order=%s", plan->is_order_free ? "free" : "");
     bool is_first = !plan->is_order_free;
     for (int k = 0; k < WFI_N_AXES && moves; k++) {
-        if (wfi_plan_axis_size(plan, plan->axes[k]) == 1) continue;
+        if (plan->size[plan->axes[k]] == 1) continue;
         wfi_text_add(text, "%s%s", is_first ? "" : ",", names[plan->axes[k]]);
         is_first = false;
     }
@@ -82,13 +81,13 @@ void wfi_plan_order_text(const wf_plan *plan, wfi_text *text) {
 
 const char *wf_plan_axis(const wf_plan *plan, int i, int *size_out) {
     if (i < 0 || i >= WFI_N_AXES) return NULL;
-    *size_out = wfi_plan_axis_size(plan, plan->axes[i]);
+    *size_out = plan->size[plan->axes[i]];
     return names[plan->axes[i]];
 }
 
 int wf_plan_coordinate(const wf_plan *plan, const char *axis, int rank) {
     wfi_mesh mesh = wfi_plan_mesh(plan);
     wfi_axis a = find_axis(axis, strlen(axis));
-    if (a == WFI_N_AXES || rank < 0 || rank >= wfi_mesh_n_ranks(mesh)) return -1;
-    return rank / mesh.stride[a] % wfi_plan_axis_size(plan, a);
+    if (a == WFI_N_AXES || rank < 0 || rank >= wfi_mesh_n_groups(&mesh, 0)) return -1;
+    return wfi_mesh_at(&mesh, a, rank);
 }

@@ -1,38 +1,69 @@
 /* The mesh: named axes over ranks. Private.
  *
- * Along an axis ranks are `stride` apart. Of the innermost axis that is 1, so its ranks are
- * neighbours; by default that is `tp`, whose ranks divide the slices of one stage; then comes `pp`,
- * so the stages of one replica are neighbours. An axis of size 1 takes the same path as any other.
+ * A rank has a coordinate along each axis. Neighbours along an axis are `stride` ranks apart; along
+ * the innermost axis they are adjacent. An axis of size 1 takes the same path as any other. Only
+ * code that defines what the ranks of an axis divide names that axis. All other code moves along an
+ * axis that it is given, or keeps the coordinates of a rank that it has.
  */
 #ifndef WFI_MESH_H
 #define WFI_MESH_H
 
 #include <stdint.h>
 
-/* By default in this order, the innermost first. */
-typedef enum wfi_axis { WFI_AXIS_TP, WFI_AXIS_PP, WFI_AXIS_DP, WFI_N_AXES } wfi_axis;
+/* By default in this order, the innermost first: ranks divide the slices of a stage (tp), the
+ * stages of a replica (pp), and the microbatches (dp). */
+typedef enum wfi_axis { WFI_TP, WFI_PP, WFI_DP, WFI_N_AXES } wfi_axis;
+
+/* Fields: the size of each axis, by its number or by its name. */
+#define WFI_SIZES                                                                                  \
+    union {                                                                                        \
+        struct {                                                                                   \
+            int32_t tp, pp, dp;                                                                    \
+        };                                                                                         \
+        int32_t size[WFI_N_AXES];                                                                  \
+    }
+
+/* A set of axes is a sum of these. Stages and their replicas lie along WFI_STAGE_AXES. */
+#define WFI_ALONG(axis) (1u << (axis))
+#define WFI_STAGE_AXES  (WFI_ALONG(WFI_PP) | WFI_ALONG(WFI_DP))
 
 typedef struct wfi_mesh {
-    int32_t tp, pp, dp; /* sizes */
+    WFI_SIZES;
     int32_t stride[WFI_N_AXES];
 } wfi_mesh;
 
-static inline int32_t wfi_mesh_n_ranks(wfi_mesh mesh) {
-    return mesh.tp * mesh.pp * mesh.dp;
+/* A rank's coordinate. */
+static inline int32_t wfi_mesh_at(const wfi_mesh *mesh, wfi_axis axis, int32_t rank) {
+    return rank / mesh->stride[axis] % mesh->size[axis];
 }
-static inline int32_t wfi_mesh_rank(wfi_mesh mesh, int32_t tp, int32_t pp, int32_t dp) {
-    return tp * mesh.stride[WFI_AXIS_TP] + pp * mesh.stride[WFI_AXIS_PP] +
-           dp * mesh.stride[WFI_AXIS_DP];
+/* The rank with another coordinate along the axis, and `rank`'s along all others. */
+static inline int32_t wfi_mesh_move(const wfi_mesh *mesh, wfi_axis axis, int32_t rank, int32_t at) {
+    return rank + (at - wfi_mesh_at(mesh, axis, rank)) * mesh->stride[axis];
 }
-/* A rank's coordinates. */
-static inline int32_t wfi_mesh_tp(wfi_mesh mesh, int32_t rank) {
-    return rank / mesh.stride[WFI_AXIS_TP] % mesh.tp;
+
+/* Ranks that differ only along the axes of a set are a group; with an empty set, each rank is one.
+ * Groups are numbered by their coordinates along the other axes, of which the first in the default
+ * order varies fastest. */
+static inline int32_t wfi_mesh_n_groups(const wfi_mesh *mesh, unsigned axes) {
+    int32_t n = 1;
+    for (int a = 0; a < WFI_N_AXES; a++) n *= axes >> a & 1 ? 1 : mesh->size[a];
+    return n;
 }
-static inline int32_t wfi_mesh_pp(wfi_mesh mesh, int32_t rank) {
-    return rank / mesh.stride[WFI_AXIS_PP] % mesh.pp;
+static inline int32_t wfi_mesh_group(const wfi_mesh *mesh, unsigned axes, int32_t rank) {
+    int32_t group = 0;
+    for (int a = WFI_N_AXES - 1; a >= 0; a--)
+        if (!(axes >> a & 1)) group = group * mesh->size[a] + wfi_mesh_at(mesh, (wfi_axis)a, rank);
+    return group;
 }
-static inline int32_t wfi_mesh_dp(wfi_mesh mesh, int32_t rank) {
-    return rank / mesh.stride[WFI_AXIS_DP] % mesh.dp;
+/* The member whose coordinates along the axes of the set are 0. */
+static inline int32_t wfi_mesh_first(const wfi_mesh *mesh, unsigned axes, int32_t group) {
+    int32_t rank = 0;
+    for (int a = 0; a < WFI_N_AXES; a++) {
+        if (axes >> a & 1) continue;
+        rank += group % mesh->size[a] * mesh->stride[a];
+        group /= mesh->size[a];
+    }
+    return rank;
 }
 
 #endif

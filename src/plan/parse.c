@@ -302,7 +302,8 @@ static wf_status canonical_text(wf_plan *plan) {
 }
 
 wf_status wfi_plan_complete(wf_plan *plan) {
-    double n_ranks = (double)plan->dp * plan->pp * plan->tp;
+    double n_ranks = 1;
+    for (int a = 0; a < WFI_N_AXES; a++) n_ranks *= plan->size[a];
     if (n_ranks > WFI_MOST_RANKS)
         return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %.0f ranks; a plan has at most %d",
                         n_ranks, WFI_MOST_RANKS);
@@ -335,7 +336,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     wf_status status = scratch ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
         plan->ctx = ctx;
-        plan->dp = plan->pp = plan->tp = 1;
+        for (int a = 0; a < WFI_N_AXES; a++) plan->size[a] = 1;
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
         plan->prefetch = WFI_DEFAULT_PREFETCH;
@@ -447,6 +448,6 @@ int wf_plan_loads_at_root(const wf_plan *plan) {
     return plan->n_rules > 0;
 }
 int wf_plan_n_ranks(const wf_plan *plan) {
-    int n_mesh = plan->dp * plan->pp * plan->tp;
-    return plan->serves_at_workers ? n_mesh : n_mesh + plan->n_servers;
+    const wfi_mesh mesh = wfi_plan_mesh(plan);
+    return wfi_mesh_n_groups(&mesh, 0) + (plan->serves_at_workers ? 0 : plan->n_servers);
 }

@@ -80,7 +80,7 @@ typedef struct wfi_rank_device {
 struct wf_plan {
     wf_context *ctx;
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
-    int dp, pp, tp;                /* with rules, dp is the largest of theirs */
+    WFI_SIZES;                     /* with rules, dp is the largest of theirs */
     wfi_axis axes[WFI_N_AXES];     /* the innermost first */
     bool divides_rows;             /* along tp, of what stands between pairs (sequence parallel) */
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
@@ -145,18 +145,17 @@ wf_status wfi_plan_complete(wf_plan *plan);
 /* Whether anything is kept elsewhere. */
 bool wfi_plan_offloads(const wf_plan *plan);
 
-static inline int wfi_plan_axis_size(const wf_plan *plan, wfi_axis axis) {
-    return axis == WFI_AXIS_TP ? plan->tp : axis == WFI_AXIS_PP ? plan->pp : plan->dp;
-}
 /* Whether ranks along tp have different ones of the slices that the unit is one of. */
 static inline bool wfi_plan_divides(const wf_plan *plan, const wfi_unit *unit) {
     return unit->is_slice && (!unit->is_rows || plan->divides_rows);
 }
 
 static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
-    wfi_mesh mesh = {.tp = plan->tp, .pp = plan->pp, .dp = plan->dp};
-    for (int k = 0, n = 1; k < WFI_N_AXES; n *= wfi_plan_axis_size(plan, plan->axes[k++]))
+    wfi_mesh mesh;
+    for (int k = 0, n = 1; k < WFI_N_AXES; n *= plan->size[plan->axes[k++]]) {
+        mesh.size[plan->axes[k]] = plan->size[plan->axes[k]];
         mesh.stride[plan->axes[k]] = n;
+    }
     return mesh;
 }
 

@@ -94,10 +94,12 @@ static bool has_equal_costs(const comparison *c, int32_t unit) {
 static bool are_kept_alike(const comparison *c, int32_t unit, int32_t pp) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE, WFI_BLOCK_BUFFER};
     const wf_program *p = c->p;
-    for (int32_t dp = 0; dp < p->mesh.dp; dp++)
+    const unsigned axes = WFI_ALONG(WFI_TP) | WFI_ALONG(WFI_PP);
+    for (int32_t g = 0; g < wfi_mesh_n_groups(&p->mesh, axes); g++)
         for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
-            int32_t x = wfi_mesh_rank(p->mesh, c->a, pp, dp),
-                    y = wfi_mesh_rank(p->mesh, c->b, pp, dp);
+            int32_t rank = wfi_mesh_move(&p->mesh, WFI_PP, wfi_mesh_first(&p->mesh, axes, g), pp);
+            int32_t x = wfi_mesh_move(&p->mesh, WFI_TP, rank, c->a),
+                    y = wfi_mesh_move(&p->mesh, WFI_TP, rank, c->b);
             if (wfi_kept_extent(p, kinds[k], unit, x).bytes !=
                 wfi_kept_extent(p, kinds[k], image_of(c, unit), y).bytes)
                 return false;

@@ -42,8 +42,7 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
         stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_parts, k, unit);
     wfi_piece piece = {.extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1};
     for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1)
-        piece.owner = wfi_group_find(
-            group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages), wfi_tp_of(p, unit)));
+        piece.owner = wfi_group_find(group, wfi_unit_rank_of(p, k, unit));
     return piece;
 }
 

@@ -28,10 +28,9 @@
 static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE};
     for (int32_t u = 0; u < p->graph->n_units; u++) {
-        int32_t pp = p->stages[wfi_program_stage_of(p, u)].pp, tp = wfi_tp_of(p, u);
         for (size_t k = 0; k < WFI_COUNT(kinds); k++)
-            if (wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, tp, pp, a)).bytes !=
-                wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, tp, pp, b)).bytes)
+            if (wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, a, u)).bytes !=
+                wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, b, u)).bytes)
                 return false;
     }
     return true;
@@ -49,9 +48,8 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
     for (int32_t u = 0; u < p->graph->n_units && how->n_staged; u++) {
         const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, u)];
         int32_t n_each = stage->strategy->gradient == WFI_SHARD ? stage->n_parts : 1;
-        int32_t n = p->mesh.dp / n_each, pp = stage->pp;
-        int32_t rank = wfi_mesh_rank(p->mesh, wfi_tp_of(p, u), pp, a);
-        size_t bytes = wfi_summed_extent(p, u, rank).bytes;
+        int32_t n = p->mesh.dp / n_each;
+        size_t bytes = wfi_summed_extent(p, u, wfi_unit_rank_of(p, a, u)).bytes;
         int64_t n_elem = (int64_t)(bytes / sizeof(float));
         if (n > 1 && how->n_staged(n, a / n_each, n_elem) != how->n_staged(n, b / n_each, n_elem))
             return false;
@@ -85,68 +83,72 @@ static bool is_idle(const wf_program *p, int32_t dp) {
  */
 static bool has_equal_state(const wf_program *p, int32_t a, int32_t b) {
     const wf_program *like = p->like;
+    int32_t n_groups = like ? wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_DP)) : 0;
     bool is = true;
-    for (int32_t k = 0; like && k < p->mesh.pp * p->mesh.tp * WFI_N_SPACES; k++) {
-        int32_t space = k % WFI_N_SPACES, tp = k / WFI_N_SPACES % p->mesh.tp,
-                pp = k / WFI_N_SPACES / p->mesh.tp;
-        const wfi_rank *x = &like->ranks[wfi_mesh_rank(p->mesh, tp, pp, a)],
-                       *y = &like->ranks[wfi_mesh_rank(p->mesh, tp, pp, b)];
-        is &= x->arenas[space].state_bytes == y->arenas[space].state_bytes;
+    for (int32_t g = 0; g < n_groups; g++) {
+        int32_t rank = wfi_mesh_first(&p->mesh, WFI_ALONG(WFI_DP), g);
+        const wfi_rank *x = &like->ranks[wfi_mesh_move(&p->mesh, WFI_DP, rank, a)],
+                       *y = &like->ranks[wfi_mesh_move(&p->mesh, WFI_DP, rank, b)];
+        for (int space = 0; space < WFI_N_SPACES; space++)
+            is &= x->arenas[space].state_bytes == y->arenas[space].state_bytes;
     }
     return is;
 }
 
-static int32_t find_like(const wf_program *p, bool is_whole, int32_t dp, const int32_t *lowered,
-                         int32_t n) {
-    bool idle = is_idle(p, dp);
-    for (int32_t k = 0; k < n; k++)
-        if (idle ? is_idle(p, lowered[k]) && has_equal_state(p, lowered[k], dp)
-                 : !is_whole && is_like(p, lowered[k], dp))
-            return lowered[k];
-    return dp;
-}
+/* Whether ranks of coordinate b can follow those of coordinate a < b. `is_whole`: no working rank
+ * follows another. */
+typedef wf_status compare(const wf_program *p, bool is_whole, int32_t a, int32_t b, bool *is_out);
 
-/* Fills like [mesh.dp]: the coordinate that represents each `dp` coordinate. */
-static wf_status find_like_replicas(const wf_program *p, bool is_whole, int32_t *like) {
-    int32_t *lowered = wfi_alloc(p->ctx, (size_t)p->mesh.dp, sizeof *lowered, "classes of ranks");
-    int32_t n = 0;
-    if (!lowered) return WF_NO_MEMORY;
-    for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        like[dp] = find_like(p, is_whole, dp, lowered, n);
-        if (like[dp] == dp) lowered[n++] = dp;
-    }
-    wfi_free(p->ctx, lowered);
+static wf_status compare_replicas(const wf_program *p, bool is_whole, int32_t a, int32_t b,
+                                  bool *is_out) {
+    *is_out =
+        is_idle(p, b) ? is_idle(p, a) && has_equal_state(p, a, b) : !is_whole && is_like(p, a, b);
     return WF_OK;
 }
 
-/* Does the same for `tp`. With divided rows, ranks keep unequal ranges of received rows. */
-static wf_status find_like_slices(const wf_program *p, bool is_whole, int32_t *like) {
-    is_whole |= p->like || p->plan->divides_rows || p->plan->allreduce->n_staged;
-    for (int32_t tp = 0; tp < p->mesh.tp; tp++) {
-        like[tp] = tp;
-        for (int32_t k = 1; k < tp && like[tp] == tp && !is_whole; k++) {
+/* With divided rows, ranks keep unequal ranges of received rows. */
+static wf_status compare_slices(const wf_program *p, bool is_whole, int32_t a, int32_t b,
+                                bool *is_out) {
+    bool may =
+        a && !is_whole && !p->like && !p->plan->divides_rows && !p->plan->allreduce->n_staged;
+    return may ? wfi_program_has_equal_slices(p, a, b, is_out) : WF_OK;
+}
+
+/* Along the other axes no rank follows another. */
+static compare *const comparisons[WFI_N_AXES] = {
+    [WFI_DP] = compare_replicas, [WFI_TP] = compare_slices};
+
+/* like_out [size of the axis]: the coordinate that each coordinate follows. */
+static wf_status find_like(wf_program *p, bool is_whole, wfi_axis axis, int32_t **like_out) {
+    int32_t n = p->mesh.size[axis], *like = wfi_pool_alloc(&p->pool, (size_t)n, sizeof *like);
+    if (!like) return WF_NO_MEMORY;
+    for (int32_t b = 0; b < n; b++) {
+        like[b] = b;
+        for (int32_t a = 0; a < b && like[b] == b && comparisons[axis]; a++) {
             bool is_alike = false;
-            if (like[k] == k) WF_TRY(wfi_program_has_equal_slices(p, k, tp, &is_alike));
-            if (is_alike) like[tp] = k;
+            if (like[a] == a) WF_TRY(comparisons[axis](p, is_whole, a, b, &is_alike));
+            if (is_alike) like[b] = a;
         }
     }
+    *like_out = like;
     return WF_OK;
 }
 
 wf_status wfi_program_find_classes(wf_program *p) {
     bool is_whole =
         p->use != WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
-    int32_t *like_dp = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *like_dp);
-    int32_t *like_tp = wfi_pool_alloc(&p->pool, (size_t)p->mesh.tp, sizeof *like_tp);
     p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
-    if (!like_dp || !like_tp || !p->lowered) return WF_NO_MEMORY;
-    WF_TRY(find_like_replicas(p, is_whole, like_dp));
-    WF_TRY(find_like_slices(p, is_whole, like_tp));
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        p->ranks[r].like = wfi_mesh_rank(p->mesh, like_tp[wfi_mesh_tp(p->mesh, r)],
-                                         wfi_mesh_pp(p->mesh, r), like_dp[wfi_mesh_dp(p->mesh, r)]);
-        p->ranks[p->ranks[r].like].n_like++;
+    if (!p->lowered) return WF_NO_MEMORY;
+    for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r].like = r;
+    for (int a = 0; a < WFI_N_AXES; a++) {
+        wfi_axis axis = (wfi_axis)a;
+        int32_t *like;
+        WF_TRY(find_like(p, is_whole, axis, &like));
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            p->ranks[r].like = wfi_mesh_move(&p->mesh, axis, p->ranks[r].like,
+                                             like[wfi_mesh_at(&p->mesh, axis, r)]);
     }
+    for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[p->ranks[r].like].n_like++;
     for (int32_t r = 0; r < p->n_ranks; r++) {
         if (p->ranks[r].like != r) continue;
         p->ranks[r].row = p->n_lowered;
@@ -159,13 +161,14 @@ wf_status wfi_program_find_classes(wf_program *p) {
 }
 
 bool wfi_rank_has_other_slices(const wf_program *p, int32_t rank) {
-    return wfi_mesh_tp(p->mesh, rank) != wfi_mesh_tp(p->mesh, p->ranks[rank].like);
+    return wfi_mesh_at(&p->mesh, WFI_TP, rank) !=
+           wfi_mesh_at(&p->mesh, WFI_TP, p->ranks[rank].like);
 }
 
 int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit) {
     int32_t like = p->ranks[rank].like;
     if (unit < 0 || !wfi_unit_is_divided(p, unit) || !wfi_unit_is_on(p, unit, like)) return unit;
-    int32_t apart = wfi_mesh_tp(p->mesh, rank) - wfi_mesh_tp(p->mesh, like);
+    int32_t apart = wfi_mesh_at(&p->mesh, WFI_TP, rank) - wfi_mesh_at(&p->mesh, WFI_TP, like);
     return unit + apart * wfi_n_local_slices(p, unit);
 }
 

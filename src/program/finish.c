@@ -77,7 +77,7 @@ wf_status wfi_lower_report(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
     int32_t last = p->n_stages - 1;
-    bool reports = g->record >= 0 && !wfi_mesh_tp(p->mesh, l->rank);
+    bool reports = g->record >= 0 && !wfi_mesh_at(&p->mesh, WFI_TP, l->rank);
     if (!reports || !wfi_take_stage(l, last)) return WF_OK;
     int64_t mine = wfi_replica_n_micro(p, last, l->replica),
             first = wfi_first_micro(p, last, l->replica);

@@ -172,9 +172,8 @@ static void find_updates(search *s, const wfi_action_list *list) {
 wf_status wfi_find_gathers(wfi_lowering *l) {
     const wf_program *p = l->p;
     /* Who only brings parts does so for the first replica. */
-    bool computes = wfi_differentiates(p) || !wfi_mesh_dp(p->mesh, l->rank);
-    int32_t tp = wfi_mesh_tp(p->mesh, l->rank), pp = wfi_mesh_pp(p->mesh, l->rank);
-    const wfi_action_list *list = &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, tp, pp, 0)];
+    int32_t first = wfi_mesh_move(&p->mesh, WFI_DP, l->rank, 0);
+    const wfi_action_list *list = &l->lists[wfi_differentiates(p) ? l->rank : first];
     search s = {.l = l, .last = -1, .first_block = p->n_blocks};
     wf_status status = WF_OK;
     s.updated = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.updated, "lowering");

@@ -145,7 +145,7 @@ static wf_status emit_outputs(wfi_lowering *l) {
     const wf_graph *g = p->graph;
     for (int32_t k = 0; k < g->n_outputs; k++) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
-        if (wfi_mesh_tp(p->mesh, l->rank)) continue; /* all of them have it */
+        if (wfi_mesh_at(&p->mesh, WFI_TP, l->rank)) continue; /* all of them have it */
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
         WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, -1, k, 0), WFI_BLOCK_VALUE, v, 0, 0,
                             wfi_whole(p->code->place[v].bytes), WFI_READ));

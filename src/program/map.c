@@ -4,8 +4,9 @@
 
 int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
-    int32_t member = wfi_mesh_dp(p->mesh, rank) - s->first_dp;
-    bool is_on = wfi_mesh_pp(p->mesh, rank) == s->pp && member >= 0 && member < s->n_members;
+    int32_t member = wfi_mesh_at(&p->mesh, WFI_DP, rank) - s->first_dp;
+    bool is_on =
+        wfi_mesh_at(&p->mesh, WFI_PP, rank) == s->pp && member >= 0 && member < s->n_members;
     return is_on ? member : -1;
 }
 
@@ -27,13 +28,14 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
 }
 
 int32_t wfi_stage_members(const wf_program *p, int32_t stage, int32_t rank) {
-    return stage * p->mesh.tp + wfi_mesh_tp(p->mesh, rank);
+    return stage * wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES) +
+           wfi_mesh_group(&p->mesh, WFI_STAGE_AXES, rank);
 }
 
-/* The first group of some members of the stage, of those of the rank's `tp` coordinate. */
+/* The first group of some members of the stage, of those along the rank's stage axes. */
 static int32_t first_some(const wf_program *p, const wfi_stage *s, int32_t rank) {
     int32_t n = s->n_members / s->n_parts + s->n_parts;
-    return s->first_group + wfi_mesh_tp(p->mesh, rank) * n;
+    return s->first_group + wfi_mesh_group(&p->mesh, WFI_STAGE_AXES, rank) * n;
 }
 
 int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank) {
@@ -114,14 +116,14 @@ int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
     return stage->strategy->frees_gradient && stage->n_parts > 1 ? -1 : 0;
 }
 
-/* At most as many stages as units; groups for each and each `tp` coordinate, for each `dp`
- * coordinate, and for each stage of those. */
+/* At most as many stages as units. Groups are of each stage's members, of ranks that share a norm,
+ * and of ranks that divide slices. */
 static wf_status allocate(wf_program *p) {
-    size_t dp = (size_t)p->mesh.dp, tp = (size_t)p->mesh.tp,
-           n_shard = (size_t)wfi_max_i64(p->plan->shard, 1);
+    size_t dp = (size_t)p->mesh.dp, n_shard = (size_t)wfi_max_i64(p->plan->shard, 1);
     size_t n_units = (size_t)p->graph->n_units,
            n_some = p->plan->shard ? dp / n_shard + n_shard : 0;
-    size_t n_groups = n_units * (1 + n_some) * tp + dp + (size_t)p->mesh.pp * dp;
+    size_t n_groups = n_units * (1 + n_some) * (size_t)wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES) +
+                      dp + (size_t)wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_TP));
     p->first_unit = wfi_pool_alloc(&p->pool, n_units + 1, sizeof *p->first_unit);
     p->stage_of = wfi_pool_alloc(&p->pool, n_units, sizeof *p->stage_of);
     p->stages = wfi_pool_alloc(&p->pool, n_units, sizeof *p->stages);
@@ -307,9 +309,10 @@ static wf_status add_group(wf_program *p, int32_t most, wfi_group **group_out) {
     return group->ranks ? WF_OK : WF_NO_MEMORY;
 }
 
-/* Every `step`th member of the stage. */
-static wf_status group_members(wf_program *p, int32_t stage, int32_t tp, int32_t first, int32_t n,
+/* Every `step`th member of the stage, in group `at` along the stage axes. */
+static wf_status group_members(wf_program *p, int32_t stage, int32_t at, int32_t first, int32_t n,
                                int32_t step, int32_t part) {
+    int32_t rank = wfi_mesh_first(&p->mesh, WFI_STAGE_AXES, at);
     wfi_group *group;
     WF_TRY(add_group(p, n, &group));
     group->stage = stage;
@@ -317,26 +320,27 @@ static wf_status group_members(wf_program *p, int32_t stage, int32_t tp, int32_t
     group->n_each = step;
     group->part = part;
     for (; group->n < n; group->n++)
-        group->ranks[group->n] = wfi_program_rank_of(p, first + group->n * step, stage, tp);
+        group->ranks[group->n] = wfi_program_rank_of(p, first + group->n * step, stage, rank);
     return WF_OK;
 }
 
 /* Who has the same part has summed with those beside it before. */
 static wf_status group_replicas(wf_program *p) {
+    int32_t n = wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES);
     for (int32_t s = 0; s < p->n_stages; s++)
-        for (int32_t tp = 0; tp < p->mesh.tp; tp++)
-            WF_TRY(group_members(p, s, tp, 0, p->stages[s].n_members, 1, -1));
+        for (int32_t at = 0; at < n; at++)
+            WF_TRY(group_members(p, s, at, 0, p->stages[s].n_members, 1, -1));
     for (int32_t s = 0; s < p->n_stages; s++) {
         wfi_stage *stage = &p->stages[s];
         int32_t n_parts = stage->n_parts, n_copies = stage->n_members / n_parts;
         /* A forward run may have fewer members than there are parts: it updates none. */
         if (n_parts >= stage->n_members || stage->strategy->state != WFI_SHARD) continue;
         stage->first_group = p->n_groups;
-        for (int32_t tp = 0; tp < p->mesh.tp; tp++) {
+        for (int32_t at = 0; at < n; at++) {
             for (int32_t k = 0; k < n_copies; k++)
-                WF_TRY(group_members(p, s, tp, k * n_parts, n_parts, 1, -1));
+                WF_TRY(group_members(p, s, at, k * n_parts, n_parts, 1, -1));
             for (int32_t k = 0; k < n_parts; k++)
-                WF_TRY(group_members(p, s, tp, k, n_copies, n_parts, k));
+                WF_TRY(group_members(p, s, at, k, n_copies, n_parts, k));
         }
     }
     return WF_OK;
@@ -360,16 +364,17 @@ static int32_t n_updated(const wf_program *p, int32_t rank) {
 /* Whether ranks of `width` neighbouring `dp` coordinates update all of the model between them,
  * once; or nothing. */
 static bool is_updated_by(const wf_program *p, int32_t width) {
-    int32_t n_stages = 0;
+    int32_t n_stages = 0, n_groups = wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_DP));
     for (int32_t s = 0; s < p->n_stages; s++) n_stages += is_trained(p, s);
     bool is = p->mesh.dp % width == 0;
     for (int32_t first = 0; first < p->mesh.dp && is; first += width) {
         int32_t n = 0;
         for (int32_t dp = first; dp < first + width; dp++)
-            for (int32_t pp = 0; pp < p->mesh.pp; pp++)
-                for (int32_t tp = 0; tp < p->mesh.tp; tp++)
-                    n += n_updated(p, wfi_mesh_rank(p->mesh, tp, pp, dp));
-        is = n == 0 || n == n_stages * width * p->mesh.tp;
+            for (int32_t g = 0; g < n_groups; g++) {
+                int32_t rank = wfi_mesh_first(&p->mesh, WFI_ALONG(WFI_DP), g);
+                n += n_updated(p, wfi_mesh_move(&p->mesh, WFI_DP, rank, dp));
+            }
+        is = n == 0 || n == n_stages * width * wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES);
     }
     return is;
 }
@@ -396,21 +401,22 @@ static wf_status group_updaters(wf_program *p) {
             width = p->stages[s].n_parts;
     if (!is_updated_by(p, width)) width = p->mesh.dp;
     p->first_norm_group = p->n_groups;
-    WF_TRY(add_groups(p, p->mesh.dp / width, width * p->mesh.pp * p->mesh.tp));
+    int32_t n = p->mesh.dp / width;
+    WF_TRY(add_groups(p, n, p->n_ranks / n));
     for (int32_t rank = 0; rank < p->n_ranks; rank++)
         if (n_updated(p, rank))
-            join_group(p, p->first_norm_group + wfi_mesh_dp(p->mesh, rank) / width, rank);
+            join_group(p, p->first_norm_group + wfi_mesh_at(&p->mesh, WFI_DP, rank) / width, rank);
     return WF_OK;
 }
 
-/* The ranks of each `pp` and `dp` coordinate. */
 static wf_status group_slices(wf_program *p) {
+    int32_t n = p->mesh.tp;
     p->first_slice_group = p->n_groups;
-    if (p->mesh.tp > 1) WF_TRY(add_groups(p, p->mesh.pp * p->mesh.dp, p->mesh.tp));
-    for (int32_t rank = 0; rank < p->n_ranks && p->mesh.tp > 1; rank++)
+    if (n > 1) WF_TRY(add_groups(p, p->n_ranks / n, n));
+    for (int32_t rank = 0; rank < p->n_ranks && n > 1; rank++)
         join_group(p, wfi_slice_group(p, rank), rank);
     WF_TRY(wfi_lanes_sum(&p->pool, p->graph->n_slices, 1, &p->slice_sums[0]));
-    return wfi_lanes_sum(&p->pool, p->graph->n_slices / p->mesh.tp, 1, &p->slice_sums[1]);
+    return wfi_lanes_sum(&p->pool, p->graph->n_slices / n, 1, &p->slice_sums[1]);
 }
 
 /* One code serves all ranks of a stage. */
@@ -439,7 +445,7 @@ static bool has_one_memory(const wf_plan *plan, const wfi_group *group) {
 
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->mesh = wfi_plan_mesh(p->plan);
-    p->n_ranks = wfi_mesh_n_ranks(p->mesh);
+    p->n_ranks = wfi_mesh_n_groups(&p->mesh, 0);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
     WF_TRY(find_readers(p));

@@ -159,10 +159,12 @@ static inline bool wfi_keeps_gradients(const wf_program *p) {
 static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
     return p->stage_of[unit];
 }
+/* The rank of the stage's replica whose coordinates along all other axes are those of `rank`. */
 static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage,
-                                          int32_t tp) {
+                                          int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
-    return wfi_mesh_rank(p->mesh, tp, s->pp, s->first_dp + replica);
+    rank = wfi_mesh_move(&p->mesh, WFI_PP, rank, s->pp);
+    return wfi_mesh_move(&p->mesh, WFI_DP, rank, s->first_dp + replica);
 }
 /* Microbatches of one step and of one replica. */
 static inline int64_t wfi_program_n_micro(const wf_program *p) {
@@ -186,10 +188,10 @@ static inline const wfi_lane_sums *wfi_stage_sums(const wf_program *p, int32_t s
                                                   int32_t replica) {
     return &p->stages[stage].sums[p->plan->lanes ? replica : 0];
 }
-/* Where the stage is done for a microbatch. */
+/* wfi_program_rank_of the replica that has the microbatch. */
 static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro,
-                                        int32_t tp) {
-    return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage, tp);
+                                        int32_t rank) {
+    return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage, rank);
 }
 /* Whether the unit is a slice that one rank of `tp` has; all ranks of a stage have other units. */
 static inline bool wfi_unit_is_divided(const wf_program *p, int32_t unit) {
@@ -203,13 +205,18 @@ static inline int32_t wfi_tp_of(const wf_program *p, int32_t unit) {
     bool is_divided = wfi_unit_is_divided(p, unit);
     return is_divided ? p->graph->units[unit].slice / wfi_n_local_slices(p, unit) : 0;
 }
+/* The first rank of a replica that has the unit. */
+static inline int32_t wfi_unit_rank_of(const wf_program *p, int32_t replica, int32_t unit) {
+    int32_t first = wfi_mesh_move(&p->mesh, WFI_TP, 0, wfi_tp_of(p, unit));
+    return wfi_program_rank_of(p, replica, p->stage_of[unit], first);
+}
 static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t rank) {
-    return !wfi_unit_is_divided(p, unit) || wfi_tp_of(p, unit) == wfi_mesh_tp(p->mesh, rank);
+    return !wfi_unit_is_divided(p, unit) ||
+           wfi_tp_of(p, unit) == wfi_mesh_at(&p->mesh, WFI_TP, rank);
 }
 /* The group of the ranks that divide slices with this one; there are several. */
 static inline int32_t wfi_slice_group(const wf_program *p, int32_t rank) {
-    return p->first_slice_group + wfi_mesh_dp(p->mesh, rank) * p->mesh.pp +
-           wfi_mesh_pp(p->mesh, rank);
+    return p->first_slice_group + wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_TP), rank);
 }
 /* Whether a value is the sum of what slices give; whether it is that, or slices have made rows of
  * it each. */
@@ -237,7 +244,8 @@ static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
 }
 /* Which microbatch a rank has where the one that it follows has `micro`. */
 static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t micro) {
-    int32_t apart = wfi_mesh_dp(p->mesh, rank) - wfi_mesh_dp(p->mesh, p->ranks[rank].like);
+    int32_t apart =
+        wfi_mesh_at(&p->mesh, WFI_DP, rank) - wfi_mesh_at(&p->mesh, WFI_DP, p->ranks[rank].like);
     return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
 }
 /* Returns whether a rank has other slices than the rank that it follows. wfi_rank_unit returns its
@@ -289,7 +297,7 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 /* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
  * of different sets. */
 static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
-    return wfi_mesh_dp(p->mesh, rank) * p->mesh.tp + wfi_mesh_tp(p->mesh, rank);
+    return wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_PP), rank);
 }
 /* Whose weight a weight gradient is, and whether it is tied: used by another unit, too. */
 static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {

@@ -52,7 +52,7 @@ static wf_status make(search *s, wf_program **program_out) {
 static size_t peak_of(const wf_program *p, int32_t pp) {
     size_t most = 0;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        size_t peak = wfi_mesh_pp(p->mesh, r) == pp ? wf_program_rank(p, r).peak_bytes : 0;
+        size_t peak = wfi_mesh_at(&p->mesh, WFI_PP, r) == pp ? wf_program_rank(p, r).peak_bytes : 0;
         if (peak > most) most = peak;
     }
     return most;

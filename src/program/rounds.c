@@ -19,10 +19,13 @@ static void push(wfi_action_list *list, wfi_action_kind kind, int32_t stage, int
 
 /* In each round the widest stage's replicas have a microbatch each. */
 static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind kind) {
+    const wfi_mesh *mesh = &r->p->mesh;
     for (int32_t k = 0; k < r->p->n_replicas; k++) {
         int64_t micro = k * r->n_rounds + round;
-        for (int32_t tp = 0; tp < r->p->mesh.tp; tp++)
-            push(&r->lists[wfi_stage_rank_of(r->p, stage, micro, tp)], kind, stage, micro);
+        for (int32_t g = 0; g < wfi_mesh_n_groups(mesh, WFI_STAGE_AXES); g++) {
+            int32_t first = wfi_mesh_first(mesh, WFI_STAGE_AXES, g);
+            push(&r->lists[wfi_stage_rank_of(r->p, stage, micro, first)], kind, stage, micro);
+        }
     }
 }
 

@@ -107,9 +107,9 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devices, int64_t n_micro,
                                wfi_action_list *lists) {
     for (int32_t i = 0; i < p->n_lowered; i++) {
-        int32_t rank = p->lowered[i], dp = wfi_mesh_dp(p->mesh, rank);
+        int32_t rank = p->lowered[i], dp = wfi_mesh_at(&p->mesh, WFI_DP, rank);
         int64_t n_left_out = n_micro - wfi_replica_n_micro(p, 0, dp);
-        const wfi_action_list *own = &devices[wfi_mesh_pp(p->mesh, rank)];
+        const wfi_action_list *own = &devices[wfi_mesh_at(&p->mesh, WFI_PP, rank)];
         wfi_action_list *list = &lists[rank];
         list->actions = wfi_alloc(p->ctx, (size_t)own->n, sizeof *list->actions, "a schedule");
         if (!list->actions) return WF_NO_MEMORY;

@@ -24,7 +24,7 @@ wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, i
     const wfi_place *place = &wfi_program_code_of(p, micro)->place[value];
     if (!place->is_split || !p->plan->divides_rows) return wfi_whole(place->bytes);
     size_t bytes = place->bytes / (size_t)p->mesh.tp;
-    return (wfi_extent){(size_t)wfi_mesh_tp(p->mesh, rank) * bytes, bytes};
+    return (wfi_extent){(size_t)wfi_mesh_at(&p->mesh, WFI_TP, rank) * bytes, bytes};
 }
 
 /* Of several blocks of one name, one is added to another. */

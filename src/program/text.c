@@ -41,7 +41,7 @@ static void references_text(const wf_program *p, const wfi_instruction *now, wfi
 /* Adds the differences: "as rank 1 with microbatch 8 for 0 and slice 4 for 2". */
 static void add_like(const wf_program *p, int32_t rank, wfi_text *text) {
     int32_t like = p->ranks[rank].like, n_slices = p->graph->n_slices / p->mesh.tp;
-    int32_t tp = wfi_mesh_tp(p->mesh, rank), other = wfi_mesh_tp(p->mesh, like);
+    int32_t tp = wfi_mesh_at(&p->mesh, WFI_TP, rank), other = wfi_mesh_at(&p->mesh, WFI_TP, like);
     int64_t micro = wfi_rank_micro(p, rank, 0);
     wfi_text_add(text, ", as rank %d with", like);
     if (micro || tp == other) wfi_text_add(text, " microbatch %lld for 0", (long long)micro);

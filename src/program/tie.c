@@ -39,8 +39,7 @@ static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t u
     int64_t micro = move->lane * (p->recipe.n_micro / p->recipe.n_lanes);
     wfi_instruction now = wfi_make(kind, unit, wfi_first_parameter(p->graph, unit), micro);
     int32_t number = p->n_instructions;
-    now.peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit),
-                                   wfi_mesh_tp(p->mesh, l->rank));
+    now.peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit), l->rank);
     WF_TRY(wfi_emit_one(l, now, WFI_BLOCK_GRADIENT, unit, move->accumulator, -1,
                         wfi_whole(p->graph->units[unit].trained_bytes),
                         kind == WFI_SEND ? WFI_READ : WFI_WRITE));
@@ -90,7 +89,7 @@ wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
     WF_TRY(wfi_lower_slice_uses(l, unit, micro));
     for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
         int32_t owner = wfi_program_stage_of(p, wfi_owner_of(g, i));
-        bool is_here = wfi_stage_rank_of(p, owner, micro, wfi_mesh_tp(p->mesh, l->rank)) == l->rank;
+        bool is_here = wfi_stage_rank_of(p, owner, micro, l->rank) == l->rank;
         bool is_complete = !wfi_is_slices_use(g, i) || wfi_is_last_slice(p, unit);
         if (wfi_is_tied(g, i) && is_here && is_complete)
             WF_TRY(wfi_lower_tied(l, wfi_use_of(g, i), micro));

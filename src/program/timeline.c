@@ -78,7 +78,6 @@ static const char *full_name(const naming *n, const wf_program *p, const wfi_ins
  * follow. */
 static wf_status name_others(const naming *n, const wf_program *p, const wfi_instruction *now,
                              const wfi_span_names **names_out) {
-    int32_t pp = wfi_mesh_pp(p->mesh, now->rank), dp = wfi_mesh_dp(p->mesh, now->rank);
     *names_out = NULL;
     if (now->unit < 0 || !wfi_unit_is_divided(p, now->unit) ||
         !wfi_unit_is_on(p, now->unit, now->rank))
@@ -88,7 +87,7 @@ static wf_status name_others(const naming *n, const wf_program *p, const wfi_ins
         *kept ? NULL : wfi_pool_alloc(&n->t->pool, (size_t)p->mesh.tp, sizeof *names);
     if (!*kept && !names) return WF_NO_MEMORY;
     for (int32_t tp = 0; tp < p->mesh.tp && !*kept; tp++) {
-        int32_t rank = wfi_mesh_rank(p->mesh, tp, pp, dp);
+        int32_t rank = wfi_mesh_move(&p->mesh, WFI_TP, now->rank, tp);
         if (p->ranks[rank].like != now->rank) continue;
         names[tp].unit = unit_name(n, p->graph, wfi_rank_unit(p, rank, now->unit));
         names[tp].name = make_name(n, p, now, rank);
@@ -166,12 +165,12 @@ static wf_status number_spans(const wf_program *p, wf_timeline *t) {
     if (!t->ranks) return WF_NO_MEMORY;
     for (int32_t r = 0; r < p->n_ranks; r++) {
         bool is_kept = wfi_rank_is_lowered(p, r);
-        t->ranks[r] =
-            (wfi_rank_spans){.like = p->ranks[r].like,
-                             .tp = wfi_rank_has_other_slices(p, r) ? wfi_mesh_tp(p->mesh, r) : -1,
-                             .first = t->n_spans,
-                             .kept = is_kept ? n_kept : t->ranks[p->ranks[r].like].kept,
-                             .later = wfi_rank_micro(p, r, 0)};
+        t->ranks[r] = (wfi_rank_spans){
+            .like = p->ranks[r].like,
+            .tp = wfi_rank_has_other_slices(p, r) ? wfi_mesh_at(&p->mesh, WFI_TP, r) : -1,
+            .first = t->n_spans,
+            .kept = is_kept ? n_kept : t->ranks[p->ranks[r].like].kept,
+            .later = wfi_rank_micro(p, r, 0)};
         t->n_spans += count_spans(p, r);
         n_kept += is_kept ? count_spans(p, r) : 0;
     }

@@ -34,7 +34,7 @@ static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int
     if (!(slot->access & WFI_READ)) return WF_OK;
     if (slot->kind == WFI_BLOCK_VALUE)
         t.from = wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[t.value].unit),
-                                   t.micro, wfi_mesh_tp(p->mesh, rank));
+                                   t.micro, rank);
     else if (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan))
         t.from = 0;
     else
@@ -65,8 +65,7 @@ static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
         wfi_transfer t = {.kind = WFI_BLOCK_TIED,
                           .value = i,
                           .micro = action->micro,
-                          .from =
-                              wfi_stage_rank_of(p, user, action->micro, wfi_mesh_tp(p->mesh, rank)),
+                          .from = wfi_stage_rank_of(p, user, action->micro, rank),
                           .to = rank,
                           .place = s->sequence->begin[rank][k]};
         int32_t other = find_action(&s->lists[t.from], *action, user);

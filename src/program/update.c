@@ -10,11 +10,11 @@ static bool take_updated(wfi_lowering *l, int32_t stage) {
 
 /* ---- tied weights ---- */
 
-/* The rank of stage `from` that sends to replica `replica` of another stage: the replica of the
- * same number if it updates the stage, else the first. */
-static int32_t source_of(const wf_program *p, int32_t from, int32_t replica, int32_t tp) {
-    int32_t beside = wfi_program_rank_of(p, replica, from, tp);
-    return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from, tp);
+/* The rank of stage `from` that sends to `rank`, in replica `replica` of another stage: in the
+ * replica of the same number if it updates the stage, else in the first. */
+static int32_t source_of(const wf_program *p, int32_t from, int32_t replica, int32_t rank) {
+    int32_t beside = wfi_program_rank_of(p, replica, from, rank);
+    return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from, rank);
 }
 
 /* Whether the last use read the unit's parameters, so that they are still gathered. */
@@ -51,12 +51,11 @@ static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
  * it. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
     const wf_program *p = l->p;
-    int32_t tp = wfi_mesh_tp(p->mesh, l->rank);
     for (int32_t k = 0; k < p->stages[to].n_replicas; k++) {
-        send.peer = wfi_program_rank_of(p, k, to, tp);
+        send.peer = wfi_program_rank_of(p, k, to, l->rank);
         bool wants =
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
-        if (!wants || source_of(p, from, k, tp) != l->rank) continue;
+        if (!wants || source_of(p, from, k, l->rank) != l->rank) continue;
         WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit,
                             here(l, WFI_BLOCK_PARAM, send.unit), -1, updated_extent(l, send.unit),
                             WFI_READ));
@@ -76,7 +75,7 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
         if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, id, -1)));
         if (is_here || !take_updated(l, to)) continue;
         wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);
-        receive.peer = source_of(p, from, l->replica, wfi_mesh_tp(p->mesh, l->rank));
+        receive.peer = source_of(p, from, l->replica, l->rank);
         int32_t number = p->n_instructions;
         WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, here(l, WFI_BLOCK_PARAM, owner), -1,
                             kept, WFI_WRITE));

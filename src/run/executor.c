@@ -37,7 +37,7 @@ static wf_status prepare_rank(void *self, void *argument) {
 }
 
 static int32_t n_kernel_sets(const wf_program *p) {
-    return p->mesh.dp * p->mesh.tp;
+    return wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_PP));
 }
 
 /* The first set whose ranks live here is the program's own. */

@@ -94,7 +94,7 @@ wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_reci
 static void find_times(const wf_plan *plan, const wf_timeline *timeline, double *times) {
     wfi_mesh mesh = wfi_plan_mesh(plan);
     for (int r = 0; r < wf_timeline_n_ranks(timeline); r++) {
-        double *time = &times[wfi_mesh_dp(mesh, r)];
+        double *time = &times[wfi_mesh_at(&mesh, WFI_DP, r)];
         if (wf_timeline_rank(timeline, r).compute_us > *time)
             *time = wf_timeline_rank(timeline, r).compute_us;
     }

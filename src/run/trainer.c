@@ -77,9 +77,9 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
 /* Those who sum gradients with this rank are its replicas. */
 static wfi_wire_team team_of(const wf_plan *plan, int32_t rank) {
     wfi_mesh mesh = wfi_plan_mesh(plan);
-    int32_t number = wfi_mesh_pp(mesh, rank) * mesh.tp + wfi_mesh_tp(mesh, rank);
+    int32_t number = wfi_mesh_group(&mesh, WFI_ALONG(WFI_DP), rank);
     bool sums = plan->allreduce == &wfi_allreduce_engine;
-    return (wfi_wire_team){sums ? mesh.dp : 1, number, wfi_mesh_dp(mesh, rank)};
+    return (wfi_wire_team){sums ? mesh.dp : 1, number, wfi_mesh_at(&mesh, WFI_DP, rank)};
 }
 
 static wf_status open_wire(wf_trainer *t) {
