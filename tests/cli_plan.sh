@@ -223,6 +223,11 @@ starts train --model mlp --data "$folder/images" --threads 1 --batch 9 --micro 8
 starts train --resume --out "$folder/run" --epochs 2
 grep -q '^resume  step 7 of 14$' "$folder/out" || fail "a resumed start: $(cat "$folder/out")"
 
+# ---- an older spelling is understood, and the new one shown ----
+"$WEFT" plan --model mlp --plan dp=3,pp=2,allreduce=ring,order=dp,free,pp >"$folder/out" 2>"$folder/said"
+grep -q '^plan    dp=3,pp=2,.*,sums=free,axes=dp+pp ' "$folder/out" || fail "order=dp,free,pp: $(cat "$folder/out")"
+grep -q 'order= is deprecated; write sums=free,axes=dp+pp$' "$folder/said" || fail "no new spelling of order=: $(cat "$folder/said")"
+
 # ---- progress: a line that changes on a terminal, steps of the search in the log ----
 search="plan $gpt --optimizer adamw --device-memory 300KiB"
 WEFT_LOG=info:progress "$WEFT" $search >"$folder/out" 2>"$folder/said"

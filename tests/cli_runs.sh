@@ -157,7 +157,7 @@ for name in sent_bytes received_bytes; do
         sed -n "/\"$name\": \[/,/\]/p" | tr -dc '0-9\n' | xargs)
     [[ $planned && $counted == "$planned" ]] || fail "$name of a training's report: '$counted', planned: $planned"
 done
-expect 2 "add order=free" plan --model mlp --plan dp=3,allreduce=ring
+expect 2 "add sums=free" plan --model mlp --plan dp=3,allreduce=ring
 report plan --model resnet18 --image 64 --batch 32 --threads 1 >"$folder/plan.json"
 peak=$(field peak_bytes <"$folder/plan.json" | head -n 1)
 report plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory "$peak" >/dev/null

@@ -110,7 +110,7 @@ for words in "--gpu 1=>--devices cuda:1" "--gpus 2=>--devices cuda:N" "--fp16=>-
     "--dtype fp16=>'fp16' is not one of f32|bf16; the 16-bit type is bf16" "--dtype float16=>; the 16-bit type is bf16" \
     "--dtype float32=>; here it is f32" "--dtype bfloat16=>; here it is bf16" \
     "--devices cuda:0=>the number counts devices; cuda:1 is one device" "--model resnet81=>did you mean resnet18? There are mlp," \
-    "--plan dpp=2=>unknown key 'dpp' at position 1; did you mean dp? The keys are dp, " "--plan qwertz=2=>unknown key 'qwertz' at position 1; the keys are" \
+    "--plan dpp=2=>unknown key 'dpp' at position 1; did you mean dp? There are dp, pp, " "--plan qwertz=2=>unknown key 'qwertz' at position 1; there are dp, " \
     "--plan schedule=1f2b=>did you mean 1f1b? There are " "--plan schedule=x=>; there are "; do
     # shellcheck disable=SC2086
     expect 2 "${words#*=>}" train --model mlp --data synthetic ${words%%=>*}

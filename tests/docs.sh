@@ -28,7 +28,7 @@ done < <(missing "${pages[@]}")
 printf 'see [it](none.md), `src/none.c` and `WEFT_NONE%s`\n' _AT_ALL >"$folder/page.md"
 [[ $(missing "$folder/page.md" | wc -l) == 3 ]] || fail "this test cannot fail"
 
-keys=$("$WEFT" plan --model mlp --plan nokey=1 2>&1 | sed -n 's/.*the keys are //p' | tr -d ',')
+keys=$("$WEFT" plan --model mlp --plan nokey=1 2>&1 | sed -n 's/.*there are //p' | tr -d ',')
 [[ $keys == *zero* ]] || fail "no keys of plans: $keys"
 for key in $keys; do
     grep -qE "^\| \`$key\`" docs/plans.md || fail "docs/plans.md has no row for $key"

@@ -150,7 +150,7 @@ done
 mpirun=$(mpi openmpi)
 if [[ $mpirun ]]; then
     RANK=0 WORLD_SIZE=2 expect 2 "start the ranks with that library's own mpirun" $run --steps 1 --plan dp=2 --wire mpi
-    agree "$mpirun" 2 dp=2,allreduce=tree,bucket=1KiB dp=2,allreduce=ring,order=free
+    agree "$mpirun" 2 dp=2,allreduce=tree,bucket=1KiB dp=2,allreduce=ring,sums=free
     agree "$mpirun" 4 dp=2,pp=2,allreduce=pairwise
 
     # a rank that stops

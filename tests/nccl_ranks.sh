@@ -34,7 +34,7 @@ by_nccl 4 dp=2,pp=2 "${mlp[@]}"
 # Two teams sum apart. Of four ranks NCCL has an order of its own, which all have.
 by_nccl 4 dp=2,pp=2,allreduce=engine,bucket=1MiB "${mlp[@]}"
 want=$(losses)
-on cuda:4 --plan dp=4,allreduce=engine,order=free "${mlp[@]}" --ranks 4 --wire nccl
+on cuda:4 --plan dp=4,allreduce=engine,sums=free "${mlp[@]}" --ranks 4 --wire nccl
 are_near 1e-6 "$(losses)" "$want" || fail "engine: losses $(losses), one rank has $want"
 [[ $(field weights_sha256 <"$folder/report") != "$one" ]] || fail "engine: NCCL has not summed"
 unset WEFT_DELAY_US
@@ -155,6 +155,6 @@ with_deadlines stopped_within 3000
 # With WEFT_TEST_FULL=1 four ranks also name a stopped rank for which another one waits, as in a ring.
 if is_full; then
     ranks=4
-    for plan in dp=4,allreduce={ring,engine},order=free; do with_deadlines stopped 8000; done
+    for plan in dp=4,allreduce={ring,engine},sums=free; do with_deadlines stopped 8000; done
 fi
 finish

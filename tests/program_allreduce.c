@@ -213,9 +213,9 @@ static void bytes_add_up(void **state) {
                                         "dp=4,allreduce=direct",
                                         "dp=4,allreduce=tree",
                                         "dp=4,pp=2",
-                                        "dp=4,allreduce=ring,order=free",
+                                        "dp=4,allreduce=ring,sums=free",
                                         "dp=4,allreduce=pairwise",
-                                        "dp=4,allreduce=engine,order=free"};
+                                        "dp=4,allreduce=engine,sums=free"};
     size_t root[2] = {0, 0}, all[7];
     for (int k = 0; k < 7; k++) {
         wf_context *ctx = test_context();

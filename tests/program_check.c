@@ -21,7 +21,7 @@ static const struct {
     {"schedule=gpipe", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=2", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=2,allreduce=pairwise,bucket=400", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
-    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=4,allreduce=engine,sums=free", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"pp=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"pp=3,schedule=gpipe", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=2,pp=2", 2, WFI_USE_RUN, WF_PROGRAM_TRAIN},
@@ -39,7 +39,7 @@ static const struct {
     {"dp=4", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN}, /* one rank is lowered */
     {"dp=2,pp=2,allreduce=pairwise,bucket=400", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
     {"dp=2,tp=2,allreduce=pairwise", 2, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
-    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
+    {"dp=4,allreduce=engine,sums=free", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
     {"", 4, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
     {"dp=2,zero=2", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
     {"dp=2,tp=2,zero=3", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
@@ -47,7 +47,7 @@ static const struct {
     {"dataparallel=2", 2, WFI_USE_RUN, WF_PROGRAM_GRADIENT},
     {"dp=4", 4, WFI_USE_LOOK, WF_PROGRAM_GRADIENT},
     {"dp=2,lanes=3+1", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
-    {"dp=3,lanes=1+2+1,allreduce=ring,order=free", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
+    {"dp=3,lanes=1+2+1,allreduce=ring,sums=free", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=3,lanes=1+2+1,zero=2,bucket=400", 4, WFI_USE_RUN, WF_PROGRAM_TRAIN},
     {"dp=2,pp=2,lanes=1+3,schedule=zb1", 4, WFI_USE_LOOK, WF_PROGRAM_TRAIN},
 };

@@ -54,7 +54,7 @@ static void same_figures(void **state) {
     (void)state;
     static const char *const schedules[] = {"naive", "gpipe",       "1f1b", "zb1",
                                             "zb2",   "interleaved", "zbv",  "auto"};
-    static const char *const sums[] = {"root", "tree", "pairwise", "direct", "ring,order=free"};
+    static const char *const sums[] = {"root", "tree", "pairwise", "direct", "ring,sums=free"};
     const shape shapes[] = {{mixed, 32, 16, 8}, {small_net, 32, 16, 16}, {plain_net, 16, 8, 8}};
     for (size_t k = 0; k < WFI_COUNT(schedules); k++)
         for (size_t a = 0; a < WFI_COUNT(sums); a++)
@@ -106,16 +106,16 @@ static void few_are_lowered(void **state) {
 /* Followers stand beside, between and behind those that they follow. */
 static void axes_in_any_order(void **state) {
     (void)state;
-    static const char *const orders[] = {"tp,dp,pp", "dp,tp,pp", "pp,dp", "dp,pp"};
+    static const char *const orders[] = {"tp+dp+pp", "dp+tp+pp", "pp+dp", "dp+pp"};
     static const char *const keys[] = {"", ",zero=1", ",zero=3,shard=2", ",schedule=zb1"};
     const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
     for (size_t k = 0; k < WFI_COUNT(orders); k++) {
         char plan[80];
-        snprintf(plan, sizeof plan, "dp=4,pp=2,order=%s%s", orders[k], keys[k]);
+        snprintf(plan, sizeof plan, "dp=4,pp=2,axes=%s%s", orders[k], keys[k]);
         int n = compare(&s, plan);
         snprintf(plan, sizeof plan, "dp=4,pp=2%s", keys[k]);
         assert_int_equal(n, compare(&s, plan));
-        snprintf(plan, sizeof plan, "dp=4,tp=2,order=%s%s", orders[k], k < 2 ? keys[k] : "");
+        snprintf(plan, sizeof plan, "dp=4,tp=2,axes=%s%s", orders[k], k < 2 ? keys[k] : "");
         n = compare(&slices, plan);
         if (k == 0) assert_int_equal(n, 2);
     }
@@ -124,8 +124,8 @@ static void axes_in_any_order(void **state) {
 /* In a forward run all but one replica are idle: one stands for all that keep as much for steps. */
 static void the_idle_are_one(void **state) {
     (void)state;
-    static const char *const plans[] = {"dp=8,pp=2", "dp=8,pp=2,order=dp,pp",
-                                        "dp=8,pp=2,zero=3,shard=2,order=dp,pp"};
+    static const char *const plans[] = {"dp=8,pp=2", "dp=8,pp=2,axes=dp+pp",
+                                        "dp=8,pp=2,zero=3,shard=2,axes=dp+pp"};
     const shape s = {mixed, 32, 16, 8};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();

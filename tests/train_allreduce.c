@@ -129,14 +129,14 @@ static void ring_is_a_sum(void **state) {
     for (size_t g = 0; g < N_GRIDS; g++) {
         result one = run("", g);
         bool two = !strncmp(grids[g].grid, "dp=2", 4);
-        snprintf(plan, sizeof plan, "%s,allreduce=ring%s%s", grids[g].grid,
-                 two ? "" : ",order=free", variants[g]);
+        snprintf(plan, sizeof plan, "%s,allreduce=ring%s%s", grids[g].grid, two ? "" : ",sums=free",
+                 variants[g]);
         if (two) {
             same_bits(plan, g, &one);
             continue;
         }
         result first = run(plan, g);
-        snprintf(plan, sizeof plan, "%s,allreduce=ring,order=free%s", grids[g].grid, variants[g]);
+        snprintf(plan, sizeof plan, "%s,allreduce=ring,sums=free%s", grids[g].grid, variants[g]);
         same_bits(plan, g, &first);
         double far = fabs(first.losses[N_STEPS - 1] - one.losses[N_STEPS - 1]);
         assert_true(far < 1e-5 * fabs(one.losses[N_STEPS - 1]));

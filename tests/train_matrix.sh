@@ -32,7 +32,7 @@ train() {
 # plans: of all combinations, a line each: ranks, plan, microbatches, lanes.
 plans() {
     local mesh zero recompute offload each dp lanes schedule
-    for mesh in dp=2 dp=4 dp=2,pp=2 dp=2,pp=2,order=dp,pp; do
+    for mesh in dp=2 dp=4 dp=2,pp=2 dp=2,pp=2,axes=dp+pp; do
         dp=${mesh#dp=} lanes=${dp%%,*}
         for zero in zero=1 zero=2 zero=3 $([[ $mesh == dp=4 ]] && echo zero={1,2,3},shard=2); do
             for recompute in none all selective; do

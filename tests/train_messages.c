@@ -360,7 +360,7 @@ static void bits_of_one_rank(void **state) {
                                {"dp=2,allreduce=root", 2},
                                {"dp=4,allreduce=tree,bucket=1KiB", 4},
                                {"dp=4,allreduce=pairwise,bucket=12KiB", 4},
-                               {"dp=2,allreduce=ring,order=free", 2},
+                               {"dp=2,allreduce=ring,sums=free", 2},
                                {"pp=3,schedule=zb2", 3},
                                {"pp=2,schedule=interleaved", 2},
                                {"dp=2,pp=2,schedule=zbv,zero=3", 4},

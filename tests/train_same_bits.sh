@@ -40,7 +40,7 @@ same() { # same LAUNCHER RANKS PLAN...
 # ring LAUNCHER RANKS TIMES: the same weights each time, and losses of one rank up to rounding; by
 # SGD, as Adam's steps are as long for a small gradient, of which rounding is a large part.
 ring() {
-    local plan="dp=$2,allreduce=ring,order=free" shas=() i update="--optimizer sgd --lr 1e-2"
+    local plan="dp=$2,allreduce=ring,sums=free" shas=() i update="--optimizer sgd --lr 1e-2"
     run threads 1 dp=1 >"$folder/plain"
     for ((i = 0; i < $3; i++)); do
         n_runs=$((n_runs + 1))

@@ -40,23 +40,23 @@ one=$(field weights_sha256 <"$folder/report")
 [[ $(run threads 2 tp=2 --steps 2 | field weights_sha256) == "$one" ]] || fail "tp=2 alone is not the model's 4 slices"
 same threads 4 tp=4 tp=2,pp=2 tp=2,sp,dp=2,zero=3
 same processes 4 tp=4,sp tp=2,dp=2,zero=2,recompute=all
-same threads 8 tp=2,sp,dp=2,pp=2,zero=1 tp=2,dp=2,pp=2,order=dp,pp,tp,zero=3
-same processes 4 tp=2,dp=2,order=dp,tp
+same threads 8 tp=2,sp,dp=2,pp=2,zero=1 tp=2,dp=2,pp=2,axes=dp+pp+tp,zero=3
+same processes 4 tp=2,dp=2,axes=dp+tp
 
 # Where ranks are.
-report plan "${model[@]}" --slices 4 --plan tp=2,dp=2,pp=2,order=dp,tp | tr -d ' \n' >"$folder/mesh"
+report plan "${model[@]}" --slices 4 --plan tp=2,dp=2,pp=2,axes=dp+tp | tr -d ' \n' >"$folder/mesh"
 grep -q '"mesh":\[{"axis":"dp","size":2,"stride":1,"groups":\[\[0,1\],\[2,3\],\[4,5\],\[6,7\]\]},{"axis":"tp","size":2,"stride":2,"groups":\[\[0,2\],\[1,3\],' "$folder/mesh" ||
-    fail "the mesh of order=dp,tp in the report: $(grep -o '"mesh".*"ranks"' "$folder/mesh")"
-"$WEFT" plan "${model[@]}" --slices 4 --plan tp=2,dp=2,pp=2,order=dp,tp >"$folder/grid"
+    fail "the mesh of axes=dp+tp in the report: $(grep -o '"mesh".*"ranks"' "$folder/mesh")"
+"$WEFT" plan "${model[@]}" --slices 4 --plan tp=2,dp=2,pp=2,axes=dp+tp >"$folder/grid"
 [[ $(grep -A 7 '^ranks:' "$folder/grid" | tr -s ' \n' ' ') == 'ranks: pp 0 dp 0 dp 1 tp 0 0 1 tp 1 2 3 pp 1 dp 0 dp 1 tp 0 4 5 tp 1 6 7 groups along dp: 0 1 | 2 3 | 4 5 | 6 7 ' ]] ||
-    fail "the grid of order=dp,tp: $(head -n 20 "$folder/grid")"
+    fail "the grid of axes=dp+tp: $(head -n 20 "$folder/grid")"
 if [[ ${WEFT_TEST_FULL:-0} == 1 ]]; then
     same threads 2 tp=2,{,sp\,}{schedule=breadth,recompute=selective,offload=state+params+activations,allreduce=root,overlap=off}
     same threads 4 tp=4,{,sp\,}allreduce={tree,pairwise,direct} tp=2,{,sp\,}pp=2,schedule={gpipe,zb1,zb2,auto,zbv} tp=2,dp=2,zero={1,2,3}{,\,shard=1,\,offload=params:disk}
     same processes 8 tp=2,dp=2,pp=2{,\,zero=3\,offload=params}
     for name in mpirun.openmpi mpirun.mpich; do
         command -v $name >/dev/null || continue
-        for wire in shm mpi; do same $name 4 tp=4{,\,sp} tp=2,sp,pp=2 tp=2,dp=2,zero=3{,\,order=dp\,tp} tp=2,pp=2,order=pp,tp; done
+        for wire in shm mpi; do same $name 4 tp=4{,\,sp} tp=2,sp,pp=2 tp=2,dp=2,zero=3{,\,axes=dp+tp} tp=2,pp=2,axes=pp+tp; done
     done
 fi
 
@@ -86,7 +86,7 @@ grep -qaE '"h\.0\.attn\.c_attn\.weight":\{[^}]*\[64, ?192\]' "$folder/head" || f
 grep -qaE '"wte\.weight":\{[^}]*\[251, ?64\]' "$folder/head" || fail "wte is not whole in the file"
 ! grep -qa '/4\]"' "$folder/head" || fail "a slice has a name in the file"
 four=$(run threads 1 "" --steps 4 --slices 4 | field weights_sha256)
-for plan in 4,tp=4,sp 4,tp=2,dp=2,zero=3,order=dp,tp 1,; do
+for plan in 4,tp=4,sp 4,tp=2,dp=2,zero=3,axes=dp+tp 1,; do
     rm -rf "$folder/two"
     cp -r "$folder/one" "$folder/two"
     [[ $(report train --out "$folder/two" --resume --steps 4 --plan "${plan#*,}" --devices "cpu:${plan%%,*}" | field weights_sha256) == "$four" ]] ||

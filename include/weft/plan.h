@@ -1,6 +1,6 @@
 /* The plan: where and when each part of the work is done.
  *
- * A plan does not change results, except with order=free. The text form is a comma-separated list
+ * A plan does not change results, except with sums=free. The text form is a comma-separated list
  * of key=value, such as "dp=2,pp=2,schedule=1f1b,cut=layer3".
  *
  *   dp=N         data-parallel replicas
@@ -13,11 +13,11 @@
  *   hold=N       auto: maximum of microbatches in flight per rank
  *   allreduce=A  algorithm that sums gradients over replicas: root, ring, tree, pairwise, direct,
  *                engine (NCCL's own sum, with --wire nccl) or auto (the default)
- *   order=O      fixed (the default): sums over replicas use one tree, so the bits equal those of
+ *   sums=S       fixed (the default): sums over replicas use one tree, so the bits equal those of
  *                one rank. free: ring and engine may use another order, the only case in which a
- *                plan changes results. A list of axes, such as "dp,tp,pp", maps ranks to axes:
- *                the first axis has neighbouring ranks. Missing axes follow in the default order
- *                tp, pp, dp
+ *                plan changes results
+ *   axes=A+B     axes of the ranks, the innermost first: ranks along the first are neighbours.
+ *                Missing axes follow in the default order tp, pp, dp
  *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
  *   overlap=on   sum gradients during backward (the default); off: after backward
  *   recompute=R  activations to recompute before backward instead of keeping them: none (the

@@ -40,12 +40,12 @@ static wf_status check_case(const wfi_predictor *p, const wfi_case *c) {
     return WF_OK;
 }
 
-/* The papers' ranks have replicas before stages; a plan's order= changes that. */
+/* The papers' ranks have replicas before stages; a plan's axes= changes that. */
 static void find_strides(const wfi_predictor *p, const wf_plan *plan, wfi_case *c) {
     wfi_mesh mesh = wfi_plan_mesh(plan);
     c->dp_stride = mesh.stride[WFI_DP];
     c->pp_stride = mesh.stride[WFI_PP];
-    if (p->q.accounting != WF_ACCOUNTING_MEGATRON || plan->position[WFI_PLAN_ORDER]) return;
+    if (p->q.accounting != WF_ACCOUNTING_MEGATRON || plan->position[WFI_PLAN_AXES]) return;
     c->dp_stride = c->tp;
     c->pp_stride = c->tp * c->dp;
 }

@@ -1,5 +1,4 @@
-/* Plan strings: "dp=2,pp=2,schedule=1f1b,cut=layer3". Input may be hostile: bounded,
- * every word is checked, every error says where. */
+/* Plans as text: "dp=2,pp=2,schedule=1f1b,cut=layer3". */
 #include "plan/parse.h"
 #include "plan/lanes.h"
 
@@ -12,195 +11,214 @@
 
 #define MAX_TEXT 4096
 
-wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out) {
+wf_status wfi_plan_parse_number(const wfi_pair *pair, int low, int *out) {
     char *end = "x";
-    long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : -1;
+    long n = isdigit((unsigned char)*pair->value) ? strtol(pair->value, &end, 10) : -1;
     if (n < low || n > WFI_MAX_AXIS || *end)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: %s='%s' at position %d; it takes a whole number from %d to %d%s",
-                        f->key, f->value, f->position, low, WFI_MAX_AXIS,
-                        strchr(f->value, ' ') ? "; a comma separates two keys" : "");
+        return wfi_pair_refuse(pair, "a whole number from %d to %d", low, WFI_MAX_AXIS);
     *out = (int)n;
     return WF_OK;
 }
 
-static wf_status parse_axis(wf_plan *plan, const wfi_plan_field *f, int *axis_out) {
-    return wfi_plan_parse_number(plan, f, 1, axis_out);
-}
-
-static wf_status parse_dp(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_axis(plan, f, &plan->dp);
-}
-
-static wf_status parse_pp(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_axis(plan, f, &plan->pp);
-}
-
-static wf_status parse_tp(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_axis(plan, f, &plan->tp);
-}
-
-static wf_status parse_sp(wf_plan *plan, const wfi_plan_field *f) {
-    return wfi_plan_parse_switch(plan, f, &plan->divides_rows);
-}
-
-static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
-    plan->schedule = wfi_schedule_find(f->value);
-    if (plan->schedule) return WF_OK;
-    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, wf_schedule_name, f->value,
-                            "plan: there is no schedule '%s' (position %d)", f->value, f->position);
-}
-
-static wf_status parse_chunks(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_axis(plan, f, &plan->chunks);
-}
-
-static wf_status parse_cut(wf_plan *plan, const wfi_plan_field *f) {
-    if (!*f->value)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: cut= at position %d names no unit; write cut=A or cut=A+B",
-                        f->position);
-    plan->cut = wfi_strdup(plan->ctx, f->value);
-    return plan->cut ? WF_OK : WF_NO_MEMORY;
-}
-
-static wf_status parse_hold(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_axis(plan, f, &plan->hold);
-}
-
-static wf_status parse_zero(wf_plan *plan, const wfi_plan_field *f) {
-    bool is_one = f->value[0] >= '1' && f->value[0] <= '0' + WFI_N_ZERO && !f->value[1];
-    if (!is_one)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: zero='%s' at position %d; it takes 1 (optimizer state is divided), "
-                        "2 (gradients, too) or 3 (parameters, too)",
-                        f->value, f->position);
-    plan->strategy = wfi_zero_strategies[f->value[0] - '1'];
+static wf_status parse_switch(const wfi_pair *pair, bool *is_on_out) {
+    int place = wfi_word_find("off|on", pair->value, strlen(pair->value));
+    if (place < 0) return wfi_pair_refuse(pair, "off or on");
+    *is_on_out = place;
     return WF_OK;
 }
 
-static wf_status parse_shard(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_axis(plan, f, &plan->shard);
+wf_status wfi_plan_parse_schedule(wf_plan *plan, const wfi_pair *pair) {
+    plan->schedule = wfi_schedule_find(pair->value);
+    if (plan->schedule) return WF_OK;
+    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, wf_schedule_name, pair->value,
+                            "plan: there is no schedule '%s' (position %d)", pair->value,
+                            pair->position);
 }
 
-static wf_status parse_prefetch(wf_plan *plan, const wfi_plan_field *f) {
-    return wfi_plan_parse_number(plan, f, 0, &plan->prefetch);
+void wfi_plan_schedule_text(const wf_plan *plan, wfi_text *text) {
+    wfi_text_add(text, ",schedule=%s", plan->schedule->name);
+}
+
+wf_status wfi_plan_parse_cut(wf_plan *plan, const wfi_pair *pair) {
+    if (!*pair->value)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: cut= at position %d names no unit; write cut=A or cut=A+B",
+                        pair->position);
+    plan->cut = wfi_strdup(plan->ctx, pair->value);
+    return plan->cut ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wfi_plan_parse_zero(wf_plan *plan, const wfi_pair *pair) {
+    int place = wfi_word_find("1|2|3", pair->value, strlen(pair->value));
+    if (place < 0)
+        return wfi_pair_refuse(pair, "1 (optimizer state is divided), 2 (gradients, too) or 3 "
+                                     "(parameters, too)");
+    plan->strategy = wfi_zero_strategies[place];
+    return WF_OK;
+}
+
+void wfi_plan_zero_text(const wf_plan *plan, wfi_text *text) {
+    if (plan->strategy != &wfi_strategy_dp) wfi_text_add(text, ",%s", plan->strategy->name);
 }
 
 #define AT_WORKERS "@workers"
 
-static wf_status parse_ps(wf_plan *plan, const wfi_plan_field *f) {
+wf_status wfi_plan_parse_ps(wf_plan *plan, const wfi_pair *pair) {
     char digits[16];
-    size_t n = strcspn(f->value, "@");
-    plan->serves_at_workers = !strcasecmp(f->value + n, AT_WORKERS);
-    snprintf(digits, sizeof digits, "%.*s", (int)wfi_min_i64((int64_t)n, 15), f->value);
-    const wfi_plan_field number = {f->key, digits, f->position};
-    if (plan->serves_at_workers || !f->value[n]) return parse_axis(plan, &number, &plan->n_servers);
-    return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: ps='%.60s' at position %d; it takes a number of parameter servers, such "
-                    "as 2 (on ranks of their own) or 2" AT_WORKERS,
-                    f->value, f->position);
+    size_t n = strcspn(pair->value, "@");
+    plan->serves_at_workers = !strcasecmp(pair->value + n, AT_WORKERS);
+    if (pair->value[n] && !plan->serves_at_workers)
+        return wfi_pair_refuse(pair, "a number of parameter servers, such as 2 (on ranks of their "
+                                     "own) or 2" AT_WORKERS);
+    snprintf(digits, sizeof digits, "%.*s", (int)n, pair->value);
+    wfi_pair number = *pair;
+    number.value = digits;
+    return wfi_plan_parse_number(&number, 1, &plan->n_servers);
 }
 
-static const struct {
-    const char *key;
-    wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
-} keys[WFI_N_PLAN_KEYS] = {[WFI_PLAN_DP] = {"dp", parse_dp},
-                           [WFI_PLAN_PP] = {"pp", parse_pp},
-                           [WFI_PLAN_TP] = {"tp", parse_tp},
-                           [WFI_PLAN_SP] = {"sp", parse_sp},
-                           [WFI_PLAN_SCHEDULE] = {"schedule", parse_schedule},
-                           [WFI_PLAN_CHUNKS] = {"chunks", parse_chunks},
-                           [WFI_PLAN_CUT] = {"cut", parse_cut},
-                           [WFI_PLAN_HOLD] = {"hold", parse_hold},
-                           [WFI_PLAN_ALLREDUCE] = {"allreduce", wfi_plan_parse_allreduce},
-                           [WFI_PLAN_ORDER] = {"order", wfi_plan_parse_order},
-                           [WFI_PLAN_BUCKET] = {"bucket", wfi_plan_parse_bucket},
-                           [WFI_PLAN_OVERLAP] = {"overlap", wfi_plan_parse_overlap},
-                           [WFI_PLAN_ZERO] = {"zero", parse_zero},
-                           [WFI_PLAN_SHARD] = {"shard", parse_shard},
-                           [WFI_PLAN_PREFETCH] = {"prefetch", parse_prefetch},
-                           [WFI_PLAN_OFFLOAD] = {"offload", wfi_plan_parse_offload},
-                           [WFI_PLAN_RECOMPUTE] = {"recompute", wfi_plan_parse_recompute},
-                           [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output},
-                           [WFI_PLAN_LANES] = {"lanes", wfi_plan_parse_lanes},
-                           [WFI_PLAN_PS] = {"ps", parse_ps}};
+void wfi_plan_ps_text(const wf_plan *plan, wfi_text *text) {
+    if (plan->n_servers)
+        wfi_text_add(text, ",ps=%d%s", plan->n_servers, plan->serves_at_workers ? AT_WORKERS : "");
+}
+
+/* ---- the table ---- */
+
+typedef struct row {
+    const char *name;
+    enum { NUMBER, SWITCH, WORDS, OTHER } kind;
+    size_t offset; /* of the member; OTHER: 0 */
+    wf_status (*parse)(wf_plan *plan, const wfi_pair *pair);
+    void (*text)(const wf_plan *plan, wfi_text *text);
+    int least, value;
+    const char *otherwise, *alone;
+} row;
+
+#define ROW_NUMBER(member) NUMBER, offsetof(wf_plan, member), NULL, NULL
+#define ROW_SWITCH(member) SWITCH, offsetof(wf_plan, member), NULL, NULL
+#define ROW_WORDS(member)  WORDS, offsetof(wf_plan, member), wfi_plan_parse_##member, NULL
+#define ROW_OTHER(member)  OTHER, 0, wfi_plan_parse_##member, wfi_plan_##member##_text
+
+static const row rows[WFI_N_PLAN_KEYS] = {
+#define ROW(key, name, kind, member, least, value, has_effect, otherwise, alone)                   \
+    {name, ROW_##kind(member), least, value, otherwise, alone},
+    WF_PLAN_FIELDS(ROW)
+#undef ROW
+};
+
+static bool has_effect(const wf_plan *plan, int key) {
+    switch ((wfi_plan_key)key) {
+#define ROW(key, name, kind, member, least, value, has_effect, otherwise, alone)                   \
+    case WFI_PLAN_##key:                                                                           \
+        return has_effect;
+        WF_PLAN_FIELDS(ROW)
+#undef ROW
+    case WFI_N_PLAN_KEYS:
+        break;
+    }
+    return true;
+}
+
+static void set_defaults(wf_plan *plan) {
+    for (int k = 0; k < WFI_N_PLAN_KEYS; k++) {
+        char *member = (char *)plan + rows[k].offset;
+        if (rows[k].kind == NUMBER) *(int *)member = rows[k].value;
+        if (rows[k].kind == SWITCH) *(bool *)member = rows[k].value;
+    }
+    plan->schedule = &wfi_schedule_1f1b;
+    plan->strategy = &wfi_strategy_dp;
+    wfi_plan_default_axes(plan);
+    wfi_plan_default_reduction(plan);
+}
+
+static wf_status parse_value(wf_plan *plan, const row *r, const wfi_pair *pair) {
+    char *member = (char *)plan + r->offset;
+    switch (r->kind) {
+    case NUMBER:
+        return wfi_plan_parse_number(pair, r->least, (int *)member);
+    case SWITCH:
+        return parse_switch(pair, (bool *)member);
+    case WORDS:
+    case OTHER:
+        break;
+    }
+    return r->parse(plan, pair);
+}
+
+/* Adds ",key=value" if the value is not the default. */
+static void add_field(const wf_plan *plan, const row *r, wfi_text *text) {
+    const char *member = (const char *)plan + r->offset;
+    switch (r->kind) {
+    case NUMBER:
+        if (*(const int *)member != r->value)
+            wfi_text_add(text, ",%s=%d", r->name, *(const int *)member);
+        break;
+    case SWITCH:
+        if (*(const bool *)member != r->value)
+            wfi_text_add(text, ",%s%s", r->name, r->value ? "=off" : "");
+        break;
+    case WORDS:
+        if (*(char *const *)member) wfi_text_add(text, ",%s=%s", r->name, *(char *const *)member);
+        break;
+    case OTHER:
+        r->text(plan, text);
+        break;
+    }
+}
+
+/* ---- the text ---- */
 
 const char *wf_plan_key(int i) {
-    return i >= 0 && i < WFI_N_PLAN_KEYS ? keys[i].key : NULL;
+    return i >= 0 && i < WFI_N_PLAN_KEYS ? rows[i].name : NULL;
 }
 
-static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
-    wfi_text names;
-    wfi_text_init(&names, plan->ctx);
-    for (int k = 0; k < WFI_N_PLAN_KEYS; k++) wfi_text_add(&names, "%s, ", keys[k].key);
-    for (int k = 0; wfi_strategies[k]; k++) {
-        const char *name = wfi_strategies[k]->name;
-        bool is_axis = wfi_strategies[k] == &wfi_strategy_dp;
-        wfi_text_add(&names, "%s%s%sUNIT:%s", k ? ", " : "", is_axis ? "" : name,
-                     is_axis ? "" : ", ", name);
-    }
-    wf_status status = wfi_text_status(&names);
-    const char *near = wfi_nearest_name(wf_plan_key, f->key);
-    if (status == WF_OK)
-        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
-                          "plan: unknown key '%s' at position %d%s%s%s keys are %s", f->key,
-                          f->position, near ? "; did you mean " : "", near ? near : "",
-                          near ? "? The" : "; the", names.data);
-    wfi_free(plan->ctx, names.data);
-    return status;
+/* Also those of strategies. */
+static const char *any_key(int i) {
+    static const char *const strategies[] = {"UNIT:dp", "dataparallel", "UNIT:dataparallel"};
+    int k = i - WFI_N_PLAN_KEYS;
+    return k < 0 ? wf_plan_key(i) : k < (int)WFI_COUNT(strategies) ? strategies[k] : NULL;
 }
 
-static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f) {
-    bool is_rule;
-    for (int k = 0; k < WFI_N_PLAN_KEYS; k++) {
-        if (strcasecmp(keys[k].key, f->key)) continue;
-        if (plan->position[k])
-            return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: %s is given twice, again at position %d", f->key, f->position);
-        plan->position[k] = f->position;
-        return keys[k].parse(plan, f);
-    }
-    WF_TRY(wfi_plan_parse_rule(plan, f, &is_rule));
-    return is_rule ? WF_OK : unknown_key(plan, f);
-}
+typedef struct reading {
+    wf_plan *plan;
+    bool in_order; /* the previous word belongs to order= */
+} reading;
 
-static bool is_key(const char *text, size_t n) {
+static int find_key(const char *name) {
     int k = 0;
-    while (k < WFI_N_PLAN_KEYS && (strlen(keys[k].key) != n || strncasecmp(keys[k].key, text, n)))
-        k++;
-    return k < WFI_N_PLAN_KEYS;
+    while (k < WFI_N_PLAN_KEYS && strcasecmp(rows[k].name, name)) k++;
+    return k;
 }
 
-/* Where the field ends that begins here. */
-static char *end_of_field(char *at) {
-    char *end = at + strcspn(at, ",");
-    bool is_list = !strncmp(at, "order=", 6);
-    while (is_list && *end) {
-        size_t n = strcspn(end + 1, ",=");
-        is_list = n && end[1 + n] != '=' && (wfi_plan_is_axis(end + 1, n) || !is_key(end + 1, n));
-        if (is_list) end += 1 + n;
-    }
-    return end;
+static wf_status take_field(wf_plan *plan, const wfi_pair *pair, int key) {
+    if (plan->position[key]) return wfi_pair_is_second(pair);
+    plan->position[key] = pair->position;
+    return parse_value(plan, &rows[key], pair);
 }
 
-static wf_status parse_text(wf_plan *plan, char *scratch) {
-    for (char *at = scratch; *at;) {
-        char *end = end_of_field(at);
-        bool more = *end == ',';
-        *end = 0;
-        char *equals = strchr(at, '='), *on = strcasecmp(at, "sp") ? NULL : "on"; /* sp is sp=on */
-        wfi_plan_field f = {at, equals ? equals + 1 : on ? on : "", (int)(at - scratch) + 1};
-        if (equals) *equals = 0;
-        bool is_field = (equals || on) && *f.key;
-        if (!is_field || (more && !end[1]))
-            return wfi_fail(
-                plan->ctx, WF_INVALID_ARG, "plan: expected key=value at position %d, found '%s'",
-                more && is_field ? (int)(end - scratch) + 2 : f.position, is_field ? "" : at);
-        WF_TRY(parse_field(plan, &f));
-        at = more ? end + 1 : end;
-    }
-    return WF_OK;
+/* A word of order=, which older texts have for sums= and axes=: "order=free,dp,pp". */
+static wf_status take_order(wf_plan *plan, wfi_pair pair) {
+    bool is_sums = wfi_plan_is_sums(pair.value), is_first = pair.key != pair.value;
+    plan->has_order = true;
+    pair.key = is_sums ? "sums" : "axes";
+    if (is_sums) return take_field(plan, &pair, WFI_PLAN_SUMS);
+    if (is_first && plan->position[WFI_PLAN_AXES]) return wfi_pair_is_second(&pair);
+    if (!plan->position[WFI_PLAN_AXES]) wfi_plan_default_axes(plan);
+    plan->position[WFI_PLAN_AXES] = pair.position;
+    return wfi_plan_name_axis(plan, &pair, pair.value, strlen(pair.value));
+}
+
+static wf_status take_pair(void *self, const wfi_pair *pair) {
+    reading *r = self;
+    wfi_pair p = *pair;
+    int key = find_key(pair->key);
+    bool is_found, is_switch = key < WFI_N_PLAN_KEYS && rows[key].kind == SWITCH;
+    if (!p.value) p.value = is_switch ? "on" : p.key;
+    if (pair->value) r->in_order = !strcasecmp(p.key, "order");
+    if (r->in_order && !is_switch) return take_order(r->plan, p);
+    if (!pair->value && !is_switch) return wfi_pair_has_no_value(pair);
+    if (key < WFI_N_PLAN_KEYS) return take_field(r->plan, &p, key);
+    WF_TRY(wfi_plan_parse_rule(r->plan, &p, &is_found));
+    return is_found ? WF_OK : wfi_pair_is_unknown(&p, any_key);
 }
 
 /* Whether runs of so many replicas can sum gradients alone, and then with each other, in the order
@@ -211,13 +229,7 @@ static bool may_shard(const wf_plan *plan, int n) {
 
 static wf_status check_shard(const wf_plan *plan) {
     wfi_text numbers;
-    if (!plan->shard) return WF_OK;
-    if (plan->strategy->state != WFI_SHARD)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: shard=%d sets the number of ranks that divide the state, but the "
-                        "state is not divided; add zero=1, 2 or 3",
-                        plan->shard);
-    if (may_shard(plan, plan->shard)) return WF_OK;
+    if (!plan->shard || may_shard(plan, plan->shard)) return WF_OK;
     wfi_text_init(&numbers, plan->ctx);
     for (int n = 1; n < plan->dp; n++)
         if (may_shard(plan, n)) wfi_text_add(&numbers, "%s%d", n > 1 ? ", " : "", n);
@@ -242,60 +254,48 @@ static wf_status check_chunks(const wf_plan *plan) {
         plan->chunks, plan->schedule->name, refuses);
 }
 
+/* The text of a key whose value is not the default, without a comma; else "". The caller frees it.
+ */
+static wf_status field_text(const wf_plan *plan, int key, char **text_out) {
+    wfi_text text;
+    wfi_text_init(&text, plan->ctx);
+    add_field(plan, &rows[key], &text);
+    *text_out = text.data;
+    return wfi_text_status(&text);
+}
+
+static wf_status check_field(const wf_plan *plan, int key) {
+    char *text;
+    bool is_refused = plan->n_rules && plan->position[key] && *rows[key].alone;
+    if (!is_refused && has_effect(plan, key)) return WF_OK;
+    WF_TRY(field_text(plan, key, &text));
+    wf_status status =
+        !text ? WF_OK
+        : is_refused
+            ? wfi_plan_refuse_with_rules(plan, (wfi_plan_key)key, rows[key].alone)
+            : wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s %s", text + 1, rows[key].otherwise);
+    wfi_free(plan->ctx, text);
+    return status;
+}
+
 static wf_status check(wf_plan *plan) {
+    for (int k = 0; k < WFI_N_PLAN_KEYS; k++) WF_TRY(check_field(plan, k));
     WF_TRY(wfi_plan_check_rules(plan));
     WF_TRY(check_chunks(plan));
-    if (plan->divides_rows && plan->tp == 1)
-        return wfi_fail(
-            plan->ctx, WF_INVALID_ARG,
-            "plan: sp divides rows over the ranks of tp, and tp has one rank; add tp=2");
-    if (plan->cut && plan->pp == 1)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
-    if (plan->hold && !plan->schedule->search)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: hold=%d has no effect on schedule=%s, which needs a fixed amount; "
-                        "schedule=auto obeys it",
-                        plan->hold, plan->schedule->name);
-    if (plan->prefetch != WFI_DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD &&
-        !wfi_plan_offloads(plan))
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: prefetch=%d sets the number of units that parameters are gathered "
-                        "ahead, but parameters are not divided; add zero=3, or offload=params",
-                        plan->prefetch);
-    if (plan->serves_at_workers && plan->n_servers > plan->dp)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: ps=%d" AT_WORKERS
-                        " puts a server on each of as many workers' ranks, "
-                        "and dp=%d has %d",
-                        plan->n_servers, plan->dp, plan->dp);
     WF_TRY(wfi_plan_check_lanes(plan));
-    WF_TRY(wfi_plan_check_offload(plan));
     WF_TRY(check_shard(plan));
+    if (plan->shard == plan->dp) plan->shard = 0;
     return wfi_plan_check_reduction(plan);
 }
 
-static wf_status canonical_text(wf_plan *plan) {
+static wf_status complete_text(wf_plan *plan) {
     wfi_text text;
     wfi_text_init(&text, plan->ctx);
     if (plan->n_rules)
         wfi_plan_rules_text(plan, &text);
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
-    wfi_plan_lanes_text(plan, &text);
-    if (plan->n_servers)
-        wfi_text_add(&text, ",ps=%d%s", plan->n_servers, plan->serves_at_workers ? AT_WORKERS : "");
-    if (plan->chunks) wfi_text_add(&text, ",chunks=%d", plan->chunks);
-    if (plan->tp > 1) wfi_text_add(&text, ",tp=%d", plan->tp);
-    if (plan->divides_rows) wfi_text_add(&text, ",sp");
-    if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
-    if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
-    if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
-    if (plan->shard && plan->shard != plan->dp) wfi_text_add(&text, ",shard=%d", plan->shard);
-    wfi_plan_offload_text(plan, &text);
-    if (plan->prefetch != WFI_DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
-    if (plan->recompute) wfi_text_add(&text, ",recompute=%s", plan->recompute);
-    wfi_plan_reduction_text(plan, &text);
+    for (int k = WFI_PLAN_SCHEDULE + 1; k < WFI_N_PLAN_KEYS; k++) add_field(plan, &rows[k], &text);
     wfi_free(plan->ctx, plan->text);
     plan->text = text.data;
     return wfi_text_status(&text);
@@ -308,51 +308,30 @@ wf_status wfi_plan_complete(wf_plan *plan) {
         return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %.0f ranks; a plan has at most %d",
                         n_ranks, WFI_MOST_RANKS);
     WF_TRY(check(plan));
-    return canonical_text(plan);
+    return complete_text(plan);
 }
 
 wf_status wfi_plan_set(wf_plan *plan, const char *text) {
-    char *scratch = wfi_strdup(plan->ctx, text);
-    if (!scratch) return WF_NO_MEMORY;
+    reading r = {.plan = plan};
     memset(plan->position, 0, sizeof plan->position);
-    wf_status status = parse_text(plan, scratch);
+    WF_TRY(wfi_each_pair(plan->ctx, "plan", text, MAX_TEXT, take_pair, &r));
     /* A schedule that is named without chunks has its own. */
     if (plan->position[WFI_PLAN_SCHEDULE] && !plan->position[WFI_PLAN_CHUNKS]) plan->chunks = 0;
-    wfi_free(plan->ctx, scratch);
-    return status == WF_OK ? wfi_plan_complete(plan) : status;
+    return wfi_plan_complete(plan);
 }
 
 wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
-    if (!text) text = "";
-    size_t n = strnlen(text, MAX_TEXT + 1);
-    if (n > MAX_TEXT)
-        return wfi_fail(ctx, WF_INVALID_ARG, "plan: longer than %d characters", MAX_TEXT);
-    for (size_t i = 0; i < n; i++)
-        if (!isprint((unsigned char)text[i]))
-            return wfi_fail(ctx, WF_INVALID_ARG, "plan: byte 0x%02x at position %zu is not text",
-                            (unsigned char)text[i], i + 1);
     wf_plan *plan = wfi_alloc(ctx, 1, sizeof *plan, "a plan");
-    char *scratch = plan ? wfi_strdup(ctx, text) : NULL;
-    wf_status status = scratch ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK) {
-        plan->ctx = ctx;
-        for (int a = 0; a < WFI_N_AXES; a++) plan->size[a] = 1;
-        plan->schedule = &wfi_schedule_1f1b;
-        plan->strategy = &wfi_strategy_dp;
-        plan->prefetch = WFI_DEFAULT_PREFETCH;
-        wfi_plan_default_axes(plan);
-        wfi_plan_default_reduction(plan);
-        status = parse_text(plan, scratch);
-    }
-    if (status == WF_OK) status = wfi_plan_complete(plan);
-    wfi_free(ctx, scratch);
-    if (status != WF_OK) {
-        if (plan) plan->ctx = ctx;
+    if (!plan) return WF_NO_MEMORY;
+    plan->ctx = ctx;
+    set_defaults(plan);
+    wf_status status = wfi_plan_set(plan, text);
+    if (status == WF_OK && plan->has_order) status = wfi_plan_warn_order(plan);
+    if (status == WF_OK)
+        *plan_out = plan;
+    else
         wf_plan_destroy(plan);
-        return status;
-    }
-    *plan_out = plan;
-    return WF_OK;
+    return status;
 }
 
 /* NULL is copied as NULL; *status becomes NO_MEMORY if there is none. */

@@ -1,54 +1,45 @@
-/* What the files that read plan strings share. Private to src/plan. */
+/* What the files that read plans share. Private to src/plan. */
 #ifndef WFI_PARSE_H
 #define WFI_PARSE_H
 
+#include "base/pairs.h"
 #include "plan/plan.h"
 
-typedef struct wfi_plan_field {
-    const char *key, *value; /* into a scratch copy of the text */
-    int position;            /* of the key, counted from 1 */
-} wfi_plan_field;
+/* Readers and texts of the table's rows. */
+#define WFI_DECLARE_NUMBER(member)
+#define WFI_DECLARE_SWITCH(member)
+#define WFI_DECLARE_WORDS(member)                                                                  \
+    wf_status wfi_plan_parse_##member(wf_plan *plan, const wfi_pair *pair);
+#define WFI_DECLARE_OTHER(member)                                                                  \
+    WFI_DECLARE_WORDS(member)                                                                      \
+    void wfi_plan_##member##_text(const wf_plan *plan, wfi_text *text);
+#define ROW(key, name, kind, member, ...) WFI_DECLARE_##kind(member)
+WF_PLAN_FIELDS(ROW)
+#undef ROW
+
+/* A whole number from `low` on. */
+wf_status wfi_plan_parse_number(const wfi_pair *pair, int low, int *out);
 
 /* parse_rules.c: strategies of the model or of units. The key may be "UNIT:dp". *found_out: whether
  * it is one of these at all. */
-wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *found_out);
-wf_status wfi_plan_parse_output(wf_plan *plan, const wfi_plan_field *f);
-/* Whether rules go together, and with the other keys. */
+wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_pair *pair, bool *found_out);
+/* Whether rules go together; then dp is the largest of theirs. */
 wf_status wfi_plan_check_rules(wf_plan *plan);
+wf_status wfi_plan_refuse_with_rules(const wf_plan *plan, wfi_plan_key key, const char *advice);
 void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text);
-/* A whole number from `low` on. */
-wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out);
-/* on or off */
-wf_status wfi_plan_parse_switch(const wf_plan *plan, const wfi_plan_field *f, bool *is_on_out);
 
-/* axes.c. As the words of `order` are joined by commas, its value goes on over words that have no
- * value and are no other keys. */
-wf_status wfi_plan_parse_order(wf_plan *plan, const wfi_plan_field *f);
-bool wfi_plan_is_axis(const char *text, size_t n);
+/* axes.c */
 void wfi_plan_default_axes(wf_plan *plan);
-void wfi_plan_order_text(const wf_plan *plan, wfi_text *text);
-
-/* parse_lanes.c: uneven shares of the recipe's lanes. */
-wf_status wfi_plan_parse_lanes(wf_plan *plan, const wfi_plan_field *f);
-/* Whether there is a share for each replica, and they go with the other keys. */
-wf_status wfi_plan_check_lanes(const wf_plan *plan);
-void wfi_plan_lanes_text(const wf_plan *plan, wfi_text *text);
-
-/* parse_offload.c */
-wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_plan_field *f);
-/* Whether it goes with the rules. */
-wf_status wfi_plan_check_offload(const wf_plan *plan);
-void wfi_plan_offload_text(const wf_plan *plan, wfi_text *text);
-wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_plan_field *f);
-
+/* Puts the axis behind those that are named already; *plan->n_named counts them. */
+wf_status wfi_plan_name_axis(wf_plan *plan, const wfi_pair *pair, const char *name, size_t n);
 /* parse_reduction.c: how gradients are summed over replicas. */
 void wfi_plan_default_reduction(wf_plan *plan);
-wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f);
-wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_plan_field *f);
-wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f);
-/* Whether they go together. */
+bool wfi_plan_is_sums(const char *value);
+/* Logs what to write instead of order=. */
+wf_status wfi_plan_warn_order(const wf_plan *plan);
+
+/* Whether these go together with the other keys. */
 wf_status wfi_plan_check_reduction(const wf_plan *plan);
-/* Adds what is not by default: ",allreduce=tree,bucket=25MiB". */
-void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text);
+wf_status wfi_plan_check_lanes(const wf_plan *plan);
 
 #endif

@@ -5,12 +5,10 @@
 #include <stdlib.h>
 #include <strings.h>
 
-static wf_status refuse(const wf_plan *plan, const wfi_plan_field *f) {
-    return wfi_fail(
-        plan->ctx, WF_INVALID_ARG,
-        "plan: lanes='%.60s' at position %d; it takes one number of lanes a replica, such "
-        "as 5+3, each from 1 to %d, or measured",
-        f->value, f->position, WFI_MAX_AXIS);
+static wf_status refuse(const wfi_pair *pair) {
+    return wfi_pair_refuse(
+        pair, "one number of lanes a replica, such as 5+3, each from 1 to %d, or measured",
+        WFI_MAX_AXIS);
 }
 
 static int count_shares(const char *text) {
@@ -19,21 +17,20 @@ static int count_shares(const char *text) {
     return n;
 }
 
-wf_status wfi_plan_parse_lanes(wf_plan *plan, const wfi_plan_field *f) {
-    int n = count_shares(f->value);
-    if (n > WFI_MAX_AXIS) return refuse(plan, f);
+wf_status wfi_plan_parse_lanes(wf_plan *plan, const wfi_pair *pair) {
+    int n = count_shares(pair->value);
+    if (n > WFI_MAX_AXIS) return refuse(pair);
     wfi_plan_drop_lanes(plan);
-    plan->measures_lanes = !strcasecmp(f->value, "measured");
+    plan->measures_lanes = !strcasecmp(pair->value, "measured");
     if (plan->measures_lanes) return WF_OK;
     plan->lanes = wfi_alloc(plan->ctx, (size_t)n, sizeof *plan->lanes, "a plan");
     if (!plan->lanes) return WF_NO_MEMORY;
     plan->n_shares = n;
-    const char *at = f->value;
+    const char *at = pair->value;
     for (int k = 0; k < n; k++) {
         char *end;
         long lanes = isdigit((unsigned char)*at) ? strtol(at, &end, 10) : 0;
-        if (lanes < 1 || lanes > WFI_MAX_AXIS || *end != (k + 1 < n ? '+' : 0))
-            return refuse(plan, f);
+        if (lanes < 1 || lanes > WFI_MAX_AXIS || *end != (k + 1 < n ? '+' : 0)) return refuse(pair);
         plan->lanes[k] = (int)lanes;
         at = end + 1;
     }
@@ -60,11 +57,6 @@ wf_status wfi_plan_check_lanes(const wf_plan *plan) {
     bool is_unequal = plan->measures_lanes ? plan->dp > 1 : !has_equal_groups(plan);
     bool has_shares = plan->measures_lanes || plan->n_shares == plan->dp;
     if (!plan->lanes && !plan->measures_lanes) return WF_OK;
-    if (plan->n_rules)
-        return wfi_fail(
-            plan->ctx, WF_INVALID_ARG,
-            "plan: lanes= gives replicas of the whole model uneven shares; it does not go "
-            "with dataparallel= or with strategies of units");
     if (has_shares && wfi_plan_moves_parameters(plan) && is_unequal)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: replicas that divide parameters (zero=3), or state with parameters "

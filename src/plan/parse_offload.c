@@ -2,43 +2,34 @@
 #include "plan/parse.h"
 
 #include <string.h>
-#include <strings.h>
 
 static const char *const names[WFI_N_OFFLOADS] = {"state", "params", "activations"};
 
-/* Where `name` of `n` characters stands in a list; its length, if it does not. */
-static int find(const char *const *list, int n_list, const char *name, size_t n) {
-    int k = 0;
-    while (k < n_list && (strlen(list[k]) != n || strncasecmp(list[k], name, n) != 0)) k++;
-    return k;
-}
-
-static wf_status refuse(const wf_plan *plan, const wfi_plan_field *f, const char *word, size_t n) {
+static wf_status refuse(const wf_plan *plan, const wfi_pair *pair, const char *word, size_t n) {
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: offload=%s at position %d: '%.*s' is not one of state, params and "
                     "activations, each with :host (the default) or :disk, joined by +",
-                    f->value, f->position, (int)n, word);
+                    pair->value, pair->position, (int)n, word);
 }
 
-static wf_status parse_word(wf_plan *plan, const wfi_plan_field *f, const char *word, size_t n) {
-    static const char *const spaces[] = {"host", "disk"};
+static wf_status parse_word(wf_plan *plan, const wfi_pair *pair, const char *word, size_t n) {
     const char *colon = memchr(word, ':', n);
     size_t n_name = colon ? (size_t)(colon - word) : n;
-    int what = find(names, WFI_N_OFFLOADS, word, n_name);
-    int space = colon ? find(spaces, WFI_COUNT(spaces), colon + 1, n - n_name - 1) : 0;
-    if (what == WFI_N_OFFLOADS || space == WFI_COUNT(spaces)) return refuse(plan, f, word, n);
+    int what = wfi_word_find("state|params|activations", word, n_name);
+    int space = colon ? wfi_word_find("host|disk", colon + 1, n - n_name - 1) : 0;
+    if (what < 0 || space < 0) return refuse(plan, pair, word, n);
     if (plan->offload[what] != WFI_SPACE_DEVICE)
         return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: offload=%s at position %d names %s twice",
-                        f->value, f->position, names[what]);
+                        pair->value, pair->position, names[what]);
     plan->offload[what] = space ? WFI_SPACE_DISK : WFI_SPACE_HOST;
     return WF_OK;
 }
 
-wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_plan_field *f) {
-    const char *word = f->value;
+wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_pair *pair) {
+    const char *word = pair->value;
     for (;; word++) {
         size_t n = strcspn(word, "+");
-        WF_TRY(parse_word(plan, f, word, n));
+        WF_TRY(parse_word(plan, pair, word, n));
         word += n;
         if (!*word) return WF_OK;
     }
@@ -48,15 +39,6 @@ bool wfi_plan_offloads(const wf_plan *plan) {
     bool offloads = false;
     for (int k = 0; k < WFI_N_OFFLOADS; k++) offloads |= plan->offload[k] != WFI_SPACE_DEVICE;
     return offloads;
-}
-
-wf_status wfi_plan_check_offload(const wf_plan *plan) {
-    if (!plan->n_rules || plan->offload[WFI_OFFLOAD_PARAMS] == WFI_SPACE_DEVICE) return WF_OK;
-    return wfi_fail(
-        plan->ctx, WF_INVALID_ARG,
-        "plan: offload=params at position %d: parameters of units that are placed one by one stay "
-        "on the device, from which other ranks read them; state and activations can be offloaded",
-        plan->position[WFI_PLAN_OFFLOAD]);
 }
 
 void wfi_plan_offload_text(const wf_plan *plan, wfi_text *text) {

@@ -28,30 +28,39 @@ static const struct {
 void wfi_plan_default_reduction(wf_plan *plan) {
     plan->allreduce = wfi_allreduce_find("auto");
     plan->bucket_bytes = DEFAULT_BUCKET_BYTES;
-    plan->overlaps = true;
 }
 
 static const char *allreduce_name(int i) {
     return wfi_allreduce_at(i) ? wfi_allreduce_at(i)->name : NULL;
 }
 
-wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
-    plan->allreduce = wfi_allreduce_find(f->value);
+wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_pair *pair) {
+    plan->allreduce = wfi_allreduce_find(pair->value);
     if (plan->allreduce) return WF_OK;
-    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, allreduce_name, f->value,
-                            "plan: there is no allreduce '%s' (position %d)", f->value,
-                            f->position);
+    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, allreduce_name, pair->value,
+                            "plan: there is no allreduce '%s' (position %d)", pair->value,
+                            pair->position);
 }
 
-wf_status wfi_plan_parse_switch(const wf_plan *plan, const wfi_plan_field *f, bool *is_on_out) {
-    *is_on_out = !strcasecmp(f->value, "on");
-    if (*is_on_out || !strcasecmp(f->value, "off")) return WF_OK;
-    return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s='%s' at position %d; it takes off or on",
-                    f->key, f->value, f->position);
+void wfi_plan_allreduce_text(const wf_plan *plan, wfi_text *text) {
+    if (plan->allreduce != wfi_allreduce_find("auto"))
+        wfi_text_add(text, ",allreduce=%s", plan->allreduce->name);
 }
 
-wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f) {
-    return wfi_plan_parse_switch(plan, f, &plan->overlaps);
+static const char sums[] = "fixed|free";
+
+bool wfi_plan_is_sums(const char *value) {
+    return wfi_word_find(sums, value, strlen(value)) >= 0;
+}
+
+wf_status wfi_plan_parse_sums(wf_plan *plan, const wfi_pair *pair) {
+    if (!wfi_plan_is_sums(pair->value)) return wfi_pair_refuse(pair, "fixed or free");
+    plan->is_order_free = wfi_word_find(sums, pair->value, strlen(pair->value));
+    return WF_OK;
+}
+
+void wfi_plan_sums_text(const wf_plan *plan, wfi_text *text) {
+    if (plan->is_order_free) wfi_text_add(text, ",sums=free");
 }
 
 /* A whole number and a unit; 0 if it is none or too large. */
@@ -67,13 +76,17 @@ static size_t read_size(const char *text) {
     return 0;
 }
 
-wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_plan_field *f) {
-    plan->bucket_bytes = read_size(f->value);
+wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_pair *pair) {
+    plan->bucket_bytes = read_size(pair->value);
     if (plan->bucket_bytes) return WF_OK;
-    return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: bucket='%s' at position %d; it takes a size from 1 to 1TiB such as "
-                    "25MiB, 100MB or 4096 (bytes)",
-                    f->value, f->position);
+    return wfi_pair_refuse(pair, "a size from 1 to 1TiB such as 25MiB, 100MB or 4096 (bytes)");
+}
+
+void wfi_plan_bucket_text(const wf_plan *plan, wfi_text *text) {
+    int u = 0;
+    if (plan->bucket_bytes == DEFAULT_BUCKET_BYTES) return;
+    while (plan->bucket_bytes % units[u].bytes) u++;
+    wfi_text_add(text, ",bucket=%zu%s", plan->bucket_bytes / units[u].bytes, units[u].name);
 }
 
 wf_status wfi_plan_check_reduction(const wf_plan *plan) {
@@ -81,18 +94,6 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
     for (int k = 0; k < plan->n_rules; k++)
         if (plan->rules[k].strategy->gradient == WFI_REPLICATE && plan->rules[k].n > most)
             most = plan->rules[k].n;
-    if (plan->strategy->gradient == WFI_SHARD && plan->allreduce != wfi_allreduce_find("auto"))
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: allreduce=%s has no effect with %s, where each rank sums its slice "
-                        "of the gradients; leave it out",
-                        plan->allreduce->name, plan->strategy->name);
-    if (plan->is_order_free && !plan->allreduce->rotates)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: order=free has no effect with %s%s, which sums in one rank's order; "
-                        "it is for allreduce=ring and engine; leave it out",
-                        plan->strategy->gradient == WFI_SHARD ? "" : "allreduce=",
-                        plan->strategy->gradient == WFI_SHARD ? plan->strategy->name
-                                                              : plan->allreduce->name);
     if (plan->allreduce == &wfi_allreduce_engine && (plan->tp > 1 || plan->n_rules))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: allreduce=engine is the wire's own all-reduce over replicas of a "
@@ -102,24 +103,12 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
         return wfi_fail(
             plan->ctx, WF_INVALID_ARG,
             "plan: allreduce=%s sums in an order that rotates, but tp=%d sums slices over one "
-            "tree, with any order=; choose allreduce=pairwise, which moves as many bytes",
+            "tree, with any sums=; choose allreduce=pairwise, which moves as many bytes",
             plan->allreduce->name, plan->tp);
     if (!plan->allreduce->rotates || plan->is_order_free || most <= 2) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "
-                    "rank's bits; add order=free to allow that, or choose allreduce=pairwise, "
+                    "rank's bits; add sums=free to allow that, or choose allreduce=pairwise, "
                     "which moves as many bytes",
                     plan->allreduce->name, most);
-}
-
-void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text) {
-    if (plan->allreduce != wfi_allreduce_find("auto"))
-        wfi_text_add(text, ",allreduce=%s", plan->allreduce->name);
-    wfi_plan_order_text(plan, text);
-    if (plan->bucket_bytes != DEFAULT_BUCKET_BYTES) {
-        int u = 0;
-        while (plan->bucket_bytes % units[u].bytes) u++;
-        wfi_text_add(text, ",bucket=%zu%s", plan->bucket_bytes / units[u].bytes, units[u].name);
-    }
-    if (!plan->overlaps) wfi_text_add(text, ",overlap=off");
 }

@@ -24,111 +24,75 @@ static bool same_unit(const wfi_plan_rule *r, const char *unit, size_t n) {
     return r->unit ? strlen(r->unit) == n && n && !strncmp(r->unit, unit, n) : n == 0;
 }
 
-wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *found_out) {
+wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_pair *pair, bool *found_out) {
     size_t n_unit;
-    wfi_plan_rule r = {.position = f->position};
-    r.strategy = read_key(f->key, &n_unit);
-    if (n_unit && !strcmp(f->key + n_unit, ":zero"))
+    wfi_plan_rule r = {.position = pair->position};
+    r.strategy = read_key(pair->key, &n_unit);
+    if (n_unit && !strcmp(pair->key + n_unit, ":zero"))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: '%s' at position %d: zero divides the state of the whole model over "
                         "dp; write dp=N,zero=%s",
-                        f->key, f->position, f->value);
+                        pair->key, pair->position, pair->value);
     *found_out = r.strategy;
     if (!*found_out) return WF_OK;
-    if (strchr(f->key, ':') && !n_unit)
+    if (strchr(pair->key, ':') && !n_unit)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: '%s' at position %d names no unit; write UNIT%s", f->key,
-                        f->position, f->key);
-    WF_TRY(wfi_plan_parse_number(plan, f, 1, &r.n));
+                        "plan: '%s' at position %d names no unit; write UNIT%s", pair->key,
+                        pair->position, pair->key);
+    WF_TRY(wfi_plan_parse_number(pair, 1, &r.n));
     for (int k = 0; k < plan->n_rules; k++)
-        if (same_unit(&plan->rules[k], f->key, n_unit))
+        if (same_unit(&plan->rules[k], pair->key, n_unit))
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: the strategy of %.*s is given twice, again at position %d",
-                            n_unit ? (int)n_unit : 9, n_unit ? f->key : "the model", f->position);
+                            n_unit ? (int)n_unit : 9, n_unit ? pair->key : "the model",
+                            pair->position);
     if (plan->n_rules == WFI_MAX_RULES)
         return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: more than %d units are named",
                         WFI_MAX_RULES);
     if (!plan->rules)
         plan->rules = wfi_alloc(plan->ctx, WFI_MAX_RULES, sizeof *plan->rules, "a plan");
     if (!plan->rules) return WF_NO_MEMORY;
-    if (n_unit) r.unit = wfi_sprintf(plan->ctx, "%.*s", (int)n_unit, f->key);
+    if (n_unit) r.unit = wfi_sprintf(plan->ctx, "%.*s", (int)n_unit, pair->key);
     if (n_unit && !r.unit) return WF_NO_MEMORY;
     plan->rules[plan->n_rules++] = r;
     return WF_OK;
 }
 
-wf_status wfi_plan_parse_output(wf_plan *plan, const wfi_plan_field *f) {
-    return wfi_plan_parse_number(plan, f, 0, &plan->output);
-}
-
 /* ---- what goes together ---- */
 
-static wf_status refuse_with(const wf_plan *plan, const char *key, int position,
-                             const char *advice) {
+wf_status wfi_plan_refuse_with_rules(const wf_plan *plan, wfi_plan_key key, const char *advice) {
     char *name;
     WF_TRY(name_rule(plan, &plan->rules[0], &name));
     wf_status status =
-        wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s at position %d does not go with %s; %s", key,
-                 position, name, advice);
+        wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s at position %d does not go with %s; %s",
+                 wf_plan_key((int)key), plan->position[key], name, advice);
     wfi_free(plan->ctx, name);
     return status;
 }
 
-static wf_status check_other_keys(const wf_plan *plan) {
-    const int *given = plan->position;
-    bool sums_to_all = false;
+static wf_status check_allreduce(const wf_plan *plan) {
+    bool is_used = plan->allreduce == wfi_allreduce_find("root") ||
+                   plan->allreduce == wfi_allreduce_find("auto");
     for (int k = 0; k < plan->n_rules; k++)
-        sums_to_all |= plan->rules[k].strategy->gradient == WFI_REPLICATE;
-    char stages[64];
-    snprintf(stages, sizeof stages, "dp=%d,pp=%d replicates all of a pipeline", plan->rules[0].n,
-             plan->pp > 1 ? plan->pp : 2);
-    if (given[WFI_PLAN_DP] && plan->dp > 1)
-        return refuse_with(plan, "dp", given[WFI_PLAN_DP],
-                           "dp replicates the whole model with all of its state: leave one out");
-    if (plan->pp > 1) return refuse_with(plan, "pp", given[WFI_PLAN_PP], stages);
-    if (plan->tp > 1)
-        return refuse_with(plan, "tp", given[WFI_PLAN_TP],
-                           "dp=2,tp=2 replicates what ranks divide: leave one out");
-    if (given[WFI_PLAN_CUT]) return refuse_with(plan, "cut", given[WFI_PLAN_CUT], stages);
-    if (given[WFI_PLAN_SCHEDULE])
-        return refuse_with(
-            plan, "schedule", given[WFI_PLAN_SCHEDULE],
-            "it has its own order, one round of microbatches after the other: leave schedule out");
-    if (given[WFI_PLAN_CHUNKS]) return refuse_with(plan, "chunks", given[WFI_PLAN_CHUNKS], stages);
-    if (given[WFI_PLAN_ZERO])
-        return refuse_with(plan, "zero", given[WFI_PLAN_ZERO],
-                           "it divides the state of the whole model over dp: leave one out");
-    if (given[WFI_PLAN_SHARD])
-        return refuse_with(plan, "shard", given[WFI_PLAN_SHARD],
-                           "it divides the state of the whole model over dp: leave one out");
-    if (given[WFI_PLAN_HOLD])
-        return refuse_with(plan, "hold", given[WFI_PLAN_HOLD], "schedule=auto,pp=2 obeys it");
-    if (given[WFI_PLAN_ALLREDUCE] && !sums_to_all &&
-        plan->allreduce != wfi_allreduce_find("root") &&
-        plan->allreduce != wfi_allreduce_find("auto"))
-        return refuse_with(plan, "allreduce", given[WFI_PLAN_ALLREDUCE],
-                           "gradients are summed on the root alone: leave it out, or choose dp");
-    return WF_OK;
+        is_used |= plan->rules[k].strategy->gradient == WFI_REPLICATE;
+    return is_used ? WF_OK
+                   : wfi_plan_refuse_with_rules(plan, WFI_PLAN_ALLREDUCE,
+                                                "gradients are summed on the root alone: leave it "
+                                                "out, or choose dp");
 }
 
 static wf_status check_output(const wf_plan *plan) {
-    const int *given = plan->position;
-    if (!given[WFI_PLAN_OUTPUT]) return WF_OK;
-    if (!plan->n_rules || plan->rules[0].unit)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: output at position %d chooses the rank of the loss of a model that "
-                        "is replicated as a whole; add dataparallel=N",
-                        given[WFI_PLAN_OUTPUT]);
     if (plan->output < plan->rules[0].n) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: output=%d at position %d, but dataparallel=%d has ranks 0 to %d",
-                    plan->output, given[WFI_PLAN_OUTPUT], plan->rules[0].n, plan->rules[0].n - 1);
+                    plan->output, plan->position[WFI_PLAN_OUTPUT], plan->rules[0].n,
+                    plan->rules[0].n - 1);
 }
 
 wf_status wfi_plan_check_rules(wf_plan *plan) {
-    WF_TRY(check_output(plan));
     if (!plan->n_rules) return WF_OK;
-    WF_TRY(check_other_keys(plan));
+    WF_TRY(check_output(plan));
+    WF_TRY(check_allreduce(plan));
     for (int k = 0; k < plan->n_rules; k++) {
         const wfi_plan_rule *r = &plan->rules[k];
         if (!r->unit && plan->n_rules > 1)
@@ -148,5 +112,4 @@ void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text) {
         wfi_text_add(text, "%s%s%s%s=%d", k ? "," : "", r->unit ? r->unit : "", r->unit ? ":" : "",
                      r->strategy->name, r->n);
     }
-    if (plan->output) wfi_text_add(text, ",output=%d", plan->output);
 }

@@ -9,6 +9,7 @@
 #include "pass/pass.h"
 #include "plan/costs.h"
 #include "plan/mesh.h"
+#include "plan/plan_fields.h"
 #include "plan/schedule/schedule.h"
 #include "plan/strategy/strategy.h"
 
@@ -20,8 +21,6 @@
 /* A larger axis would not be wrong, only useless on any cluster. */
 #define WFI_MAX_AXIS   65536
 #define WFI_MOST_RANKS (1 << 24)
-
-#define WFI_DEFAULT_PREFETCH 1
 
 /* As a cut: balanced by costs, whatever the model marks. */
 #define WFI_CUT_BALANCED "balanced"
@@ -35,29 +34,12 @@ typedef struct wfi_plan_rule {
     int position; /* in the plan's text */
 } wfi_plan_rule;
 
-/* Keys of one value each, beside those that name strategies. */
+/* Keys of one value each; others name strategies. */
 typedef enum wfi_plan_key {
-    WFI_PLAN_DP,
-    WFI_PLAN_PP,
-    WFI_PLAN_TP,
-    WFI_PLAN_SP,
-    WFI_PLAN_SCHEDULE,
-    WFI_PLAN_CHUNKS,
-    WFI_PLAN_CUT,
-    WFI_PLAN_HOLD,
-    WFI_PLAN_ALLREDUCE,
-    WFI_PLAN_ORDER,
-    WFI_PLAN_BUCKET,
-    WFI_PLAN_OVERLAP,
-    WFI_PLAN_ZERO,
-    WFI_PLAN_SHARD,
-    WFI_PLAN_PREFETCH,
-    WFI_PLAN_OFFLOAD,
-    WFI_PLAN_RECOMPUTE,
-    WFI_PLAN_OUTPUT,
-    WFI_PLAN_LANES,
-    WFI_PLAN_PS,
-    WFI_N_PLAN_KEYS
+#define WFI_KEY(key, ...) WFI_PLAN_##key,
+    WF_PLAN_FIELDS(WFI_KEY)
+#undef WFI_KEY
+        WFI_N_PLAN_KEYS
 } wfi_plan_key;
 
 /* What may be kept elsewhere than on the device. */
@@ -82,6 +64,8 @@ struct wf_plan {
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
     WFI_SIZES;                     /* with rules, dp is the largest of theirs */
     wfi_axis axes[WFI_N_AXES];     /* the innermost first */
+    int n_named;                   /* axes that the text names */
+    bool has_order;                /* the text has order=, an older key */
     bool divides_rows;             /* along tp, of what stands between pairs (sequence parallel) */
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;

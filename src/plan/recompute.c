@@ -14,21 +14,19 @@ static const char *next_element(const char *at, size_t *n_out, wfi_recompute *ho
     return at[n] ? at + n + 1 : NULL;
 }
 
-wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_plan_field *f) {
+wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_pair *pair) {
     static const char *const words[] = {"none", "all", "selective", "auto"};
     bool is_whole = true;
     size_t n;
     wfi_recompute how;
-    for (const char *at = f->value; at;) {
+    for (const char *at = pair->value; at;) {
         at = next_element(at, &n, &how);
         is_whole = is_whole && n;
     }
     if (!is_whole)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: recompute='%s' at position %d; it takes none, all, selective, auto, "
-                        "or units such as A+B or A+B:selective",
-                        f->value, f->position);
-    const char *value = f->value;
+        return wfi_pair_refuse(pair, "none, all, selective, auto, or units such as A+B or "
+                                     "A+B:selective");
+    const char *value = pair->value;
     for (size_t k = 0; k < WFI_COUNT(words); k++)
         if (!strcasecmp(value, words[k])) value = words[k];
     if (value == words[0]) return WF_OK;
