@@ -20,7 +20,9 @@ typedef struct wf_prediction_request {
     size_t struct_size; /* set by WF_PREDICTION_REQUEST_INIT */
     const wf_cluster *cluster;
     const wf_model *model;
-    const wf_recipe *recipe; /* batch, n_micro (0: microbatches of one sample), dtype, optimizer */
+    /* batch, n_micro (0: microbatches of one sample), n_lanes and n_slices (0: one a rank), dtype,
+     * optimizer, clip_norm */
+    const wf_recipe *recipe;
     const wf_plan *plan;
     const char *dtype; /* "f32", "f16" or "bf16"; NULL: the recipe's */
     wf_accounting accounting;

@@ -1,5 +1,5 @@
 /* Bytes of a device: as weft's programs have them, or as the published runs had them. */
-#include "cluster/predict.h"
+#include "cluster/moment.h"
 #include "optimizer/optimizer.h"
 
 static double element_of(const wfi_predictor *p) {
@@ -61,7 +61,7 @@ double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wf
  * 32 bits, with their gradients. */
 double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *b) {
     shape x;
-    if (!find_shape(p, c, &x)) return b->transient_bytes;
+    if (!find_shape(p, c, &x)) return fmax(b->pass[0].transient, b->pass[1].transient);
     double slack = p->q.cluster->activation_slack;
     bool repeats = b->is_layer && c->recompute == WFI_RECOMPUTE_ALL;
     if (repeats) return slack * layer_bytes(p, c, &x, WFI_RECOMPUTE_NONE);
@@ -71,23 +71,8 @@ double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, cons
 
 /* ---- a device ---- */
 
-/* A replica of weft sums its lanes over a tree, and keeps a sum for each level of it. */
-static double n_sums(const wfi_predictor *p, const wfi_case *c) {
-    double lanes = (double)p->q.recipe->n_lanes / c->dp;
-    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
-    return is_weft && lanes > 1 ? 1 + ceil(log2(lanes)) : 1;
-}
-
 static double share_of(const wfi_case *c, int from_zero) {
     return c->zero >= from_zero ? 1.0 / c->shard : 1;
-}
-
-/* In weft, a replica of several microbatches sums whole gradients first, unless each unit runs for
- * all microbatches before the next. */
-static double gradient_share(const wfi_predictor *p, const wfi_case *c) {
-    bool is_divided = p->q.accounting == WF_ACCOUNTING_MEGATRON || wfi_case_n_micro(c) == 1 ||
-                      c->schedule->by_unit;
-    return is_divided ? share_of(c, 2) : n_sums(p, c);
 }
 
 static bool is_on_device(const wfi_case *c, wfi_offload what) {
@@ -101,16 +86,8 @@ static double put(const wfi_case *c, wfi_offload what, double bytes, wf_predicti
     return 0;
 }
 
-/* Parameters of 16 bits or f32 that a replica without its own copy gathers: of the units at hand
- * and the prefetched ones. */
-static double gathered_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w) {
-    double most = 0;
-    bool gathers = c->zero == 3 || !is_on_device(c, WFI_OFFLOAD_PARAMS);
-    for (int32_t k = 0; k < w->n_kinds && gathers; k++) most = fmax(most, w->kinds[k].n_used);
-    return 2 * most * wfi_bytes_each(p, WFI_BYTES_PARAMETER);
-}
-
-static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_stage *stages,
+/* The papers' figures count a repeated layer and the logits at once. */
+static void count_papers(const wfi_predictor *p, const wfi_case *c, const wfi_stage *stages,
                          int device, double held, wf_prediction *to) {
     double n = wfi_device_used(c, stages, device), saved = 0, layer = 0, end = 0;
     for (int s = 0; s < c->pp * c->chunks; s++) {
@@ -119,19 +96,55 @@ static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_st
         layer = fmax(layer, stages[s].layer_bytes);
         end = fmax(end, stages[s].end_bytes);
     }
-    to->parameter_bytes =
-        put(c, WFI_OFFLOAD_PARAMS, n * wfi_bytes_each(p, WFI_BYTES_PARAMETER) * share_of(c, 3), to);
-    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * gradient_share(p, c);
+    to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * share_of(c, 2);
+    to->activation_bytes = put(c, WFI_OFFLOAD_ACTIVATIONS, held * saved, to);
+    to->buffer_bytes = layer + end;
+}
+
+/* Offloaded activations of a microbatch: those of the model's last unit come back at once, so they
+ * stay. */
+typedef struct away {
+    double saved, window, stays;
+} away;
+
+static away find_away(const wfi_case *c, const wfi_work *w, const wfi_stage *stages, int device) {
+    away a = {0};
+    const wfi_block *last = &w->kinds[w->n_kinds - 1];
+    for (int s = 0; s < c->pp * c->chunks; s++)
+        if (wfi_schedule_device_of(c->schedule, c->pp, s) == device)
+            a.saved += stages[s].saved_bytes;
+    if (c->pp == 1 && last->n_units == 1) a.stays = last->saved_bytes;
+    for (int32_t k = 0; k < w->n_kinds - (a.stays > 0); k++)
+        a.window = fmax(a.window, (2 + c->prefetch) * w->kinds[k].unit_saved_bytes);
+    a.saved -= a.stays;
+    return a;
+}
+
+static void count_weft(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                       const wfi_stage *stages, int device, double held, wf_prediction *to) {
+    wfi_moment m = wfi_moment_find(p, c, w, stages, device, held);
+    to->gradient_bytes = m.gradients;
+    to->activation_bytes = m.activations;
+    to->buffer_bytes = m.buffers;
+    if (is_on_device(c, WFI_OFFLOAD_ACTIVATIONS)) return;
+    away a = find_away(c, w, stages, device);
+    (void)put(c, WFI_OFFLOAD_ACTIVATIONS, held * a.saved, to);
+    to->activation_bytes = a.stays;
+    to->buffer_bytes += fmin(a.window, held * a.saved);
+}
+
+static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                         const wfi_stage *stages, int device, double held, wf_prediction *to) {
+    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
+    double n = wfi_device_used(c, stages, device);
+    double each = is_weft ? 4 : wfi_bytes_each(p, WFI_BYTES_PARAMETER);
+    to->parameter_bytes = put(c, WFI_OFFLOAD_PARAMS, n * each * share_of(c, 3), to);
     to->state_bytes =
         put(c, WFI_OFFLOAD_STATE, n * wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1), to);
-    to->activation_bytes = put(c, WFI_OFFLOAD_ACTIVATIONS, held * saved, to);
-    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
-    /* The gradients of one microbatch take the place of its activations. */
-    if (is_weft && wfi_case_n_micro(c) == 1 && !c->schedule->splits_weight)
-        to->gradient_bytes = fmax(0, to->gradient_bytes - to->activation_bytes);
-    /* The papers' figures count a repeated layer and the logits at once. */
-    to->buffer_bytes = is_weft ? fmax(layer, end) : layer + end;
-    if (!is_on_device(c, WFI_OFFLOAD_ACTIVATIONS)) to->buffer_bytes += saved / fmax(1, c->pp);
+    if (is_weft)
+        count_weft(p, c, w, stages, device, held, to);
+    else
+        count_papers(p, c, stages, device, held, to);
     to->library_bytes = p->q.cluster->library_bytes;
 }
 
@@ -142,12 +155,10 @@ static double sum(const wf_prediction *x) {
 
 void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                        const wfi_stage *stages, const double *held, wf_prediction *to) {
-    double gathered = gathered_bytes(p, c, w);
     for (int d = 0; d < c->pp; d++) {
         wf_prediction own = *to;
         own.host_bytes = own.disk_bytes = 0;
-        count_device(p, c, stages, d, held ? held[d] : 1.0 / c->chunks, &own);
-        own.buffer_bytes += gathered;
+        count_device(p, c, w, stages, d, held ? held[d] : 1.0 / c->chunks, &own);
         own.peak_bytes = sum(&own);
         if (own.peak_bytes > to->peak_bytes) *to = own;
     }

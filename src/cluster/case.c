@@ -68,6 +68,8 @@ wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case
                    .has_root = plan->n_rules > 0,
                    .cut = plan->cut,
                    .batch = r->batch,
+                   .bucket_bytes = (double)plan->bucket_bytes,
+                   .prefetch = plan->overlaps ? plan->prefetch : 0,
                    .n_micro = r->n_micro ? r->n_micro : r->batch};
     memcpy(c->offload, plan->offload, sizeof c->offload);
     find_strides(p, plan, c);

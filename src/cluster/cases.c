@@ -159,6 +159,8 @@ static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
     wfi_case c = {.dp = dp, .pp = pp, .tp = tp, .divides_rows = divides_rows(m, tp), .shard = dp};
     c.has_root = m->b->has_root;
     c.batch = m->batch;
+    c.bucket_bytes = (double)WFI_DEFAULT_BUCKET_BYTES;
+    c.prefetch = WFI_DEFAULT_PREFETCH;
     c.pp_stride = tp;
     c.dp_stride = tp * pp;
     if ((int64_t)dp * pp * tp > WFI_MOST_RANKS) return WF_OK;

@@ -140,10 +140,11 @@ static wf_status run_pipeline(const wfi_step *s, wfi_pipeline *to) {
     return find_run(s->p, c, &run, to);
 }
 
-/* The root also has the whole batch's outputs, and their gradients. */
+/* The root also has the outputs of a microbatch of each replica; slices give it sums of these. */
 static void add_root(const wfi_step *s, wf_prediction *to) {
-    if (!s->c->has_root) return;
-    double bytes = 2 * wfi_step_output_bytes(s);
+    if (!s->c->has_root || s->p->q.recipe->n_slices > 1) return;
+    double share = s->p->precision == WFI_F32 ? 1 : 0.5; /* of 4 bytes */
+    double bytes = share * wfi_step_output_bytes(s) * s->c->dp / (double)s->c->n_micro;
     to->buffer_bytes += bytes;
     to->peak_bytes += bytes;
     to->short_by_bytes = fmax(0, to->peak_bytes + s->p->q.reserved_bytes - to->memory_bytes);

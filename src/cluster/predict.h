@@ -18,6 +18,8 @@ typedef struct wfi_case {
     bool has_root;          /* dataparallel */
     const char *cut;        /* of the plan; NULL: none */
     int64_t batch, n_micro; /* over all replicas */
+    double bucket_bytes;    /* of gradients that are summed together */
+    int prefetch;           /* units that come ahead of use */
 } wfi_case;
 
 static inline int64_t wfi_case_n_samples(const wfi_case *c) {
@@ -87,8 +89,11 @@ wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case
 typedef struct wfi_stage {
     double us[4], summed_us[4], flops[4]; /* by wfi_phase, of one microbatch */
     double gathered_us[4];                /* zero=3: longer by these, as parameters are gathered */
+    int64_t first, end;                   /* its blocks */
     double n_parameters, n_used, n_blocks;
     double saved_bytes;            /* of a microbatch */
+    double weight_bytes;           /* of a microbatch, that weights' gradients read */
+    double packed_bytes[2];        /* of its blocks, forward and backward */
     double layer_bytes, end_bytes; /* while a layer is computed; while the model's ends are */
     double input_bytes;            /* that it gets from the stage before */
 } wfi_stage;

@@ -13,8 +13,9 @@ typedef struct division {
     int64_t *first; /* [n_stages + 1] */
 } division;
 
-static double block_us(const wfi_block *b) {
+static double block_us(const division *d, const wfi_block *b) {
     double us = 0;
+    if (d->p->q.accounting == WF_ACCOUNTING_WEFT) return b->planned_us;
     for (int k = 0; k < 4; k++) us += b->phase[k].us + b->phase[k].summed_us;
     return us;
 }
@@ -87,8 +88,8 @@ static bool divide_within(const division *d, double most) {
         double us = 0;
         int64_t last = d->n_blocks - (d->n_stages - 1 - s); /* a block is left for each stage */
         d->first[s] = i;
-        do us += block_us(wfi_work_block(d->w, i++));
-        while (i < last && us + block_us(wfi_work_block(d->w, i)) <= most);
+        do us += block_us(d, wfi_work_block(d->w, i++));
+        while (i < last && us + block_us(d, wfi_work_block(d->w, i)) <= most);
         if (us > most * (1 + 1e-9)) return false;
     }
     return i == d->n_blocks;
@@ -97,7 +98,7 @@ static bool divide_within(const division *d, double most) {
 static void balance(const division *d) {
     double least = 0, most = 0;
     for (int64_t i = 0; i < d->n_blocks; i++) {
-        double us = block_us(wfi_work_block(d->w, i));
+        double us = block_us(d, wfi_work_block(d->w, i));
         least = fmax(least, us);
         most += us;
     }
@@ -132,6 +133,8 @@ static void add_block(const wfi_predictor *p, const wfi_case *c, const wfi_block
     to->n_parameters += b->n_parameters;
     to->n_used += b->n_used;
     to->saved_bytes += wfi_block_saved_bytes(p, c, b);
+    to->weight_bytes += b->weight_bytes;
+    for (int k = 0; k < 2; k++) to->packed_bytes[k] += b->pass[k].packed;
     double transient = wfi_block_transient_bytes(p, c, b);
     if (b->is_layer) to->layer_bytes = fmax(to->layer_bytes, transient);
     if (!b->is_layer) to->end_bytes = fmax(to->end_bytes, transient);
@@ -142,6 +145,8 @@ static void sum_blocks(const division *d, const wfi_case *c, wfi_stage *stages) 
     for (int s = 0; s < d->n_stages; s++) {
         for (int64_t i = d->first[s]; i < d->first[s + 1]; i++)
             add_block(d->p, c, wfi_work_block(d->w, i), &stages[s]);
+        stages[s].first = d->first[s];
+        stages[s].end = d->first[s + 1];
         stages[s].input_bytes = element * wfi_work_block(d->w, d->first[s])->input_elements;
     }
 }

@@ -3,6 +3,7 @@
 #include "graph/op.h"
 #include "nn/model.h"
 #include "op/op_table.h"
+#include "plan/costs.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -19,6 +20,9 @@ typedef struct builder {
     wfi_work *w;
     int32_t *block_of; /* [n_units] */
     bool *is_saved;    /* [n_values] already counted */
+    bool *is_own;      /* [n_units] */
+    double *used[2];   /* [n_units] parameters that a unit reads forward, backward */
+    double *own;       /* [n_units] those that it has */
 } builder;
 
 /* ---- blocks of units ---- */
@@ -42,7 +46,8 @@ static bool is_same_block(const wfi_unit *a, const wfi_unit *b) {
 /* Returns whether rank 0 along tp computes the unit. */
 static bool is_own(const builder *b, int32_t unit) {
     const wfi_unit *u = &b->g->units[unit];
-    return !u->is_slice || u->slice == 0 || (u->is_rows && !b->q->divides_rows);
+    return !u->is_slice || u->slice < b->g->n_slices / b->q->tp ||
+           (u->is_rows && !b->q->divides_rows);
 }
 
 static void number_blocks(builder *b) {
@@ -156,27 +161,6 @@ static bool is_made(const wf_graph *g, int32_t v, wfi_phase phase) {
     return g->values[v].kind == WFI_VALUE_NODE && node >= 0 && g->nodes[node].phase == phase;
 }
 
-/* Keeps a value of the forward that another phase reads, once. */
-static void add_saved(builder *b, const wfi_node *node) {
-    for (int i = 0; i < node->n_in && node->phase != WFI_F; i++) {
-        if (node->in[i] < 0) continue;
-        int32_t v = wfi_value_root(b->g, node->in[i]);
-        if (b->is_saved[v] || !is_made(b->g, v, WFI_F)) continue;
-        int32_t unit = b->g->nodes[b->g->values[v].node].unit;
-        b->is_saved[v] = true;
-        if (is_own(b, unit)) block_at(b, unit)->saved_bytes += (double)wfi_value_bytes(b->g, v);
-    }
-}
-
-/* Values that recomputation makes are all alive at once; of others, those of the largest node. */
-static void add_transient(builder *b, const wfi_node *node, double *largest) {
-    double bytes = bytes_of(b->g, node);
-    if (bytes > largest[b->block_of[node->unit]]) largest[b->block_of[node->unit]] = bytes;
-    for (int i = 0; i < node->n_out && node->phase == WFI_R; i++)
-        if (node->out[i] >= 0 && b->g->values[node->out[i]].alias < 0)
-            block_at(b, node->unit)->transient_bytes += (double)wfi_value_bytes(b->g, node->out[i]);
-}
-
 /* Parameters that the block uses, its own or another's (tied weights), each once. */
 static void add_used(builder *b, const wfi_node *node) {
     for (int i = 0; i < node->n_in && node->phase == WFI_F; i++) {
@@ -186,6 +170,7 @@ static void add_used(builder *b, const wfi_node *node) {
         if (value->kind != WFI_VALUE_PARAM || b->is_saved[v]) continue;
         if (b->block_of[value->unit] == b->block_of[node->unit]) continue;
         b->is_saved[v] = true;
+        b->used[0][node->unit] += (double)wf_shape_n_elem(&value->shape);
         block_at(b, node->unit)->n_used += (double)wf_shape_n_elem(&value->shape);
     }
 }
@@ -199,6 +184,60 @@ static void add_parameters(builder *b) {
         if (value->kind != WFI_VALUE_PARAM || !is_own(b, value->unit)) continue;
         block_at(b, value->unit)->n_parameters += n;
         block_at(b, value->unit)->n_used += n;
+        b->used[0][value->unit] += n;
+        b->own[value->unit] += n;
+    }
+}
+
+/* Of its parameters, those that the unit reads backward. */
+static void add_read_again(const builder *b, const wfi_node *node) {
+    for (int i = 0; i < node->n_in && node->phase != WFI_F; i++) {
+        int32_t v = node->in[i] < 0 ? -1 : wfi_value_root(b->g, node->in[i]);
+        if (v >= 0 && b->g->values[v].kind == WFI_VALUE_PARAM)
+            b->used[1][node->unit] = b->used[0][node->unit];
+    }
+}
+
+/* Kernels read copies of weights in 16 bits, and those of convolutions and LSTMs in a format of
+ * their own: one for forward, one for backward. */
+static void add_packed(const builder *b, const wfi_node *node) {
+    bool has_format = node->op->flags & WFI_OP_IMAGE || node->op == &wfi_op_lstm ||
+                      node->op == &wfi_op_lstm_backward;
+    if (!node->op->flops || (b->q->precision == WFI_F32 && !has_format)) return;
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t v = node->in[i] < 0 ? -1 : wfi_value_root(b->g, node->in[i]);
+        if (v < 0 || b->g->values[v].kind != WFI_VALUE_PARAM) continue;
+        if (b->g->values[v].shape.n_dims < 2) continue;
+        double bytes =
+            (b->q->precision == WFI_F32 ? 4 : 2) * (double)wf_shape_n_elem(&b->g->values[v].shape);
+        wfi_pass_bytes *pass = block_at(b, node->unit)->pass;
+        if (node->phase == WFI_F) pass[0].packed += bytes;
+        if (node->phase == WFI_B) pass[1].packed += bytes;
+    }
+}
+
+/* Parameters of a unit and of those that follow it, forward or backward, and have any. */
+static void add_window(const builder *b, const double *n_of, int32_t unit, int way, double *most) {
+    double n = 0;
+    int32_t u = unit;
+    for (int k = 0; k <= WFI_MOST_AHEAD; k++) {
+        if (u >= 0 && u < b->g->n_units) n += n_of[u];
+        most[k] = fmax(most[k], n);
+        do u += way;
+        while (u > 0 && u < b->g->n_units && n_of[u] == 0);
+    }
+}
+
+static void find_windows(const builder *b) {
+    for (int32_t u = 0; u < b->g->n_units; u++) {
+        wfi_block *block = block_at(b, u);
+        block->n_units++;
+        block->unit_own = fmax(block->unit_own, b->own[u]);
+        block->unit_tied = fmax(block->unit_tied, b->used[0][u] - b->own[u]);
+        add_window(b, b->used[0], u, 1, block->pass[0].gathered);
+        add_window(b, b->used[1], u, -1, block->pass[1].gathered);
+        add_window(b, b->own, u, -1, block->updated);
+        add_window(b, b->own, u, 1, b->w->updated);
     }
 }
 
@@ -214,9 +253,28 @@ static void add_input(builder *b, const wfi_node *node) {
     }
 }
 
+static wf_status add_lives(const builder *b) {
+    double *bytes = wfi_alloc(b->g->ctx, (size_t)b->g->n_units, sizeof *bytes, "work");
+    const wfi_lives_request q = {b->g, b->w->kinds, b->block_of, b->is_own, bytes};
+    wf_status status = bytes ? wfi_work_find_lives(&q) : WF_NO_MEMORY;
+    wfi_free(b->g->ctx, bytes);
+    return status;
+}
+
+/* A program balances its stages by costs of its own. */
+static wf_status add_planned(const builder *b) {
+    wf_costs *costs;
+    WF_TRY(wfi_costs_compute(b->g, &costs));
+    for (int32_t u = 0; u < b->g->n_units; u++)
+        if (b->is_own[u])
+            block_at(b, u)->planned_us +=
+                costs->units[u].forward_us + costs->units[u].backward_weight_us;
+    wf_costs_destroy(costs);
+    return WF_OK;
+}
+
 static wf_status add_all(builder *b) {
-    double *largest = wfi_alloc(b->g->ctx, (size_t)b->w->n_kinds, sizeof *largest, "work");
-    if (!largest) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < b->g->n_units; u++) b->is_own[u] = is_own(b, u);
     add_parameters(b);
     for (int32_t k = 1; k < b->w->n_kinds - 1; k++) b->w->kinds[k].is_layer = true;
     for (int32_t n = 0; n < b->g->n_nodes; n++) {
@@ -225,21 +283,23 @@ static wf_status add_all(builder *b) {
         if (is_sum && b->q->tp > 1) add_sum(b, node, &block_at(b, node->unit)->phase[node->phase]);
         if (node->dead || !is_own(b, node->unit)) continue;
         add_time(b, node);
-        add_saved(b, node);
         add_used(b, node);
+        add_packed(b, node);
         add_input(b, node);
-        if (!wfi_node_is_alias(b->g, node)) add_transient(b, node, largest);
     }
+    for (int32_t n = 0; n < b->g->n_nodes; n++)
+        if (!b->g->nodes[n].dead && is_own(b, b->g->nodes[n].unit))
+            add_read_again(b, &b->g->nodes[n]);
+    find_windows(b);
     for (int32_t k = 0; k < b->w->n_kinds; k++) {
         wfi_block *block = &b->w->kinds[k];
-        block->transient_bytes += largest[k];
         if (wfi_work_has_papers(b->q))
             wfi_work_add_papers(b->q, block, k == b->w->n_kinds - 1);
         else
             block->phase[WFI_W].us += wfi_bytes_us(b->q->cluster, ACCUMULATE_BYTES * block->n_used);
     }
-    wfi_free(b->g->ctx, largest);
-    return WF_OK;
+    WF_TRY(add_planned(b));
+    return add_lives(b);
 }
 
 /* The middle one of a few layers stands for all: one more is left out for each beyond. */
@@ -268,7 +328,12 @@ static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layer
     builder b = {.q = q, .g = g, .w = w};
     b.block_of = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.block_of, "work");
     b.is_saved = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.is_saved, "work");
-    wf_status status = b.block_of && b.is_saved ? WF_OK : WF_NO_MEMORY;
+    b.is_own = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.is_own, "work");
+    for (int k = 0; k < 2; k++)
+        b.used[k] = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.used[k], "work");
+    b.own = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.own, "work");
+    bool ok = b.block_of && b.is_saved && b.is_own && b.used[0] && b.used[1] && b.own;
+    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
         number_blocks(&b);
         w->kinds = wfi_alloc(ctx, (size_t)w->n_kinds, sizeof *w->kinds, "work");
@@ -279,6 +344,9 @@ static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layer
     if (status == WF_OK) add_up(w);
     wfi_free(ctx, b.block_of);
     wfi_free(ctx, b.is_saved);
+    wfi_free(ctx, b.is_own);
+    for (int k = 0; k < 2; k++) wfi_free(ctx, b.used[k]);
+    wfi_free(ctx, b.own);
     return status;
 }
 
@@ -303,12 +371,14 @@ static wf_status check_rows(const wfi_work_request *q, const wf_graph *g) {
                     q->tp);
 }
 
-static wf_status create_graph(const wfi_work_request *q, const wf_model *model, wf_graph **g_out) {
+static wf_status create_graph(const wfi_work_request *q, const wf_model *model, int n_slices,
+                              wf_graph **g_out) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = q->n_samples;
     config.training = 1;
     wf_graph *g;
-    WF_TRY(wfi_graph_create(model->ctx, &config, q->tp, false, model->function, model->config, &g));
+    WF_TRY(
+        wfi_graph_create(model->ctx, &config, n_slices, false, model->function, model->config, &g));
     wf_status status = check_rows(q, g);
     if (status == WF_OK) status = wfi_graph_cast(g, q->precision == WFI_F32 ? WF_F32 : WF_BF16);
     /* The papers' recomputation is another one (predict.c). */
@@ -320,19 +390,20 @@ static wf_status create_graph(const wfi_work_request *q, const wf_model *model, 
     return status;
 }
 
-static wf_status create_few(const wfi_work_request *q, wf_graph **g_out) {
+static wf_status create_few(const wfi_work_request *q, int n_slices, wf_graph **g_out) {
     int64_t n_layers = wfi_model_n_layers(q->model);
     wf_model *few;
-    if (n_layers <= FEW_LAYERS) return create_graph(q, q->model, g_out);
+    if (n_layers <= FEW_LAYERS) return create_graph(q, q->model, n_slices, g_out);
     WF_TRY(wfi_model_with_layers(q->model, FEW_LAYERS, &few));
-    wf_status status = create_graph(q, few, g_out);
+    wf_status status = create_graph(q, few, n_slices, g_out);
     wf_model_destroy(few);
     return status;
 }
 
-wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_work **work_out) {
+static wf_status create_work(wf_context *ctx, const wfi_work_request *q, int n_slices,
+                             wfi_work **work_out) {
     wf_graph *g;
-    WF_TRY(create_few(q, &g));
+    WF_TRY(create_few(q, n_slices, &g));
     wfi_work *w = wfi_alloc(ctx, 1, sizeof *w, "work");
     wf_status status = w ? WF_OK : WF_NO_MEMORY;
     if (w) w->ctx = ctx;
@@ -343,6 +414,36 @@ wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_work *
     else
         wfi_work_destroy(w);
     return status;
+}
+
+/* Takes from the work with more slices what depends on how large they are. */
+static void take_bytes(wfi_work *w, const wfi_work *sliced) {
+    memcpy(w->updated, sliced->updated, sizeof w->updated);
+    for (int32_t k = 0; k < w->n_kinds; k++) {
+        wfi_block *to = &w->kinds[k];
+        const wfi_block *from = &sliced->kinds[k];
+        to->saved_bytes = from->saved_bytes;
+        to->weight_bytes = from->weight_bytes;
+        to->unit_saved_bytes = from->unit_saved_bytes;
+        to->unit_own = from->unit_own;
+        to->unit_tied = from->unit_tied;
+        to->added_bytes = from->added_bytes;
+        to->n_units = from->n_units;
+        memcpy(to->updated, from->updated, sizeof to->updated);
+        memcpy(to->pass, from->pass, sizeof to->pass);
+    }
+}
+
+/* Times are of a slice a rank, which any recipe may have. */
+wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_work **work_out) {
+    int n_slices = (int)q->recipe->n_slices;
+    wfi_work *sliced;
+    WF_TRY(create_work(ctx, q, q->tp, work_out));
+    if (q->accounting != WF_ACCOUNTING_WEFT || n_slices <= q->tp || n_slices % q->tp) return WF_OK;
+    if (create_work(ctx, q, n_slices, &sliced) != WF_OK) return WF_OK; /* the model refuses them */
+    if (sliced->n_kinds == (*work_out)->n_kinds) take_bytes(*work_out, sliced);
+    wfi_work_destroy(sliced);
+    return WF_OK;
 }
 
 void wfi_work_destroy(wfi_work *w) {

@@ -20,6 +20,17 @@ typedef struct wfi_phase_work {
 } wfi_phase_work;
 
 #define WFI_BLOCK_NAME 64
+/* Units that are gathered ahead of their use; more are counted as if they were like these. */
+#define WFI_MOST_AHEAD 3
+
+/* While a block goes forward or backward, at most. */
+typedef struct wfi_pass_bytes {
+    double alive;     /* values that are not kept from forward to backward */
+    double transient; /* the same, but for what has been kept until now */
+    double crossing;  /* of alive, values between units */
+    double packed;    /* weights in a kernel's format: for forward alone; for backward, too */
+    double gathered[WFI_MOST_AHEAD + 1]; /* parameters of a unit and of so many that follow */
+} wfi_pass_bytes;
 
 typedef struct wfi_block {
     wfi_phase_work phase[4];  /* by wfi_phase; R: what recomputation adds */
@@ -27,10 +38,18 @@ typedef struct wfi_block {
     double n_parameters;      /* of this rank */
     double n_used;            /* the same, and those of other blocks that it uses */
     double saved_bytes;       /* kept from forward to backward */
-    double transient_bytes;   /* alive only while the block computes */
-    double input_elements;    /* of the value that it gets from the block before */
-    bool is_layer;            /* neither the first nor the last block */
-    bool begins_stage;        /* the model says so */
+    double weight_bytes;      /* values that gradients of weights read */
+    double unit_saved_bytes;  /* of saved_bytes, its largest unit's */
+    double unit_own,
+        unit_tied;      /* its largest unit's, of n_parameters, and what it uses of others */
+    double added_bytes; /* of the largest gradient that a kernel adds to a sum */
+    double updated[WFI_MOST_AHEAD + 1]; /* parameters of a unit and those before it, at most */
+    int32_t n_units;
+    wfi_pass_bytes pass[2]; /* forward, backward */
+    double planned_us;      /* as weft's programs balance stages */
+    double input_elements;  /* of the value that it gets from the block before */
+    bool is_layer;          /* neither the first nor the last block */
+    bool begins_stage;      /* the model says so */
     char name[WFI_BLOCK_NAME];
 } wfi_block;
 
@@ -54,6 +73,7 @@ typedef struct wfi_work {
     int64_t n_layers;    /* n_kinds and these - 1 blocks in all */
     double n_parameters; /* of the model */
     double us;           /* of all blocks, without sums */
+    double updated[WFI_MOST_AHEAD + 1]; /* parameters of units in a row, at most */
 } wfi_work;
 
 wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *request, wfi_work **work_out);
@@ -68,6 +88,19 @@ static inline const wfi_block *wfi_work_block(const wfi_work *w, int64_t i) {
     if (w->layer < 0 || i < w->layer) return &w->kinds[i];
     return &w->kinds[i <= w->layer + more ? w->layer : i - more];
 }
+
+/* ---- lives.c ---- */
+
+typedef struct wfi_lives_request {
+    const wf_graph *g;
+    wfi_block *kinds;
+    const int32_t *block_of; /* [n_units] */
+    const bool *is_own;      /* [n_units] */
+    double *unit_bytes;      /* [n_units] zeros */
+} wfi_lives_request;
+
+/* Sets the blocks' bytes, but for packed weights. Errors: NO_MEMORY. */
+wf_status wfi_work_find_lives(const wfi_lives_request *request);
 
 /* ---- papers.c ---- */
 

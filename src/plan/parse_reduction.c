@@ -5,9 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* Large enough that a reduction takes longer than its streams take to wake up, small enough
- * that the first ones are done early. */
-#define DEFAULT_BUCKET_BYTES ((size_t)4 << 20)
 /* A larger bucket is a slip of the pen. */
 #define MOST_BUCKET_BYTES ((size_t)1 << 40)
 
@@ -27,7 +24,7 @@ static const struct {
 
 void wfi_plan_default_reduction(wf_plan *plan) {
     plan->allreduce = wfi_allreduce_find("auto");
-    plan->bucket_bytes = DEFAULT_BUCKET_BYTES;
+    plan->bucket_bytes = WFI_DEFAULT_BUCKET_BYTES;
 }
 
 static const char *allreduce_name(int i) {
@@ -84,7 +81,7 @@ wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_pair *pair) {
 
 void wfi_plan_bucket_text(const wf_plan *plan, wfi_text *text) {
     int u = 0;
-    if (plan->bucket_bytes == DEFAULT_BUCKET_BYTES) return;
+    if (plan->bucket_bytes == WFI_DEFAULT_BUCKET_BYTES) return;
     while (plan->bucket_bytes % units[u].bytes) u++;
     wfi_text_add(text, ",bucket=%zu%s", plan->bucket_bytes / units[u].bytes, units[u].name);
 }

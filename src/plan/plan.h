@@ -22,6 +22,10 @@
 #define WFI_MAX_AXIS   65536
 #define WFI_MOST_RANKS (1 << 24)
 
+/* Large enough that a reduction takes longer than its streams take to wake up, small enough that
+ * the first ones are done early. */
+#define WFI_DEFAULT_BUCKET_BYTES ((size_t)4 << 20)
+
 /* As a cut: balanced by costs, whatever the model marks. */
 #define WFI_CUT_BALANCED "balanced"
 

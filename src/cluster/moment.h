@@ -1,0 +1,18 @@
+/* Memory of weft's programs at its highest. Private. */
+#ifndef WFI_CLUSTER_MOMENT_H
+#define WFI_CLUSTER_MOMENT_H
+
+#include "cluster/predict.h"
+
+/* Bytes of a device beside parameters and state. */
+typedef struct wfi_moment {
+    double gradients;
+    double activations; /* kept from forward to backward; 0: they are offloaded */
+    double buffers;     /* values while a block computes, and weights in kernels' formats */
+} wfi_moment;
+
+/* The moment of device `at`, which holds so many microbatches at most. */
+wfi_moment wfi_moment_find(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                           const wfi_stage *stages, int at, double held);
+
+#endif
