@@ -133,6 +133,21 @@ static void activations(void **state) {
     }
 }
 
+/* Where one thread draws dropout's random numbers, a layer draws them for the scores and twice for
+ * the hidden values; their masks are then elements, no bytes. */
+static void draws(void **state) {
+    (void)state;
+    const shape s = {4, 256, 8, 1024, 128, 4, 1};
+    run r = begin(&s, "dgx-a100", 1, "dp=1");
+    wf_prediction without = predict(&r);
+    r.cluster->random_per_s = 1e9;
+    wf_prediction with = predict(&r);
+    double drawn = 128.0 * 128 * 8 + 2 * 128.0 * 256;
+    near(with.forward_ms - without.forward_ms, 4 * 4 * drawn / 1e6, 1e-6);
+    near(with.activation_bytes - without.activation_bytes, 4 * drawn, 1e-6);
+    end(&r);
+}
+
 /* Two nodes of four devices: links of 4 and of 1 GB/s, 1 and 10 us. */
 static wf_cluster two_nodes(bool is_shared) {
     return (wf_cluster){
@@ -285,9 +300,10 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flops),     cmocka_unit_test(zero_bytes), cmocka_unit_test(activations),
-        cmocka_unit_test(exchanges), cmocka_unit_test(products),   cmocka_unit_test(bubbles),
-        cmocka_unit_test(large),     cmocka_unit_test(divisions),  cmocka_unit_test(refused),
+        cmocka_unit_test(draws),       cmocka_unit_test(flops),     cmocka_unit_test(zero_bytes),
+        cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(products),
+        cmocka_unit_test(bubbles),     cmocka_unit_test(large),     cmocka_unit_test(divisions),
+        cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

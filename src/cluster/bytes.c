@@ -40,14 +40,15 @@ static bool find_shape(const wfi_predictor *p, const wfi_case *c, shape *to) {
     return true;
 }
 
-/* Masks of dropout are bytes; all else has `each`. */
+/* Masks of dropout are bytes, but elements where one thread draws them; all else has `each`. */
 static double layer_bytes(const wfi_predictor *p, const wfi_case *c, const shape *x,
                           wfi_recompute how) {
-    double sbh = x->s * x->b * x->h, scores = 5 * x->a * x->s / x->h;
+    double masks = p->q.cluster->random_per_s > 0 ? 1 : 0; /* units of 2 bytes, beyond a byte */
+    double sbh = x->s * x->b * x->h, scores = (5 + masks) * x->a * x->s / x->h;
     bool keeps = how == WFI_RECOMPUTE_NONE && !p->q.cluster->fuses_attention;
     double share = c->divides_rows ? 1 / x->t : 1;
     if (how == WFI_RECOMPUTE_ALL) return x->each * sbh * share;
-    return x->each / 2 * sbh * (10 * share + (24 + (keeps ? scores : 0)) / x->t);
+    return x->each / 2 * sbh * ((10 + 2 * masks) * share + (24 + (keeps ? scores : 0)) / x->t);
 }
 
 double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *b) {

@@ -13,9 +13,15 @@ static void add_bytes(const wfi_work_request *q, wfi_block *block, wfi_phase pha
     block->phase[phase].us += wfi_bytes_us(q->cluster, bytes) + (n - 1) * q->cluster->launch_us;
 }
 
+/* Random numbers of the dropouts that are not in attention. */
+static void add_drawn(const wfi_work_request *q, wfi_block *block, double n) {
+    if (q->cluster->random_per_s > 0) block->phase[WFI_F].us += 1e6 * n / q->cluster->random_per_s;
+}
+
 static void add_papers_layer(const wfi_work_request *q, wfi_block *block, double rows, double h,
                              double e) {
     double t = q->tp, divided = q->divides_rows ? rows / t : rows;
+    add_drawn(q, block, 2 * divided * h);
     add_bytes(q, block, WFI_F, divided * h * (10 * e + 2), 4);
     add_bytes(q, block, WFI_F, rows * h / t * 4 * e, 2);
     add_bytes(q, block, WFI_F, 4 * rows * h / t * 2 * e, 1);
