@@ -91,7 +91,7 @@ advises offload "the rule of thumb agrees (one device, and the model does not fi
 advises ZeRO-1 "would be DDP, but DDP takes" $small --batch 256 --cluster dgx-a100 --nodes 1
 advises DDP "the rule of thumb agrees (one node, and the model fits" $small --batch 1024 --cluster dgx-a100 --nodes 1
 # Within 1 % of the shortest, the simpler one.
-advises PP+TP+DP "DP+PP+TP+ZeRO-1 is 0.4 % shorter, within the 1 % that count as equal; the rule" $large --batch 128 --cluster dgx-a100 --nodes 1
+advises PP+TP+DP "% shorter, within the 1 % that count as equal; the rule" $large --batch 128 --cluster dgx-a100 --nodes 1
 advises tensor "the rule of thumb agrees (one node, and no pipeline stage fits" $wide --batch 4 --cluster dgx-a100 --nodes 1
 advises ZeRO-3 "the rule of thumb agrees (several nodes with fast links)" $large --batch 1024 --cluster dgx-a100 --nodes 8
 advises pipeline "would be DP+PP+TP+ZeRO-1" $large --batch 64 --cluster ethernet

@@ -184,6 +184,27 @@ static void exchanges(void **state) {
     assert_true(wfi_exchange_us(&divided, send, 8e6, 1, 4) == 8000 * 4 + 10);
 }
 
+/* The same links, 8 MB and 8 ranks. Within a node a rank has 4 GB/s; of the link between nodes it
+ * has a quarter, or all of it if it sends for its node alone. */
+static void allreduces(void **state) {
+    (void)state;
+    const struct {
+        const wfi_allreduce *how;
+        double us;
+    } cases[] = {{&wfi_allreduce_ring, 14 * (10 + 1000)},
+                 {&wfi_allreduce_direct, 2 * (10 + 32000 / 2.0)},
+                 {&wfi_allreduce_pairwise, 2 * (2 + 1500) + 2 * (10 + 4000)},
+                 {&wfi_allreduce_tree, 4 * (1 + 2000) + 2 * (10 + 8000)},
+                 {&wfi_allreduce_root, 2 * (10 + 32000)},
+                 {&wfi_allreduce_auto, 2 * (2 + 1500) + 2 * (10 + 4000)},
+                 {NULL, 2 * (2 + 1500) + 2 * (10 + 4000)}};
+    const wf_cluster c = two_nodes(true);
+    for (size_t k = 0; k < WFI_COUNT(cases); k++)
+        near(wfi_allreduce_us(&c, cases[k].how, 8e6, 8, 1), cases[k].us, 1e-9);
+    near(wfi_allreduce_us(&c, NULL, 8, 8, 1), 2 * (10 + 0.016), 1e-9); /* direct */
+    assert_true(wfi_allreduce_us(&c, NULL, 8e6, 1, 1) == 0);
+}
+
 /* 3 tiles of 4 x 4 on 2 units: a full wave, and half of one that takes three quarters. */
 static void products(void **state) {
     (void)state;
@@ -288,6 +309,7 @@ static void refused(void **state) {
         {"pp=2,schedule=auto", "schedule=auto", WF_UNSUPPORTED},
         {"recompute=auto", "recompute=auto", WF_UNSUPPORTED},
         {"tp=16", "slices", WF_INVALID_ARG},
+        {"dataparallel=2,output=1", "output=", WF_UNSUPPORTED},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         run r = begin(&gpt_1_7b, "dgx-a100", 4, cases[k].plan);
@@ -301,9 +323,9 @@ static void refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws),       cmocka_unit_test(flops),     cmocka_unit_test(zero_bytes),
-        cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(products),
-        cmocka_unit_test(bubbles),     cmocka_unit_test(large),     cmocka_unit_test(divisions),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(allreduces),
+        cmocka_unit_test(products),    cmocka_unit_test(bubbles),   cmocka_unit_test(large),
+        cmocka_unit_test(divisions),   cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,7 +164,7 @@ void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work
         if (own.peak_bytes > to->peak_bytes) *to = own;
     }
     const wf_cluster *cl = p->q.cluster;
-    double inside = cl->n_levels ? fmin(cl->levels[0].count, to->n_ranks) : 1;
+    double inside = wfi_case_per_node(c, cl);
     to->memory_bytes = cl->memory_bytes;
     to->short_by_bytes = fmax(0, to->peak_bytes + p->q.reserved_bytes - to->memory_bytes);
     /* Devices of a node share its host's memory and disk. */

@@ -16,6 +16,7 @@ static const char *find_unpredicted(const wf_plan *plan) {
     if (!is_word) return "recompute=auto and recompute= of units";
     if (plan->schedule->search) return "schedule=auto";
     if (plan->lanes || plan->measures_lanes) return "lanes=";
+    if (is_root && plan->output) return "output=";
     return plan->n_servers ? "ps=" : NULL;
 }
 
@@ -68,6 +69,8 @@ wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case
                    .has_root = plan->n_rules > 0,
                    .cut = plan->cut,
                    .batch = r->batch,
+                   .allreduce = plan->allreduce,
+                   .is_serial = !plan->overlaps,
                    .bucket_bytes = (double)plan->bucket_bytes,
                    .prefetch = plan->overlaps ? plan->prefetch : 0,
                    .n_micro = r->n_micro ? r->n_micro : r->batch};

@@ -18,12 +18,19 @@ typedef struct wfi_case {
     bool has_root;          /* dataparallel */
     const char *cut;        /* of the plan; NULL: none */
     int64_t batch, n_micro; /* over all replicas */
-    double bucket_bytes;    /* of gradients that are summed together */
-    int prefetch;           /* units that come ahead of use */
+    const wfi_allreduce *allreduce;
+    double bucket_bytes; /* of gradients that are summed together; 0: of all */
+    bool is_serial;      /* overlap=off: sums wait for the end of backward */
+    int prefetch;        /* units that come ahead of use */
 } wfi_case;
 
 static inline int64_t wfi_case_n_samples(const wfi_case *c) {
     return (c->batch + c->n_micro - 1) / c->n_micro;
+}
+/* Devices of a node that the plan uses: they share its host and its disk. */
+static inline double wfi_case_per_node(const wfi_case *c, const wf_cluster *cluster) {
+    double all = (double)c->dp * c->pp * c->tp;
+    return cluster->n_levels ? fmin(cluster->levels[0].count, all) : 1;
 }
 /* Microbatches of a replica. */
 static inline int wfi_case_n_micro(const wfi_case *c) {

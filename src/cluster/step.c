@@ -64,6 +64,22 @@ static double collective(const wfi_step *s, wfi_exchange kind, double bytes, dou
     return wfi_exchange_us(s->p->q.cluster, kind, bytes, n, s->c->dp_stride * times);
 }
 
+/* Weft sums gradients bucket by bucket. */
+static double n_buckets(const wfi_step *s, double bytes) {
+    double bucket = s->c->bucket_bytes;
+    bool is_weft = s->p->q.accounting == WF_ACCOUNTING_WEFT;
+    return is_weft && bucket > 0 ? fmax(1, ceil(bytes / bucket)) : 1;
+}
+
+/* An all-reduce over every `times`-th replica. */
+static double sum_us(const wfi_step *s, double bytes, double n, double times) {
+    double n_sums = n_buckets(s, s->n_used * gradient_wire(s));
+    if (s->p->q.accounting != WF_ACCOUNTING_WEFT)
+        return collective(s, WFI_EXCHANGE_ALL_REDUCE, bytes, n, times);
+    return n_sums * wfi_allreduce_us(s->p->q.cluster, s->c->allreduce, bytes / n_sums, n,
+                                     s->c->dp_stride * times);
+}
+
 /* Over replicas: gradients are summed, and parameters that were divided for the update gathered. */
 static double replicas_us(const wfi_step *s) {
     const wfi_case *c = s->c;
@@ -73,8 +89,8 @@ static double replicas_us(const wfi_step *s) {
     if (c->zero == 1 || c->zero == 2)
         sum = collective(s, WFI_EXCHANGE_REDUCE_SCATTER, gradients, c->shard, 1);
     if (!c->zero || c->shard < c->dp)
-        sum += collective(s, WFI_EXCHANGE_ALL_REDUCE, c->zero ? gradients / c->shard : gradients,
-                          c->zero ? (double)c->dp / c->shard : c->dp, c->zero ? c->shard : 1);
+        sum += sum_us(s, c->zero ? gradients / c->shard : gradients,
+                      c->zero ? (double)c->dp / c->shard : c->dp, c->zero ? c->shard : 1);
     bool gathers = c->zero == 1 || c->zero == 2;
     double gather = gathers ? collective(s, WFI_EXCHANGE_ALL_GATHER, parameters, c->shard, 1) : 0;
     return (sum * (c->zero ? cl->reduce_passes : 1) + gather) / cl->dp_efficiency;
@@ -92,7 +108,9 @@ static double gather_us(const wfi_step *s, const wfi_stage *stage, double comput
     double one = fmax(slowest, collective(s, WFI_EXCHANGE_ALL_GATHER, bytes, n, 1));
     double us = rounds * stage->n_blocks * one;
     if (s->c->schedule->by_unit) us /= wfi_case_n_micro(s->c);
-    return fmax(0, us - compute_us) + (1 - cl->overlap_zero3) * fmin(us, compute_us);
+    bool is_hidden = s->p->q.accounting != WF_ACCOUNTING_WEFT || s->c->prefetch > 0;
+    double overlap = is_hidden ? cl->overlap_zero3 : 0;
+    return fmax(0, us - compute_us) + (1 - overlap) * fmin(us, compute_us);
 }
 
 void wfi_step_add_gathers(const wfi_step *s, wfi_stage *stages) {
@@ -118,12 +136,17 @@ static double root_us(const wfi_step *s) {
     return wfi_exchange_us(s->p->q.cluster, WFI_EXCHANGE_SEND, bytes, 1, s->c->dp_stride);
 }
 
-/* Sums overlap with the backward of the last microbatch, gathers with the forward of the first. */
+/* Sums overlap with the backward of the last microbatch, gathers with the forward of the first; the
+ * last bucket of weft's overlaps with nothing. */
 double wfi_step_dp_us(const wfi_step *s) {
     bool is_weft = s->p->q.accounting == WF_ACCOUNTING_WEFT;
     double one = is_weft ? s->work_us / wfi_case_n_micro(s->c) : INFINITY;
     if (s->c->has_root) return root_us(s);
-    return s->c->dp == 1 ? 0 : share_hidden(replicas_us(s), s->p->q.cluster->overlap_dp, one);
+    if (s->c->dp == 1) return 0;
+    double us = replicas_us(s), n = n_buckets(s, s->n_used * gradient_wire(s));
+    double last = is_weft && s->c->bucket_bytes > 0 ? us / n : 0;
+    if (s->c->is_serial) return us;
+    return last + share_hidden(us - last, s->p->q.cluster->overlap_dp, one);
 }
 
 /* Weights that the last stage shares with the first. */
@@ -165,10 +188,12 @@ static double far_us(const wfi_step *s, wfi_offload what, double bytes) {
     const wf_cluster *cl = s->p->q.cluster;
     wfi_space space = s->c->offload[what];
     if (space == WFI_SPACE_DEVICE) return 0;
-    return 1e6 * bytes / (space == WFI_SPACE_HOST ? cl->host_bandwidth : cl->disk_bandwidth);
+    double bandwidth = space == WFI_SPACE_HOST ? cl->host_bandwidth : cl->disk_bandwidth;
+    return 1e6 * bytes * wfi_case_per_node(s->c, cl) / bandwidth;
 }
 
-/* State moves at the step's end. Parameters and activations move while the device computes. */
+/* State moves at the step's end. Parameters and activations move while the device computes, if they
+ * may come ahead of their use. The devices of a node share its host and its disk. */
 double wfi_step_offload_us(const wfi_step *s) {
     double saved = 0, n = wfi_case_n_micro(s->c);
     double shared = s->n_used / (s->c->zero ? s->c->shard : 1);
@@ -178,7 +203,8 @@ double wfi_step_offload_us(const wfi_step *s) {
     double uses = s->c->schedule->by_unit ? 2 : 2 * n;
     double moved = far_us(s, WFI_OFFLOAD_PARAMS, (uses + 1) * s->n_used * parameter_wire(s)) +
                    far_us(s, WFI_OFFLOAD_ACTIVATIONS, 2 * n * saved);
-    return fmax(0, moved - s->work_us) +
+    bool is_hidden = s->p->q.accounting != WF_ACCOUNTING_WEFT || s->c->prefetch > 0;
+    return (is_hidden ? fmax(0, moved - s->work_us) : moved) +
            far_us(s, WFI_OFFLOAD_STATE, 2 * shared * wfi_bytes_each(s->p, WFI_BYTES_STATE));
 }
 

@@ -9,6 +9,7 @@
 #define WFI_WORK_H
 
 #include "cluster/cluster.h"
+#include "comm/algorithm/allreduce.h"
 #include "pass/pass.h"
 
 #include <weft/model.h>
@@ -127,5 +128,12 @@ typedef enum wfi_exchange {
  * all other such groups at the same time. SEND: from a rank to the one `stride` on, n at once. */
 double wfi_exchange_us(const wf_cluster *c, wfi_exchange kind, double bytes, double n,
                        double stride);
+
+/* ---- allreduce.c ---- */
+
+/* Microseconds of an all-reduce by this algorithm of weft's; NULL or auto: by the one that is the
+ * fastest on these links. */
+double wfi_allreduce_us(const wf_cluster *c, const wfi_allreduce *how, double bytes, double n,
+                        double stride);
 
 #endif
