@@ -69,6 +69,13 @@ static double paper_flops(const shape *s) {
            (1 + t / (6 * h) + (double)s->vocab / (16 * l * h));
 }
 
+/* Korthikanti et al., 2022: the same without recomputation. */
+static double model_flops(const shape *s) {
+    double l = (double)s->layers, h = (double)s->hidden, t = (double)s->tokens;
+    return 72 * (double)s->batch * t * l * h * h *
+           (1 + t / (6 * h) + (double)s->vocab / (12 * l * h));
+}
+
 static const shape gpt_1_7b = {24, 2304, 24, 51200, 2048, 512, 16};
 static const shape gpt_76b = {60, 10240, 80, 51200, 2048, 1792, 2};
 static const shape gpt_1t = {128, 25600, 160, 51200, 2048, 512, 1};
@@ -87,6 +94,7 @@ static void flops(void **state) {
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_prediction p = predict_once(cases[k].s, "dgx-a100", cases[k].nodes, cases[k].plan);
         near(p.hardware_flops, paper_flops(cases[k].s), 1e-4);
+        near(p.model_flops, model_flops(cases[k].s), 1e-4);
         near(p.hfu / p.mfu, p.hardware_flops / p.model_flops, 1e-9);
         double terms = p.forward_ms + p.backward_ms + p.recompute_ms + p.tp_ms + p.bubble_ms +
                        p.pp_ms + p.dp_ms + p.optimizer_ms + p.offload_ms;
@@ -116,11 +124,13 @@ static void activations(void **state) {
     static const struct {
         const char *plan;
         double fixed, divided, scores; /* of sbh: 10 and 24/t, 5as/(ht) */
-    } cases[] = {{"tp=8", 10, 24 / 8.0, 1},
+    } cases[] = {{"dp=1", 10, 24, 8},
+                 {"tp=8", 10, 24 / 8.0, 1},
                  {"tp=8,sp", 10 / 8.0, 24 / 8.0, 1},
                  {"tp=8,recompute=selective", 10, 24 / 8.0, 0},
                  {"tp=8,sp,recompute=selective", 10 / 8.0, 24 / 8.0, 0},
-                 {"tp=8,recompute=all", 2, 0, 0}};
+                 {"tp=8,recompute=all", 2, 0, 0},
+                 {"tp=8,sp,recompute=all", 2 / 8.0, 0, 0}};
     shape s = {48, 6144, 64, 51200, 2048, 4, 4};
     double sbh = 2048.0 * 4 * 6144, scores = 5 * 64 * 2048.0 / 6144 / 8;
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
