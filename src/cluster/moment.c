@@ -85,8 +85,8 @@ static double early_bytes(const device *d, const wfi_block *b) {
 
 /* ---- a block goes forward or backward ---- */
 
-/* Behind the block, `done` parameters have their gradients, and `left` bytes of the microbatch are
- * kept by blocks up to this one. */
+/* Blocks after this one have the gradients of `done` parameters; those up to it keep `left` bytes
+ * of the microbatch. */
 typedef struct place {
     const wfi_block *b;
     double done, left;
@@ -214,6 +214,11 @@ static void look_at_stage(device *d, int64_t k) {
 
 /* ---- a device ---- */
 
+/* Of lanes with equally many sums the first one needs the most: no later one holds more. */
+static bool needs_look(const device *d, int64_t k) {
+    return needs_sum(k) || !(k & (k - 1)) || k == d->n_lanes - 1;
+}
+
 static void add_stage(device *d, const wfi_stage *s) {
     d->saved += kept_bytes(d->c, s);
     d->n += s->n_parameters;
@@ -236,7 +241,8 @@ wfi_moment wfi_moment_find(const wfi_predictor *p, const wfi_case *c, const wfi_
     for (int s = 0; s < c->pp * c->chunks; s++) {
         d.stage = &stages[s];
         if (wfi_schedule_device_of(c->schedule, c->pp, s) != at) continue;
-        for (int64_t k = 0; k < d.n_lanes; k++) look_at_stage(&d, k);
+        for (int64_t k = 0; k < d.n_lanes; k++)
+            if (needs_look(&d, k)) look_at_stage(&d, k);
     }
     look(&d, 4 * count_complete(&d, d.n, 0), 0, fetched_bytes(&d, w->updated)); /* the update */
     return d.worst;
