@@ -2,6 +2,7 @@
  *
  * label: serial
  */
+#include "launch/watchdog.h"
 #include "test.h"
 
 #include <fcntl.h>
@@ -120,11 +121,29 @@ static void memory_runs_out(void **state) {
     close(fd);
 }
 
+/* The orders fill the pipe of a watchdog that is stopped: it is killed, and no call waits. */
+static void a_stopped_watchdog(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_watchdog watchdog;
+    siginfo_t info;
+    signal(SIGPIPE, SIG_IGN); /* a launcher blocks it */
+    TEST_OK(ctx, wfi_watchdog_start(ctx, &watchdog));
+    assert_int_equal(kill(watchdog.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(watchdog.pid, NULL, WUNTRACED), watchdog.pid);
+    for (int i = 0; i < 100000; i++) wfi_watchdog_watch(&watchdog, INT32_MAX); /* no such group */
+    assert_int_equal(waitid(P_PID, (id_t)watchdog.pid, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(info.si_status, SIGKILL);
+    wfi_watchdog_end(&watchdog);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(a_stopped_watchdog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,25 @@ kill -KILL "$(cat "$folder/rank.1")"
 finishes 137
 says "rank 1 (process $(cat "$folder/rank.1")) was killed by signal 9 (Killed)"
 none_left "a rank is killed"
+# ---- the watchdog: killed, stopped ----
+watchdog() { ps -o pid=,comm= --ppid "$launcher" | sed -n 's/ *\([0-9]*\) weft-watchdog$/\1/p'; }
+has_watchdog() { [[ $(watchdog) ]]; }
+start -n 2 -- sh -c "$stay"
+until_true_of "$launcher" have rank.0 rank.1 && until_true_of "$launcher" has_watchdog || fail "ranks do not start"
+kill -KILL "$(watchdog)"
+finishes 4
+says "of rank 0 to rank 1 was killed, so all ranks were stopped"
+none_left "the watchdog is killed"
+for end in 0 143; do
+    rm -f "$folder/go"
+    start -n 2 -- sh -c 'echo $$ >$D/rank.$RANK; until [ -e $D/go ]; do sleep 0.02; done'
+    until_true_of "$launcher" have rank.0 rank.1 && until_true_of "$launcher" has_watchdog || fail "ranks do not start"
+    kill -STOP "$(watchdog)"
+    until_true is_stopped "$(watchdog)" || fail "the watchdog is not stopped"
+    if [[ $end == 0 ]]; then touch "$folder/go"; else kill -TERM "$launcher"; fi
+    finishes $end
+    none_left "the watchdog is stopped"
+done
 start -n 1 -- sh -c "${stay%wait}" # the shell ends, its child stays behind
 finishes 0
 none_left "a rank leaves children"

@@ -10,6 +10,8 @@
 #include <signal.h>
 #include <weft/launch.h>
 
+#define WFI_END_MS 1000 /* how long a killed process may take to end */
+
 typedef enum wfi_rank_state {
     WFI_RANK_GONE, /* or not started */
     WFI_RANK_RUNS,
@@ -133,6 +135,9 @@ void wfi_rank_read(wfi_process_group *group, int rank, int stream, int64_t now_m
 void wfi_rank_drain(wfi_process_group *group, int rank, int64_t now_ms);
 /* Of a rank that leaves: kills what it has started, takes its last lines, forgets it. */
 void wfi_rank_reap(wfi_process_group *group, int rank, int64_t now_ms);
+/* Kills a child that is not a rank, and reaps it. In a system call of a dead file system it does
+ * not end; the wait has a limit for that. */
+void wfi_process_end(pid_t pid);
 
 /* ---- sentence.c ---- */
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define LAST_READS 32 /* more than a pipe holds; what has left the group could write for ever */
 
@@ -39,4 +40,12 @@ void wfi_rank_reap(wfi_process_group *group, int rank, int64_t now_ms) {
     }
     wfi_descriptor_close(&process->pidfd);
     process->state = WFI_RANK_GONE;
+}
+
+void wfi_process_end(pid_t pid) {
+    wfi_wait_clock clock = wfi_wait_begin();
+    const struct timespec nap = {0, 1000000};
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, WNOHANG) == 0 && wfi_wait_ms(&clock) < WFI_END_MS)
+        nanosleep(&nap, NULL);
 }

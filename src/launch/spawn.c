@@ -12,11 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-#define END_MS 1000
 
 typedef struct start {
     const wfi_process_group *group;
@@ -68,14 +64,6 @@ static wf_status fail_exec(const wfi_process_group *group, int number) {
                     "launch: %.200s cannot be started%s: %s", program, where, strerror(number));
 }
 
-/* A process in the depths of a dead file system does not end: so long it is waited for. */
-static void end_process(pid_t pid) {
-    wfi_wait_clock clock = wfi_wait_begin();
-    const struct timespec nap = {0, 1000000};
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, WNOHANG) == 0 && wfi_wait_ms(&clock) < END_MS) nanosleep(&nap, NULL);
-}
-
 /* The pipe closes when exec succeeds, which may have to wait for a file system. Once somebody wants
  * the launch to end it gets a moment. *is_ready_out: false: it did not take place. */
 static wf_status await_exec(const wfi_process_group *group, pid_t pid, int report,
@@ -89,12 +77,12 @@ static wf_status await_exec(const wfi_process_group *group, pid_t pid, int repor
         poll(fds, 2, WFI_WAIT_NAP_MS);
         if (!fds[1].revents) continue;
         fds[1] = (struct pollfd){.fd = -1};
-        limit_ms = wfi_min_i64(limit_ms, END_MS);
+        limit_ms = wfi_min_i64(limit_ms, WFI_END_MS);
     }
     ssize_t n = fds[0].revents ? read(report, &number, sizeof number) : -1;
     *is_ready_out = n == 0;
     if (n == 0) return WF_OK;
-    end_process(pid);
+    wfi_process_end(pid);
     if (n > 0) return fail_exec(group, number);
     if (fds[1].fd < 0) return WF_OK;
     return wfi_fail(group->ctx, WF_TIMEOUT,

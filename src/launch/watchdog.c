@@ -1,17 +1,16 @@
 /* The watchdog. After fork it calls only what a signal handler may: the launcher may be a process
  * with threads and locks. */
-#include "launch/watchdog.h"
 #include "launch/descriptor.h"
+#include "launch/process_group.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
-#include <weft/launch.h>
 
 typedef struct order {
     pid_t pgid;
@@ -51,6 +50,7 @@ static _Noreturn void watchdog(int fd) {
 wf_status wfi_watchdog_start(wf_context *ctx, wfi_watchdog *watchdog_out) {
     int ends[2];
     WF_TRY(wfi_descriptor_pipe(ctx, ends));
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
     pid_t pid = fork();
     if (pid == 0) watchdog(ends[0]);
     close(ends[0]);
@@ -62,9 +62,14 @@ wf_status wfi_watchdog_start(wf_context *ctx, wfi_watchdog *watchdog_out) {
     return WF_OK;
 }
 
+/* A full pipe means that the watchdog is stopped. It must not kill groups of old orders, because
+ * other processes may have their numbers by then. */
 static void send_order(const wfi_watchdog *watchdog, order o) {
-    while (watchdog->pid && write(watchdog->fd, &o, sizeof o) < 0 && errno == EINTR) {
-    }
+    ssize_t n = 0;
+    do
+        if (watchdog->pid) n = write(watchdog->fd, &o, sizeof o);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN) kill(watchdog->pid, SIGKILL);
 }
 
 void wfi_watchdog_watch(const wfi_watchdog *watchdog, pid_t pgid) {
@@ -84,7 +89,6 @@ void wfi_watchdog_end(wfi_watchdog *watchdog) {
     if (!watchdog->pid) return;
     close(watchdog->fd);
     if (watchdog->pidfd >= 0) close(watchdog->pidfd);
-    while (waitpid(watchdog->pid, NULL, 0) < 0 && errno == EINTR) {
-    }
+    wfi_process_end(watchdog->pid); /* all ranks are gone; and it may be stopped */
     watchdog->pid = 0;
 }
