@@ -75,6 +75,8 @@ void checkpoint_restore_kept(const cli *c);
 
 /* ---- resume.c ---- */
 
+/* Returns the step of the checkpoint in --out; -1: there is none that can be read. */
+int64_t checkpoint_step(const cli *c);
 /* After a restart: sets --resume if rank 0 finds a snapshot or a checkpoint in --out, and chooses
  * the newer. Without one the run begins anew. */
 exit_status checkpoint_resume_after_restart(cli *c);

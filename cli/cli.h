@@ -136,6 +136,8 @@ void interrupt_watch(void);
 /* Also ends the process `seconds` after the first signal, with its exit status, even in the middle
  * of a step. Complains. */
 exit_status interrupt_within(double seconds);
+/* As if this signal had come. */
+void interrupt_assume(int number);
 /* From now on they end the process. */
 void interrupt_unwatch(void);
 /* EXIT_DONE, or the exit status of the signal that came. */

@@ -30,13 +30,17 @@ static history *map(int fd) {
     return NULL;
 }
 
-history *history_find(void) {
-    const char *text = getenv(HISTORY_ENV);
+int restart_descriptor(const char *variable) {
+    const char *text = getenv(variable);
     char *end;
     long fd = text ? strtol(text, &end, 10) : -1;
-    if (!text || end == text || *end || fd < 3 || fd > 1 << 20) return NULL;
-    history *h = map((int)fd);
-    if (h) fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* programs that a rank starts need none */
+    return !text || end == text || *end || fd < 3 || fd > 1 << 20 ? -1 : (int)fd;
+}
+
+history *history_find(void) {
+    int fd = restart_descriptor(HISTORY_ENV);
+    history *h = map(fd);
+    if (h) fcntl(fd, F_SETFD, FD_CLOEXEC); /* programs that a rank starts need none */
     return h;
 }
 
@@ -104,6 +108,10 @@ void history_follow(const history *h) {
     if (!h || h->n_restarts <= restart_number()) return;
     snprintf(text, sizeof text, "%lld", (long long)h->n_restarts);
     setenv(RESTART_ENV, text, 1);
+}
+
+void history_report(history *h) {
+    if (h) h->is_reported = 1;
 }
 
 void history_release(history *h) {

@@ -71,6 +71,13 @@ exit_status interrupt_within(double seconds) {
     return EXIT_DONE;
 }
 
+void interrupt_assume(int number) {
+    if (grace_s > 0)
+        remember_for(number);
+    else
+        remember(number);
+}
+
 void interrupt_unwatch(void) {
     set(SIG_DFL, 0);
 }

@@ -48,31 +48,56 @@ static char *read_words(char ***words_out) {
 
 /* Ranks have said themselves what they have saved, unless they were killed. One that could not save
  * has failed. */
-static exit_status tell_interrupted(const wf_launch_result *result) {
+static exit_status tell_interrupted(const cli *c, wf_launch_config *config,
+                                    const wf_launch_result *result) {
     exit_status status = (exit_status)(128 + result->interrupted_by);
+    bool has_failed = result->exit_status == EXIT_FAILED;
+    if (c->history && !c->history->is_reported && !has_failed) return rescue(c, config, result);
     if (result->n_killed) return complain(status, "%s", result->sentence);
-    return result->exit_status == EXIT_FAILED ? EXIT_FAILED : status;
+    return has_failed ? EXIT_FAILED : status;
 }
 
 /* What went wrong a rank has said itself, unless it was killed. */
-static exit_status tell(const wf_launch_result *result) {
+static exit_status tell(const cli *c, wf_launch_config *config, const wf_launch_result *result) {
     if (result->failed_rank < 0)
-        return result->interrupted_by ? tell_interrupted(result) : EXIT_DONE;
+        return result->interrupted_by ? tell_interrupted(c, config, result) : EXIT_DONE;
     exit_status status = result->signal ? EXIT_RANK : (exit_status)result->exit_status;
     if (result->signal || status == EXIT_FAILED || status == EXIT_RANK)
         return complain(status, "%s", result->sentence);
     return status;
 }
 
-/* The memory that outlives all ranks; each inherits its descriptor. */
-static exit_status make_snapshots(snapshot **memory_out, int *fd_out) {
+/* What outlives all ranks; each inherits the descriptors. */
+typedef struct memories {
+    int history, snapshot;
+} memories;
+
+static void pass_on(const char *variable, int fd) {
     char text[32];
-    *memory_out = snapshot_create(fd_out);
-    if (!*memory_out)
+    snprintf(text, sizeof text, "%d", fd);
+    setenv(variable, text, 1);
+}
+
+static exit_status make_memories(cli *c, memories *m) {
+    unsetenv(HISTORY_ENV);
+    unsetenv(SNAPSHOT_ENV);
+    if (!c->o.restarts) return EXIT_DONE;
+    c->history = history_create(&m->history);
+    if (!c->history)
+        return complain(EXIT_FAILED, "the memory for the history of restarts is refused: %s",
+                        strerror(errno));
+    pass_on(HISTORY_ENV, m->history);
+    if (!c->o.snapshot) return EXIT_DONE;
+    c->snapshot = snapshot_create(&m->snapshot);
+    if (!c->snapshot)
         return complain(EXIT_FAILED, "the memory for --snapshot is refused: %s", strerror(errno));
-    snprintf(text, sizeof text, "%d", *fd_out);
-    setenv(SNAPSHOT_ENV, text, 1);
+    pass_on(SNAPSHOT_ENV, m->snapshot);
     return EXIT_DONE;
+}
+
+static void close_memories(const memories *m) {
+    if (m->history >= 0) close(m->history);
+    if (m->snapshot >= 0) close(m->snapshot);
 }
 
 exit_status launch_self(cli *c) {
@@ -81,8 +106,7 @@ exit_status launch_self(cli *c) {
     char **words = NULL, *block = NULL;
     elastic e;
     bool is_elastic = c->o.ranks_least > 0;
-    snapshot *memory = NULL;
-    int memory_fd = -1;
+    memories m = {-1, -1};
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
                         WF_LAUNCH_MAX_RANKS);
@@ -103,16 +127,11 @@ exit_status launch_self(cli *c) {
         free(block);
         return complain(interrupt_status(), "interrupted; no rank has been started");
     }
-    unsetenv(SNAPSHOT_ENV);
-    if (c->o.snapshot) bad = make_snapshots(&memory, &memory_fd);
-    wf_status status = WF_OK;
-    if (!bad)
-        status =
-            restart_launch(c->ctx, &config, c->o.restarts, true, is_elastic ? &e : NULL, &result);
-    snapshot_release(memory);
-    if (memory_fd >= 0) close(memory_fd);
+    bad = make_memories(c, &m);
+    wf_status status = bad ? WF_OK : restart_launch(c, &config, is_elastic ? &e : NULL, &result);
+    if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
+    close_memories(&m);
     free(words);
     free(block);
-    if (bad) return bad;
-    return status == WF_OK ? tell(&result) : complain_of(c, status);
+    return bad;
 }

@@ -95,6 +95,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     bool is_wire = c->command & JOBS || is_mpi;
     if (is_wire) meeting.wire = o->wire;
     interrupt_unwatch(); /* there is nothing to lose, and the others may never come */
+    if (interrupt_status() && c->history) return interrupt_status(); /* the launcher reports it */
     if (interrupt_status())
         return complain(interrupt_status(), "interrupted; no other rank had joined");
     status = wf_job_join(c->ctx, &meeting, &c->job);

@@ -8,15 +8,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #define FIRST_WAIT_S 0.1
 #define LAST_WAIT_S  10.0
 
 typedef struct supervisor {
-    wf_context *ctx;
+    const cli *c;
     wf_launch_config *config;
     wf_launch_result *result;
     elastic *elastic;         /* NULL: all attempts have as many ranks */
@@ -89,7 +87,6 @@ static bool is_interrupted(const supervisor *s, int number) {
     snprintf(s->result->sentence, sizeof s->result->sentence,
              "interrupted by signal %d (%s) before a restart; no rank ran", number,
              strsignal(number));
-    if (s->shared) complain(EXIT_DONE, "%s", s->result->sentence); /* weft run prints it itself */
     return true;
 }
 
@@ -118,7 +115,7 @@ static bool cut_timeout(supervisor *s) {
 
 static void say_restart(const supervisor *s, wf_status status) {
     char with[300] = "";
-    const char *why = status == WF_OK ? s->result->sentence : wf_context_error(s->ctx);
+    const char *why = status == WF_OK ? s->result->sentence : wf_context_error(s->c->ctx);
     if (s->elastic) elastic_say(s->elastic, with, sizeof with);
     complain(EXIT_DONE, "%s; restart %lld of %lld in %.1f s%s", why, (long long)s->number,
              (long long)s->n_most, s->wait_s, with);
@@ -152,12 +149,13 @@ static int64_t replace(void *self, const char *sentence) {
 
 static wf_status run_attempts(supervisor *s) {
     for (;;) {
+        if (s->shared) s->shared->is_reported = 0;
         s->before = s->shared ? *s->shared : (history){0};
         set_number(s);
         if (s->elastic) elastic_start(s->elastic, s->config);
         s->attempt_s = now_seconds();
         const history before = s->before; /* replacements move s->before */
-        wf_status status = wf_launch(s->ctx, s->config, s->result);
+        wf_status status = wf_launch(s->c->ctx, s->config, s->result);
         if (s->shared) s->shared->failed_s = now_seconds();
         bool is_further = has_progress(s, &before);
         if (is_further) s->wait_s = FIRST_WAIT_S;
@@ -182,36 +180,27 @@ static wf_status run_attempts(supervisor *s) {
     }
 }
 
-wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
-                         elastic *e, wf_launch_result *result_out) {
-    char text[32];
-    int fd = -1;
-    supervisor s = {.ctx = ctx,
+wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
+                         wf_launch_result *result_out) {
+    supervisor s = {.c = c,
                     .config = config,
                     .elastic = e,
+                    .shared = c->history,
                     .result = result_out,
-                    .n_most = n_restarts,
+                    .n_most = c->o.restarts,
                     .wait_s = FIRST_WAIT_S,
                     .timeout_s = (double)config->timeout_ms / 1000,
                     .begun_s = now_seconds(),
                     .outer = restart_number()};
-    if (!n_restarts) return wf_launch(ctx, config, result_out);
-    if (is_own && !(s.shared = history_create(&fd)))
-        return wf_context_fail(ctx, WF_DEVICE, "the memory for the history of restarts is refused");
-    snprintf(text, sizeof text, "%d", fd);
-    if (is_own)
-        setenv(HISTORY_ENV, text, 1);
-    else
-        unsetenv(HISTORY_ENV);
+    if (!s.n_most) return wf_launch(c->ctx, config, result_out);
     if (e) elastic_begin(e, s.shared ? &s.shared->roster : NULL);
-    if (s.shared && !e && getenv(SNAPSHOT_ENV)) {
+    if (c->snapshot && !e) {
         config->replace = replace;
         config->replace_self = &s;
         s.shared->keeps_ranks = true;
     }
     wf_status status = run_attempts(&s);
+    config->replace = NULL;
     if (e) elastic_end(e);
-    if (s.shared) munmap(s.shared, sizeof *s.shared);
-    if (fd >= 0) close(fd);
     return status;
 }

@@ -35,25 +35,35 @@ typedef struct history {
     int64_t n_marks;
     uint64_t identity; /* of recipe and data; 0: no attempt has resolved them yet */
     int is_final;      /* a failure that would repeat */
+    int is_reported;   /* rank 0 has reported the interruption, and saved what it could */
+    int stop_signal;   /* the launcher was interrupted: the ranks save a snapshot and end; or 0 */
+    double grace_s;    /* that is left for that */
     int64_t n_retries; /* failures before a new step that need not repeat */
     roster roster;
 } history;
 
 /* ---- the launcher's side ---- */
 
-/* Calls wf_launch, and again after failures, at most `n_restarts` times; with `e` (may be NULL), of
- * as many ranks as are left. With `is_own` the ranks are weft train and have a history; if they
- * also have snapshots, and not `e`, a killed rank is started again alone. Prints each restart.
- * Returns status and result of the last launch; an interruption between two launches is a result,
- * too. */
-wf_status restart_launch(wf_context *ctx, wf_launch_config *config, int64_t n_restarts, bool is_own,
-                         elastic *e, wf_launch_result *result_out);
+/* Calls wf_launch, and again after failures, at most --restarts times; with `e` (may be NULL), of
+ * as many ranks as are left. If the ranks have a history and snapshots, and not `e`, a killed rank
+ * is started again alone. Prints each restart. Returns status and result of the last launch; an
+ * interruption between two launches is a result, too. */
+wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
+                         wf_launch_result *result_out);
 
 /* Creates the history; *fd_out is the descriptor that ranks inherit. NULL: errno has the reason. */
 history *history_create(int *fd_out);
 
+/* ---- rescue.c, the launcher's side ---- */
+
+/* Reports an interruption that rank 0 has not reported, after it has saved the newest snapshot if
+ * no checkpoint is as new. Returns the exit status. */
+exit_status rescue(const cli *c, wf_launch_config *config, const wf_launch_result *result);
+
 /* ---- the ranks' side ---- */
 
+/* Returns the descriptor in the environment variable, or -1. */
+int restart_descriptor(const char *variable);
 /* Returns the number of restarts before this process; 0 without --restarts. */
 int64_t restart_number(void);
 /* Maps the history that the ranks inherit; NULL: there is none. */
@@ -70,6 +80,8 @@ void history_mark(history *h, int64_t n_done);
 void history_mark_snapshot(history *h, int64_t n_done);
 /* Passes the number of restarts on to this process, which was not started again itself. */
 void history_follow(const history *h);
+/* Rank 0 has reported the interruption. */
+void history_report(history *h);
 void history_release(history *h);
 /* A failure that would repeat: no restart helps. */
 void history_give_up(history *h);

@@ -85,8 +85,7 @@ static exit_status read_record(const cli *c, json_t *record) {
     return bad ? bad : read_data_path(c, record);
 }
 
-/* Returns the step of the checkpoint in --out; -1: there is none that can be read. */
-static int64_t find_step(const cli *c) {
+int64_t checkpoint_step(const cli *c) {
     char path[4096], *text = NULL;
     int64_t step;
     if (!c->o.out || !checkpoint_exists(c)) return -1;
@@ -106,7 +105,7 @@ exit_status checkpoint_resume_after_restart(cli *c) {
     if (c->is_root && c->o.out) checkpoint_restore_kept(c);
     if (c->is_root) {
         int64_t step = snapshot_newest(c->snapshot, &image);
-        found.saved_step = find_step(c);
+        found.saved_step = checkpoint_step(c);
         if (step >= 0 && step >= found.saved_step) found.image = image;
         found.resumes = found.image || (c->o.out && checkpoint_exists(c));
     }

@@ -2,6 +2,7 @@
 #include "restart.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* -n N --timeout SECONDS --grace SECONDS --restarts N, each twice by mistake */
@@ -28,13 +29,13 @@ static int take_words(int argc, char *const *argv, char *words[MAX_WORDS], int *
 
 /* The value of the ranks' launch, as an exit status. */
 static exit_status launch(wf_context *ctx, const options *o, wf_launch_config *config) {
-    const cli c = {.ctx = ctx};
+    const cli c = {.ctx = ctx, .o = *o};
     wf_launch_result result;
     elastic e;
     exit_status bad = o->ranks_least ? elastic_open(ctx, o, false, &e) : EXIT_DONE;
     if (bad) return bad;
-    wf_status status =
-        restart_launch(ctx, config, o->restarts, false, o->ranks_least ? &e : NULL, &result);
+    unsetenv(HISTORY_ENV);
+    wf_status status = restart_launch(&c, config, o->ranks_least ? &e : NULL, &result);
     if (status != WF_OK) return complain_of(&c, status);
     if (result.failed_rank >= 0)
         return complain((exit_status)result.exit_status, "%s", result.sentence);

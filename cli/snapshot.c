@@ -71,16 +71,12 @@ snapshot *snapshot_create(int *fd_out) {
 
 /* The descriptor may be closed, or be of another file. */
 snapshot *snapshot_find(void) {
-    const char *text = getenv(SNAPSHOT_ENV);
-    char *end;
     struct stat about;
-    long fd = text ? strtol(text, &end, 10) : -1;
-    if (!text || end == text || *end || fd < 3 || fd > 1 << 20) return NULL;
-    if (fstat((int)fd, &about) || !S_ISREG(about.st_mode) || about.st_size != ALL_BYTES)
-        return NULL;
-    snapshot *s = map((int)fd);
+    int fd = restart_descriptor(SNAPSHOT_ENV);
+    if (fstat(fd, &about) || !S_ISREG(about.st_mode) || about.st_size != ALL_BYTES) return NULL;
+    snapshot *s = map(fd);
     if (s && s->shared->magic == MAGIC) {
-        fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
         return s;
     }
     snapshot_release(s);

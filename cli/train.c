@@ -182,6 +182,7 @@ static exit_status loop(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
     const effort begin = effort_now();
+    if (train_is_rescue(r->c)) return train_interrupted(r);
     begin_steps(r);
     r->draw_s = FIRST_DRAW_S;
     bad = train_verify(r);
@@ -210,6 +211,7 @@ static exit_status loop(run *r) {
 static exit_status interrupted_late(const run *r) {
     exit_status why = interrupt_status();
     if (!why || !r->c->is_root) return why;
+    history_report(r->c->history);
     return complain(why, "interrupted after the last step, %lld%s", (long long)r->n_done,
                     r->c->o.out ? ", which is saved" : "");
 }
@@ -250,5 +252,5 @@ exit_status run_train(cli *c) {
     job_close(&r.j);
     record_release(&r.record);
     checkpoint_unlock(r.lock);
-    return bad;
+    return train_is_rescue(c) && bad == interrupt_status() ? EXIT_DONE : bad;
 }

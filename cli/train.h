@@ -40,6 +40,11 @@ static inline history *train_history(const run *r) {
     return r->c->is_root ? r->c->history : NULL;
 }
 
+/* Returns whether the launcher has started the ranks to save a snapshot and end. */
+static inline bool train_is_rescue(const cli *c) {
+    return c->history && c->history->stop_signal;
+}
+
 /* Returns whether a multiple of `every` is above `before` and at most `now`. */
 static inline bool train_passes(int64_t before, int64_t now, int64_t every) {
     return now / every > before / every;

@@ -60,6 +60,12 @@ static exit_status check(const cli *c) {
     return EXIT_DONE;
 }
 
+/* All ranks save what they have read and stop. */
+static void begin_rescue(cli *c) {
+    interrupt_assume(c->history->stop_signal);
+    c->stop = interrupt_status();
+}
+
 /* From here on the folder is this run's, and what is in it is what a run goes on from, or nothing.
  */
 static exit_status own_folder(run *r) {
@@ -78,8 +84,10 @@ static exit_status make_folder(run *r) {
 /* Between the parts of the set-up, each of which may take long. A rank that has been asked leaves;
  * the others find that out, if they have not been asked as well. */
 static exit_status interrupted_early(const run *r) {
-    exit_status why = interrupt_status();
+    exit_status why = train_is_rescue(r->c) ? EXIT_DONE : interrupt_status();
     if (!why || !r->c->is_root) return why;
+    if (r->c->history && restart_number()) return why; /* the launcher knows the last checkpoint */
+    history_report(r->c->history);
     return complain(why, "interrupted before the first step; nothing has been lost");
 }
 
@@ -165,8 +173,11 @@ exit_status train_prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
     if (bad) return bad;
-    bad = o->grace > 0 ? interrupt_within(o->grace) : EXIT_DONE;
-    if (!bad) bad = checkpoint_resume_after_restart(r->c);
+    bool is_rescue = train_is_rescue(r->c);
+    if (o->grace > 0) bad = interrupt_within(is_rescue ? r->c->history->grace_s : o->grace);
+    if (bad) return bad;
+    if (is_rescue) begin_rescue(r->c);
+    bad = checkpoint_resume_after_restart(r->c);
     if (bad) return bad;
     bool is_again = o->resume && restart_number();
     bad = own_folder(r);

@@ -178,6 +178,7 @@ exit_status train_interrupted(run *r) {
     progress_clear(&r->bar);
     if (bad) return bad;
     if (!r->c->is_root) return why;
+    history_report(r->c->history);
     if (r->saved_step < 0)
         return complain(why, "interrupted after step %lld; nothing has been saved",
                         (long long)r->n_done);

@@ -46,6 +46,8 @@ done
 expect 1 "is not finite" train --model mlp --data synthetic --batch 64 --threads 1 --ranks 2 --restarts 3 --steps 20 --lr 1e6
 says 'restart [1-9]' && fail "a loss that is not finite: it is tried again"
 
+is_stopped() { [[ $(state_of "$1") == T ]]; }
+
 # ---- kills of random ranks ----
 n_kills=$(is_full && echo 60 || echo 3)
 n_steps=$((n_kills * 60))
@@ -110,6 +112,20 @@ kill -KILL "$(pid_of 2)"
 for rank in 0 1; do kill -CONT "$(pid_of $rank)" 2>/dev/null; done
 finishes 2 "another run's checkpoint"
 says "the checkpoint in $folder/run is of another run" || fail "another run's checkpoint: $(cat "$folder/said")"
+
+# ---- a rank dies, and the launcher is interrupted before it starts another ----
+for every in 2 1000000; do
+    train --steps 1000000 --restarts 3 --save-every $every
+    [[ $every != 2 ]] || until_true_of $launcher test -e "$folder/run/model.safetensors" || fail "no checkpoint"
+    kill -STOP $launcher
+    until_true is_stopped $launcher
+    kill -KILL "$(pid_of 1)"
+    kill -TERM $launcher
+    kill -CONT $launcher
+    finishes 143 "interrupted before a restart"
+    [[ $every == 2 ]] && words="the last checkpoint is $folder/run/state.safetensors, of step [0-9]*" || words="nothing has been saved$"
+    says "^weft: interrupted by signal 15 .*(before a restart; no rank ran|all ranks have ended); $words" || fail "interrupted before a restart: $(cat "$folder/said")"
+done
 
 # ---- no checkpoint, and a rank that is stopped past the deadline ----
 stopped() { # stopped MS

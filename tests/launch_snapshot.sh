@@ -117,6 +117,40 @@ wait $launcher || got=$?
 [[ $got == 4 ]] && says 'no restart is left: --restarts 2' || fail "more restarts than --restarts: exit $got: $(cat "$folder/said")"
 none_left "the last restart" "${all[@]}"
 
+# ---- interrupted while a rank is lost: the snapshot is saved ----
+# interrupted WORDS ARGUMENTS...: the launcher sees the death of rank 1 and SIGTERM at once.
+interrupted() {
+    rm -rf "$folder/run"
+    WEFT_DELAY_US=2000 start 3 --steps 400 "${@:2}"
+    until_true_of $launcher has_line '^peak' || fail "no training: $(cat "$folder/said")"
+    for memory in /proc/$launcher/fd/*; do [[ $(readlink "$memory") != *weft-snapshot* ]] || break; done
+    until_true_of $launcher has_both || fail "no snapshots: $(cat "$folder/said")"
+    mapfile -t all < <(ranks_of)
+    kill -STOP $launcher && until_true has_stopped $launcher
+    kill -KILL "${all[1]}"
+    kill -TERM $launcher
+    kill -CONT $launcher
+    got=0
+    wait $launcher || got=$?
+    [[ $got == 143 ]] || fail "interrupted, $*: exit $got: $(cat "$folder/said")"
+    says "^weft: interrupted by signal 15 .*; $1" || fail "interrupted, $*: $(cat "$folder/said")"
+    none_left "interrupted, $*" "${all[@]}"
+}
+has_line() { grep -q "$1" "$folder/out"; }
+out="--out $folder/run --save-every 1000000"
+interrupted "nothing has been saved, because there is no --out$"
+# shellcheck disable=SC2086
+interrupted "(the grace has passed before a snapshot was saved|saving the snapshot)" $out --grace 0.001
+says "the grace has passed before .*" && says "nothing has been saved$" || fail "the grace has passed: $(cat "$folder/said")"
+for more in "" "--save-async --grace $patience"; do
+    # shellcheck disable=SC2086
+    interrupted "saving the snapshot of step " $out $more
+    saved=$(sed -n 's/.*saving the snapshot of step //p' "$folder/said")
+    says "^weft: interrupted after step $saved; the last checkpoint is $folder/run/state.safetensors, of step $saved" ||
+        fail "the snapshot is not saved: $(cat "$folder/said")"
+    [[ $(report train --resume --steps 400 --out "$folder/run" | field weights_sha256) == "$want" ]] || fail "an interrupted run: other bits"
+done
+
 # ---- a rank that is stopped past the deadline ----
 stopped() { # stopped MS
     all= n_restarts=0
@@ -133,7 +167,6 @@ stopped() { # stopped MS
     ends "a stopped rank"
     says 'rank 1 .*restart 1 of' || fail "the stopped rank is not named: $(cat "$folder/said")"
 }
-has_line() { grep -q "$1" "$folder/out"; }
 is_full && with_deadlines stopped 700
 
 # ---- many kills at random moments ----

@@ -74,6 +74,7 @@ typedef struct wf_launch_result {
     char sentence[512]; /* the error, or "" */
     int n_killed;       /* number of ranks that did not stop on request and were killed */
     int stopped_by;     /* interrupted_by, or a signal that came after a rank had failed; or 0 */
+    int64_t stop_ms;    /* from the first request to stop to the end of all ranks; or 0 */
 } wf_launch_result;
 
 /* The function of each rank of wf_spawn. The job is joined before the call and left after it. */

@@ -171,11 +171,12 @@ static wf_status begin(wfi_process_group *group) {
     return WF_OK;
 }
 
-static void fill_result(const wfi_process_group *group, wf_launch_result *result) {
+static void fill_result(wfi_process_group *group, wf_launch_result *result) {
     *result = (wf_launch_result){.failed_rank = group->failed_rank,
                                  .interrupted_by = group->interrupted_by,
                                  .stopped_by = group->stopped_by,
-                                 .exit_status = group->late_status};
+                                 .exit_status = group->late_status,
+                                 .stop_ms = group->is_stopping ? wfi_wait_ms(&group->asked) : 0};
     for (int rank = 0; rank < group->n_ranks; rank++) {
         result->n_killed += group->ranks[rank].is_killed;
         if (group->config->lost) group->config->lost[rank] = group->ranks[rank].is_lost;
