@@ -24,12 +24,24 @@ typedef struct resumed {
 
 /* ---- folder.c ---- */
 
+#define FOLDER_ENV "WEFT_FOLDER_FD" /* descriptor of the launcher's lock on --out */
+
+typedef struct held_folder {
+    int lock;     /* -1: none */
+    size_t n_old; /* length of the part of its path that existed before */
+} held_folder;
+
 /* Makes --out and the folders above it. */
 exit_status checkpoint_folder(const cli *c);
 /* Makes --out this process's until it ends, however it ends; *lock_out < 0: there is no such
- * folder yet, or it cannot be locked. Refuses one that another process writes to. */
+ * folder yet, or it cannot be locked. Refuses one that another process writes to, unless that is
+ * the launcher of this one. */
 exit_status checkpoint_lock(const cli *c, int *lock_out);
 void checkpoint_unlock(int lock);
+/* By the launcher: makes --out and locks it for all attempts; the ranks inherit the lock. */
+exit_status checkpoint_hold(const cli *c, held_folder *held_out);
+/* After all attempts: removes what killed ranks have left, and a folder that stayed empty. */
+void checkpoint_release(const cli *c, const held_folder *held);
 
 /* ---- checkpoint.c ---- */
 
@@ -62,6 +74,9 @@ const char *checkpoint_made_by(const char *version, const char *library, char te
 exit_status checkpoint_describe_model(const job *j);
 
 /* ---- keep.c ---- */
+
+/* Removes what a run that was killed has left in --out, which is this run's alone. */
+void checkpoint_remove_leftovers(const cli *c);
 
 /* Keeps what is in --out now as the folder best there, in place of an older one. */
 exit_status checkpoint_keep_best(const cli *c);

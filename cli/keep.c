@@ -82,8 +82,8 @@ static long long step_of(const char *name) {
     return *end || end == name + strlen(STEP) ? -1 : step;
 }
 
-/* What a run that was killed has left; --out is this run's alone. */
-static void remove_leftovers(const cli *c) {
+void checkpoint_remove_leftovers(const cli *c) {
+    wf_file_remove_leftovers(c->o.out);
     DIR *folder = opendir(c->o.out);
     for (struct dirent *f; folder && (f = readdir(folder));) {
         const char *name = f->d_name + strlen(HIDDEN);
@@ -100,7 +100,7 @@ static exit_status keep_as(const cli *c, const char *name) {
     char path[4096], made[4096];
     snprintf(path, sizeof path, "%.3800s/%.200s", c->o.out, name);
     hidden_path(c, name, made);
-    remove_leftovers(c);
+    checkpoint_remove_leftovers(c);
     if (has_others(path)) { /* which stay where they are */
         remove_files(path);
         return link_files(c->o.out, path);

@@ -1,4 +1,5 @@
 /* --ranks N: this very program, N times. */
+#include "checkpoint.h"
 #include "snapshot.h"
 
 #include <errno.h>
@@ -107,6 +108,7 @@ exit_status launch_self(cli *c) {
     elastic e;
     bool is_elastic = c->o.ranks_least > 0;
     memories m = {-1, -1};
+    held_folder held;
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
                         WF_LAUNCH_MAX_RANKS);
@@ -127,9 +129,11 @@ exit_status launch_self(cli *c) {
         free(block);
         return complain(interrupt_status(), "interrupted; no rank has been started");
     }
-    bad = make_memories(c, &m);
+    bad = checkpoint_hold(c, &held);
+    if (!bad) bad = make_memories(c, &m);
     wf_status status = bad ? WF_OK : restart_launch(c, &config, is_elastic ? &e : NULL, &result);
     if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
+    checkpoint_release(c, &held);
     close_memories(&m);
     free(words);
     free(block);

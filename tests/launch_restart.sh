@@ -46,6 +46,7 @@ done
 expect 1 "is not finite" train --model mlp --data synthetic --batch 64 --threads 1 --ranks 2 --restarts 3 --steps 20 --lr 1e6
 says 'restart [1-9]' && fail "a loss that is not finite: it is tried again"
 
+ranks_are_gone() { local r; for r in 0 1 2; do is_gone "$(pid_of $r)" || return 1; done; }
 is_stopped() { [[ $(state_of "$1") == T ]]; }
 
 # ---- kills of random ranks ----
@@ -108,10 +109,33 @@ until_true_of $launcher test -e "$folder/run/model.safetensors" || fail "no chec
 for rank in 0 1 2; do kill -STOP "$(pid_of $rank)"; done
 cp "$folder/other/state.safetensors" "$folder/run/.copy"
 mv "$folder/run/.copy" "$folder/run/state.safetensors"
-kill -KILL "$(pid_of 2)"
-for rank in 0 1; do kill -CONT "$(pid_of $rank)" 2>/dev/null; done
+kill -KILL "$(pid_of 0)" # which may be about to rename a checkpoint of its own
+for rank in 1 2; do kill -CONT "$(pid_of $rank)" 2>/dev/null; done
 finishes 2 "another run's checkpoint"
 says "the checkpoint in $folder/run is of another run" || fail "another run's checkpoint: $(cat "$folder/said")"
+
+# ---- between two attempts, no other run gets the folder ----
+train --steps 1000000 --restarts 1
+kill -STOP $launcher
+until_true is_stopped $launcher
+killed=$(children $launcher)
+for rank in 2 1 0; do kill -KILL "$(pid_of $rank)"; done
+until_true ranks_are_gone
+expect 2 "is writing to $folder/run; wait for its end" $run --steps 1 --out "$folder/run"
+kill -CONT $launcher
+has_begun() { grep -q '^restart 1 ' "$folder/out"; }
+until_true_of $launcher has_begun || fail "the folder is lost between attempts: $(cat "$folder/said")"
+# The last failure: the launcher removes what the ranks have left.
+mkdir "$folder/run/.weft-step-7"
+touch "$folder/run/.weft-1-0.tmp" "$folder/run/.weft-step-7/state.safetensors"
+all="$killed $(children $launcher)"
+kill -KILL "$(pid_of 0)"
+finishes 4 "the last failure"
+[[ -z $(find "$folder/run" -name '.weft-*') ]] || fail "left: $(ls -A "$folder/run")"
+
+# ---- a refused run leaves no folder ----
+expect 2 "no data set and no file called" $run --ranks 2 --data $folder/missing --steps 1 --out "$folder/new/folder/"
+[[ ! -e $folder/new ]] || fail "a refused run leaves $folder/new"
 
 # ---- a rank dies, and the launcher is interrupted before it starts another ----
 for every in 2 1000000; do

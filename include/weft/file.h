@@ -29,6 +29,9 @@ WF_API WF_NODISCARD wf_status wf_file_open(wf_context *ctx, const char *path, in
  * untouched, and no temporary file remains). */
 WF_API WF_NODISCARD wf_status wf_file_replace(wf_context *ctx, const char *path, const void *bytes,
                                               size_t n_bytes);
+/* Removes the temporary files that killed writers left in `folder`. Files that a writer has open
+ * stay. */
+WF_API void wf_file_remove_leftovers(const char *folder);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/file.h>
 
 static bool is_temporary(const char *name) {
     long pid;
@@ -48,6 +49,13 @@ void wfi_leftovers_remove(int folder) {
     for (struct dirent *entry; (entry = readdir(entries));)
         if (is_temporary(entry->d_name)) remove_if_left(dirfd(entries), entry->d_name);
     closedir(entries);
+}
+
+void wf_file_remove_leftovers(const char *folder) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    wfi_leftovers_remove(fd);
+    close(fd);
 }
 
 bool wfi_leftovers_spare(int fd) {
