@@ -5,10 +5,12 @@
 #include "progress.h"
 #include "snapshot.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FIRST_WAIT_S 0.1
 #define LAST_WAIT_S  10.0
@@ -166,10 +168,11 @@ static wf_status run_attempts(supervisor *s) {
             complain(EXIT_DONE, "no restart is left: --restarts %lld", (long long)s->n_most);
             return status;
         }
-        if (status == WF_OK && is_interrupted(s, s->result->stopped_by)) return WF_OK;
+        bool is_asked = s->elastic && status == WF_OK && s->result->stopped_by == SIGUSR1;
+        if (status == WF_OK && !is_asked && is_interrupted(s, s->result->stopped_by)) return WF_OK;
         if (!cut_timeout(s)) return status;
         s->number++;
-        if (is_short)
+        if (is_short || is_asked)
             elastic_renew(s->elastic);
         else if (s->elastic && status == WF_OK && !has_retry(s, &before))
             elastic_lose(s->elastic);
@@ -178,6 +181,16 @@ static wf_status run_attempts(supervisor *s) {
         if (s->elastic && elastic_is_asked()) elastic_renew(s->elastic);
         double_wait(s);
     }
+}
+
+/* By default SIGUSR1 would end the launcher, and thus the ranks. */
+static void refuse_request(int number) {
+    static const char text[] = "weft: SIGUSR1 has no effect here: it starts lost ranks again in a "
+                               "run with --ranks A:B\n";
+    int before = errno;
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    errno = before;
 }
 
 wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
@@ -192,6 +205,8 @@ wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
                     .timeout_s = (double)config->timeout_ms / 1000,
                     .begun_s = now_seconds(),
                     .outer = restart_number()};
+    const struct sigaction refuse = {.sa_handler = refuse_request, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &refuse, NULL);
     if (!s.n_most) return wf_launch(c->ctx, config, result_out);
     if (e) elastic_begin(e, s.shared ? &s.shared->roster : NULL);
     if (c->snapshot && !e) {

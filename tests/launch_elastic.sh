@@ -25,6 +25,40 @@ got=0
 says 'restart 1 of 9 in 0.1 s with 2 of 4 ranks$' || fail "does not say that 2 ranks are left: $(cat "$folder/said")"
 says 'restart 2 of 9 in 0.2 s with again 4 of 4 ranks, because fewer than 2 are left$' || fail "does not say why there are 4 again: $(cat "$folder/said")"
 
+# ---- SIGUSR1 ----
+# One of two ranks is lost; the other ends on SIGTERM when the test lets it.
+# shellcheck disable=SC2016
+script='cd '$folder'; [ $RANK.$WEFT_RESTART != 1.0 ] || kill -9 $$; [ $WEFT_RESTART != 2 ] || exit 0
+[ $WEFT_RESTART = 0 ] || { trap "touch asked; until [ -e go ]; do sleep 0.02; done; touch saved; exit 0" TERM; touch began; }
+while :; do sleep 0.02; done'
+for second in TERM USR1; do
+    rm -f "$folder"/{asked,go,saved,began}
+    "$WEFT" run -n 1:2 --restarts 9 --grace $patience -- sh -c "$script" >"$folder/out" 2>"$folder/said" &
+    launcher=$!
+    until_true_of $launcher test -e "$folder/began" || fail "no rank is left: $(cat "$folder/said")"
+    kill -USR1 $launcher
+    until_true_of $launcher test -e "$folder/asked" || fail "SIGUSR1 has no effect: $(cat "$folder/said")"
+    kill -$second $launcher
+    touch "$folder/go"
+    got=0
+    wait $launcher || got=$?
+    [[ -e $folder/saved ]] || fail "SIGUSR1 and SIG$second kill a rank"
+    [[ $second != TERM || $got == 143 ]] || fail "SIGUSR1 and SIGTERM: exit $got: $(cat "$folder/said")"
+    [[ $second != USR1 || $got == 0 ]] || fail "SIGUSR1 twice: exit $got: $(cat "$folder/said")"
+done
+says 'starting again with all 2 ranks' || fail "SIGUSR1 twice: $(cat "$folder/said")"
+for restarts in "" "--restarts 2"; do
+    rm -f "$folder"/{go,began}
+    # shellcheck disable=SC2086
+    "$WEFT" run -n 1 $restarts -- sh -c "touch $folder/began; until [ -e $folder/go ]; do sleep 0.02; done" 2>"$folder/said" &
+    launcher=$!
+    until_true_of $launcher test -e "$folder/began" || fail "no rank"
+    kill -USR1 $launcher
+    until_true_of $launcher says '^weft: SIGUSR1 has no effect here' || fail "SIGUSR1 without --ranks A:B: $(cat "$folder/said")"
+    touch "$folder/go"
+    wait $launcher || fail "SIGUSR1 without --ranks A:B: exit $?: $(cat "$folder/said")"
+done
+
 # ---- refusals ----
 expect 2 "--ranks 4:2: A:B is at least A ranks, from 1" train $net --steps 1 --restarts 1 --ranks 4:2
 expect 2 "--ranks 0:2: A:B is at least A ranks, from 1" train $net --steps 1 --restarts 1 --ranks 0:2

@@ -106,8 +106,11 @@ void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms);
  * also where scripts have started its ranks, and then they have the grace. */
 void wfi_process_group_stop(wfi_process_group *group, int signal_number);
 void wfi_process_group_kill(wfi_process_group *group);
-/* The launcher got this signal. */
+/* The launcher got this signal. A second one kills, unless one of the two is config->stop_signal.
+ */
 void wfi_process_group_interrupt(wfi_process_group *group, int signal_number);
+/* Stores the signal; any other one overrides config->stop_signal. */
+void wfi_process_group_note(wfi_process_group *group, int signal_number);
 /* The launch itself has failed, and said why. */
 void wfi_process_group_fail(wfi_process_group *group, wf_status status);
 /* Does what is due; returns when to come back, INT64_MAX: only if something happens. */

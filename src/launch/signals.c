@@ -47,7 +47,7 @@ void wfi_signals_restore(wfi_process_group *group) {
     const struct timespec now = {0, 0};
     static const int own[] = {SIGPIPE, SIGXFSZ};
     for (int number; (number = wfi_signals_next(group)) != 0;) /* all ranks are gone */
-        if (number != SIGTSTP) group->stopped_by = number;
+        if (number != SIGTSTP) wfi_process_group_note(group, number);
     for (size_t i = 0; i < WFI_COUNT(own); i++) {
         sigset_t only;
         sigemptyset(&only);

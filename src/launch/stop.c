@@ -72,18 +72,27 @@ static void suspend(const wfi_process_group *group) {
     send_all(group, SIGCONT);
 }
 
+void wfi_process_group_note(wfi_process_group *group, int signal_number) {
+    int request = group->config->stop_signal;
+    if (signal_number == request && group->stopped_by) return;
+    if (request && group->interrupted_by == request) group->interrupted_by = signal_number;
+    group->stopped_by = signal_number;
+}
+
 void wfi_process_group_interrupt(wfi_process_group *group, int signal_number) {
     if (signal_number == SIGTSTP) {
         suspend(group);
         return;
     }
-    group->stopped_by = signal_number;
+    int request = group->config->stop_signal;
+    bool is_mild = request && (signal_number == request || group->stopped_by == request);
     if (group->failed_rank < 0 && !group->interrupted_by && group->status == WF_OK)
         group->interrupted_by = signal_number;
-    if (group->is_stopping)
-        wfi_process_group_kill(group);
-    else
+    wfi_process_group_note(group, signal_number);
+    if (!group->is_stopping)
         wfi_process_group_stop(group, signal_number == SIGINT ? SIGINT : SIGTERM);
+    else if (!is_mild)
+        wfi_process_group_kill(group);
     if (!wfi_process_group_is_alive(group))
         wfi_merge_abandon(&group->merge); /* nobody takes the lines */
 }
