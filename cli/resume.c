@@ -259,12 +259,14 @@ static exit_status check_builds(const cli *c, const resumed *from) {
     return EXIT_DONE;
 }
 
-/* A damaged snapshot is dropped, and the next start takes an older state. */
+/* A damaged snapshot is dropped, and the next start takes an older state: the other snapshot, a
+ * checkpoint, or none. */
 static exit_status load_snapshot(job *j, wf_trainer *trainer) {
     cli *c = j->c;
     wf_status status = snapshot_read(c->snapshot, trainer, c->image);
     if (status != WF_CORRUPT) return complain_of(c, status);
-    snapshot_forget(c->snapshot);
+    snapshot_forget(c->snapshot, c->image);
+    if (c->is_root) history_retry(c->history);
     if (c->lost) snprintf(c->lost, LOST_BYTES, "%s", wf_context_error(c->ctx));
     return c->lost ? EXIT_RANK : complain(EXIT_RANK, "%s", wf_context_error(c->ctx));
 }

@@ -160,12 +160,9 @@ wf_status snapshot_read(snapshot *s, wf_trainer *trainer, int image) {
     return wf_trainer_read_image(trainer, s->images[image - 1], s->bytes);
 }
 
-void snapshot_forget(snapshot *s) {
-    if (!s) return;
-    for (int k = 0; k < 2; k++) {
-        __atomic_store_n(&s->shared->steps[k], NONE, __ATOMIC_SEQ_CST);
-        if (s->bytes) forget_image(s, k);
-    }
+void snapshot_forget(snapshot *s, int image) {
+    __atomic_store_n(&s->shared->steps[image - 1], NONE, __ATOMIC_SEQ_CST);
+    if (s->bytes) forget_image(s, image - 1);
 }
 
 /* ---- the steps ---- */

@@ -34,8 +34,8 @@ wf_status snapshot_write(snapshot *s, wf_trainer *trainer, const char *notes, in
 int64_t snapshot_newest(const snapshot *s, int *image_out);
 const char *snapshot_record(const snapshot *s, int image);
 wf_status snapshot_read(snapshot *s, wf_trainer *trainer, int image);
-/* Drops all snapshots: the state in them is not to be trusted. */
-void snapshot_forget(snapshot *s);
+/* Drops a snapshot: the state in it is not to be trusted. */
+void snapshot_forget(snapshot *s, int image);
 
 /* Keeps the numbers of step `n_done` for the report. NULL is allowed. */
 void snapshot_add_step(const snapshot *s, int64_t n_done, double loss, double ms, double items,

@@ -49,7 +49,8 @@ exit_status train_verify(run *r) {
     r->verified_step = r->n_done;
     if (status != WF_OK) progress_clear(&r->bar);
     if (status == WF_CORRUPT) {
-        snapshot_forget(r->c->snapshot); /* they were not compared */
+        for (int image = 1; image <= 2 && r->c->snapshot; image++) /* they were not compared */
+            snapshot_forget(r->c->snapshot, image);
         return complain(EXIT_RANK, "%s", wf_context_error(r->c->ctx));
     }
     if (status != WF_OK || n_bytes) return complain_of(r->c, status);

@@ -97,24 +97,42 @@ grep -qE '^restart .* from memory, [0-9]{1,3}\.[0-9]* s after the failure; steps
 word() { od -An -td8 -j$((8 * $1 + 8)) -N8 "$memory" | tr -d ' '; }
 has_both() { [[ $(word 1) -ge 0 && $(word 2) -ge 0 ]]; }
 has_stopped() { [[ $(state_of "$1") == T ]]; }
-WEFT_DELAY_US=2000 start 3 --steps 100000 --restarts 2
-for memory in /proc/$launcher/fd/*; do [[ $(readlink "$memory") != *weft-snapshot* ]] || break; done
-until_true_of $launcher has_both || fail "no snapshots: $(cat "$folder/said")"
-mapfile -t all < <(ranks_of)
-for pid in "${all[@]}"; do kill -STOP "$pid" && until_true has_stopped "$pid"; done
-for k in 1 2; do # all that follows the head
-    tr '\0' '\377' </dev/zero | dd of="$memory" conv=notrunc bs=32768 seek=$(((k << 41) / 32768 + 1)) \
-        count=$(($(word 0) / 32768 - 1)) iflag=fullblock status=none
-done
-kill -KILL "${all[1]}"
-kill -CONT "${all[0]}" "${all[2]}"
-until_true_of $launcher has_started 1 || fail "damaged snapshots: no restart: $(cat "$folder/said")"
-grep -q '^restart 2 after step 0 ' "$folder/out" || fail "a damaged snapshot is read: $(cat "$folder/out")"
-says 'is damaged: its sum is .*; restart 2 of 2 in ' || fail "does not say that a snapshot is damaged: $(cat "$folder/said")"
+has_line() { grep -q "$1" "$folder/out"; }
+# A rank that writes a snapshot has dropped the older one.
+stopped_with_both() {
+    local pid
+    for pid in "${all[@]}"; do kill -STOP "$pid" && until_true has_stopped "$pid"; done
+    has_both || { kill -CONT "${all[@]}"; return 1; }
+}
+# damaged WHICH ARGUMENTS...: the newest snapshot or both, and a rank is killed.
+damaged() {
+    local k
+    WEFT_DELAY_US=2000 start 3 "${@:2}"
+    until_true_of $launcher has_line '^peak' || fail "no training: $(cat "$folder/said")"
+    for memory in /proc/$launcher/fd/*; do [[ $(readlink "$memory") != *weft-snapshot* ]] || break; done
+    mapfile -t all < <(ranks_of)
+    until_true_of $launcher stopped_with_both || fail "no snapshots: $(cat "$folder/said")"
+    newest=$(($(word 1) > $(word 2) ? 1 : 2)) older_step=$(word $((3 - newest)))
+    for k in 1 2; do # all that follows the head
+        [[ $1 == both || $k == "$newest" ]] || continue
+        tr '\0' '\377' </dev/zero | dd of="$memory" conv=notrunc bs=32768 seek=$(((k << 41) / 32768 + 1)) \
+            count=$(($(word 0) / 32768 - 1)) iflag=fullblock status=none
+    done
+    kill -KILL "${all[1]}"
+    kill -CONT "${all[0]}" "${all[2]}"
+    until_true_of $launcher has_started 1 || fail "damaged snapshots: no restart: $(cat "$folder/said")"
+}
+damaged newest --steps 400
+grep -q "^restart [12] after step $older_step " "$folder/out" || fail "the snapshot of step $older_step is not used: $(cat "$folder/out" "$folder/said")"
+all="${all[*]}"
+ends "one damaged snapshot"
+damaged both --steps 100000 --restarts 3
+grep -q '^restart 3 after step 0 ' "$folder/out" || fail "a damaged snapshot is read: $(cat "$folder/out")"
+says 'is damaged: its sum is .*; restart 3 of 3 in 0.0 s' || fail "does not say that a snapshot is damaged: $(cat "$folder/said")"
 kill -KILL "$(pid_of 1)"
 got=0
 wait $launcher || got=$?
-[[ $got == 4 ]] && says 'no restart is left: --restarts 2' || fail "more restarts than --restarts: exit $got: $(cat "$folder/said")"
+[[ $got == 4 ]] && says 'no restart is left: --restarts 3' || fail "more restarts than --restarts: exit $got: $(cat "$folder/said")"
 none_left "the last restart" "${all[@]}"
 
 # ---- interrupted while a rank is lost: the snapshot is saved ----
@@ -136,7 +154,6 @@ interrupted() {
     says "^weft: interrupted by signal 15 .*; $1" || fail "interrupted, $*: $(cat "$folder/said")"
     none_left "interrupted, $*" "${all[@]}"
 }
-has_line() { grep -q "$1" "$folder/out"; }
 out="--out $folder/run --save-every 1000000"
 interrupted "nothing has been saved, because there is no --out$"
 # shellcheck disable=SC2086
