@@ -117,6 +117,12 @@ exit_status checkpoint_resume_after_restart(cli *c) {
     return EXIT_DONE;
 }
 
+/* The next start takes an older state. */
+static void drop_snapshot(const cli *c) {
+    snapshot_forget(c->snapshot, c->image);
+    if (c->is_root) history_retry(c->history);
+}
+
 /* ---- all ranks get it ---- */
 
 /* Whether the value leaves the choice to weft, which is then no contradiction. */
@@ -168,16 +174,24 @@ static const char *text_of(const json_t *record, const char *key) {
     return text ? text : "";
 }
 
+/* Names what the record is of; a run with snapshots may have no --out. */
+static const char *name_source(const cli *c, char text[4096]) {
+    snprintf(text, 4096, c->image ? "the snapshot" : "%.4000s/state.safetensors", c->o.out);
+    return text;
+}
+
 static exit_status take_number(const cli *c, const json_t *record, const char *key,
                                int64_t *value_out) {
     const char *text = text_of(record, key);
+    char source[4096];
     if (isdigit((unsigned char)*text) && text_to_int(text, value_out)) return EXIT_DONE;
-    return complain(EXIT_FAILED, "%s/state.safetensors: its %s is '%.40s', which no run can have",
-                    c->o.out, key, text);
+    return complain(EXIT_FAILED, "%s: its %s is '%.40s', which no run can have",
+                    name_source(c, source), key, text);
 }
 
 static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
     const char *data = text_of(record, "data");
+    char source[4096];
     resumed from = {0};
     exit_status bad = take_recipe(c, text_of(record, "recipe"));
     if (!bad && *data && !option_is_given(&c->o, OPT_data)) {
@@ -190,8 +204,7 @@ static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
     json_t *tests = json_loads(text_of(record, "tests"), JSON_REJECT_DUPLICATES, NULL);
     if (!bad && (!scores_read(&from.tests, tests) || from.tests.last_step > from.n_steps ||
                  from.tests.best_step > from.tests.last_step))
-        bad = complain(EXIT_FAILED, "%s/state.safetensors: its tests are not those of a run",
-                       c->o.out);
+        bad = complain(EXIT_FAILED, "%s: its tests are not those of a run", name_source(c, source));
     json_decref(tests);
     snprintf(from.data_hash, sizeof from.data_hash, "%s", text_of(record, "data_hash"));
     checkpoint_made_by(text_of(record, "weft"), text_of(record, "library"), from.made_by);
@@ -212,6 +225,7 @@ exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
     if (!bad) bad = take(c, record, resumed_out);
     json_decref(record);
     free(text);
+    if (bad && c->image) drop_snapshot(c);
     return bad;
 }
 
@@ -220,13 +234,13 @@ exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
 /* Every epoch has the same number of steps, so the place follows from the step. */
 static exit_status check_place(const job *j, const resumed *from) {
     int64_t batch = j->c->o.recipe.batch;
+    char source[4096];
     if (from->next.epoch == from->n_steps / j->n_epoch && from->next.sample % batch == 0 &&
         from->next.sample / batch == from->n_steps % j->n_epoch)
         return EXIT_DONE;
     return complain(EXIT_FAILED,
-                    "%s/state.safetensors: after %lld steps of %lld samples no run is at sample "
-                    "%lld of epoch %lld",
-                    j->c->o.out, (long long)from->n_steps, (long long)batch,
+                    "%s: after %lld steps of %lld samples no run is at sample %lld of epoch %lld",
+                    name_source(j->c, source), (long long)from->n_steps, (long long)batch,
                     (long long)from->next.sample, (long long)from->next.epoch);
 }
 
@@ -234,6 +248,12 @@ static exit_status check_data(job *j, const resumed *from) {
     wf_status status = job_hash_data(j);
     if (status != WF_OK) return complain_of(j->c, status);
     if (!strcmp(j->data_hash, from->data_hash)) return EXIT_DONE;
+    if (j->c->image) history_give_up(j->c->history);
+    if (j->c->image)
+        return complain(
+            EXIT_FAILED,
+            "--data %s has changed since the run began: its hash is %.8s..., not %.8s...",
+            j->c->o.data, j->data_hash, from->data_hash);
     return complain(EXIT_FAILED,
                     "--resume: %s does not hold the data that the run in %s was trained on (its "
                     "hash is %.8s..., not %.8s...); give its path with --data, or start another "
@@ -265,8 +285,7 @@ static exit_status load_snapshot(job *j, wf_trainer *trainer) {
     cli *c = j->c;
     wf_status status = snapshot_read(c->snapshot, trainer, c->image);
     if (status != WF_CORRUPT) return complain_of(c, status);
-    snapshot_forget(c->snapshot, c->image);
-    if (c->is_root) history_retry(c->history);
+    drop_snapshot(c);
     if (c->lost) snprintf(c->lost, LOST_BYTES, "%s", wf_context_error(c->ctx));
     return c->lost ? EXIT_RANK : complain(EXIT_RANK, "%s", wf_context_error(c->ctx));
 }

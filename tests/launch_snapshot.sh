@@ -168,6 +168,23 @@ for more in "" "--save-async --grace $patience"; do
     [[ $(report train --resume --steps 400 --out "$folder/run" | field weights_sha256) == "$want" ]] || fail "an interrupted run: other bits"
 done
 
+# ---- the data changes between two starts, in a run without --out ----
+seq 1 9000 >"$folder/text"
+whole_net=$net net="--model gpt --layers 1 --hidden 8 --heads 2 --tokens 8 --batch 4 --threads 1 --data $folder/text"
+WEFT_DELAY_US=2000 start 2 --steps 100000
+until_true_of $launcher has_line '^peak' || fail "no training: $(cat "$folder/said")"
+for memory in /proc/$launcher/fd/*; do [[ $(readlink "$memory") != *weft-snapshot* ]] || break; done
+until_true_of $launcher has_both || fail "no snapshots: $(cat "$folder/said")"
+kill -STOP $launcher && until_true has_stopped $launcher
+seq 2 9001 >"$folder/text"
+kill -KILL "$(pid_of 1)"
+kill -CONT $launcher
+got=0
+wait $launcher || got=$?
+[[ $got == 1 ]] && says "^weft: --data $folder/text has changed since the run began: its hash is" || fail "other data: exit $got: $(cat "$folder/said")"
+says '\(null\)|restart 2' && fail "other data: $(cat "$folder/said")"
+net=$whole_net
+
 # ---- a rank that is stopped past the deadline ----
 stopped() { # stopped MS
     all= n_restarts=0
