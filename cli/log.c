@@ -30,7 +30,7 @@ static bool copy_lines(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested_
         json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         const json_t *step = json_object_get(entry, "step");
         bool is_kept = json_is_integer(step) && json_integer_value(step) <= keep_steps;
-        if (is_kept) fputs(line, out);
+        if (is_kept) fprintf(out, "%.*s\n", (int)strcspn(line, "\n"), line); /* its end may lack */
         if (is_kept && json_object_get(entry, "test_loss"))
             *tested_step_out = json_integer_value(step);
         json_decref(entry);

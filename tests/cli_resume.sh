@@ -36,6 +36,17 @@ for model in none old junk; do
     [[ $(sha_of "$folder/x/model.safetensors") == "$said" ]] || fail "model.safetensors ($model): not the state's weights"
 done
 
+# ---- the log: wherever a kill has cut it, each step is there once ----
+for tail in "" '{"step":3,"epoch":0,"lo' $'{"step":3,"epoch":0,"loss":1,"ms":1}\n{"step":4'; do
+    fresh
+    log=$folder/x/log.jsonl
+    truncate -s -1 "$log" # the end of the last line
+    [[ ! $tail ]] || printf '\n%s' "$tail" >>"$log"
+    report $resume --out "$folder/x" >/dev/null
+    [[ $(grep -c . "$log") == $(grep -cx '{[^{}]*}' "$log") ]] || fail "the log ended in '$tail': torn lines: $(cat "$log")"
+    [[ $(grep '"ms"' "$log" | sed 's/^{"step":\([0-9]*\),.*/\1/' | paste -sd,) == 1,2,3,4 ]] || fail "the log ended in '$tail': $(cat "$log")"
+done
+
 # ---- a run with no steps left measures no step ----
 fresh
 report train --resume --steps 2 --threads 1 --out "$folder/x" | tr -d ' \n' >"$folder/again"
