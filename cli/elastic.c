@@ -104,7 +104,8 @@ void elastic_renew(elastic *e) {
 
 void elastic_lose(elastic *e) {
     is_asked = 0;
-    for (int r = 0; r < e->n_ranks; r++) e->is_out[e->place[r]] |= e->lost[r];
+    for (int r = 0; r < e->n_ranks; r++)
+        e->is_out[e->place[r]] |= e->lost[r] | e->roster->is_faulty[r];
     e->n_ranks = fit(e, count_places(e));
     e->was_short = e->n_ranks < e->n_least;
     if (e->was_short) elastic_renew(e);
@@ -148,6 +149,7 @@ void elastic_start(elastic *e, wf_launch_config *config) {
     memcpy(r->plan, e->plan, sizeof r->plan);
     if (r->n_attempts < MOST_ATTEMPTS) r->ranks_of[r->n_attempts++] = e->n_ranks;
     e->was_short = false;
+    memset(r->is_faulty, 0, sizeof r->is_faulty);
     config->lost = e->lost;
     config->stop_signal = e->n_ranks < e->n_most ? SIGUSR1 : 0;
 }

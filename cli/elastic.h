@@ -21,6 +21,7 @@ typedef struct roster {
     /* Values of the recipe; 0: no attempt has resolved them yet. */
     int64_t n_micro, n_lanes, n_workers;
     int n_threads;
+    unsigned char is_faulty[WF_LAUNCH_MAX_RANKS]; /* ranks that --verify has named */
     int n_attempts, ranks_of[MOST_ATTEMPTS];
 } roster;
 
@@ -66,6 +67,8 @@ const char *elastic_say(const elastic *e, char *text, size_t bytes);
 
 /* Takes ranks, plan, devices and recipe from the roster, if there is one. */
 exit_status roster_take(cli *c);
+/* The state of this rank differs from that of most replicas: its place is left out. */
+void roster_report_fault(const cli *c);
 /* Rank 0 stores the resolved recipe. */
 void roster_keep_recipe(const cli *c);
 /* Adds the ranks of each attempt. */

@@ -52,6 +52,11 @@ exit_status roster_take(cli *c) {
     return c->o.devices ? take_devices(c, r) : EXIT_DONE;
 }
 
+void roster_report_fault(const cli *c) {
+    roster *r = find(c);
+    if (r && c->job) r->is_faulty[wf_job_rank(c->job)] = 1;
+}
+
 void roster_keep_recipe(const cli *c) {
     roster *r = find(c);
     const wf_recipe *recipe = &c->o.recipe;

@@ -51,6 +51,7 @@ exit_status train_verify(run *r) {
     if (status == WF_CORRUPT) {
         for (int image = 1; image <= 2 && r->c->snapshot; image++) /* they were not compared */
             snapshot_forget(r->c->snapshot, image);
+        if (wf_trainer_is_faulty(r->trainer)) roster_report_fault(r->c);
         return complain(EXIT_RANK, "%s", wf_context_error(r->c->ctx));
     }
     if (status != WF_OK || n_bytes) return complain_of(r->c, status);

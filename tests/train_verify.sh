@@ -37,4 +37,12 @@ got=$(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=3 --ranks 3 --verify 4 --restart
 [[ $(field weights_sha256 <<<"$got") == "$want" ]] || fail "a restart after a flipped bit: other bits"
 [[ $(field restarts <<<"$got") == 1 ]] || fail "a flipped bit: restarts $(field restarts <<<"$got")"
 grep -q 'repeated_steps": 3' <<<"$got" || fail "repeated: $(field repeated_steps <<<"$got")"
+
+# ---- with --ranks A:B the rank that differs is lost ----
+got=$(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=3 --ranks 1:3 --verify 4 --restarts 3 --save-every 5 --out "$folder/fewer")
+[[ $(field weights_sha256 <<<"$got") == "$want" ]] || fail "without the rank that differs: other bits"
+[[ $(tr -d ' \n' <<<"$got") == *'"ranks_per_attempt":[3,2]'* ]] || fail "the rank that differs is used again: $(cat "$folder/said")"
+# No majority: any of the two may be wrong, so none is left out.
+got=$(WEFT_FLIP_BIT=6:1:3 report $net --plan dp=2,lanes=2+1 --ranks 1:2 --verify 4 --restarts 3 --out "$folder/both")
+[[ $(tr -d ' \n' <<<"$got") == *'"ranks_per_attempt":[2,2]'* ]] || fail "no majority: $(cat "$folder/said")"
 finish

@@ -355,6 +355,8 @@ WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, cha
  * differ from most others, or all holders if there is no majority, and the first tensor);
  * INVALID_ARG (the average is in use). */
 WF_API WF_NODISCARD wf_status wf_trainer_verify(wf_trainer *trainer, int64_t *n_bytes_out);
+/* 1 if the latest wf_trainer_verify found that a rank of this process differs from most others. */
+WF_API int wf_trainer_is_faulty(const wf_trainer *trainer);
 
 /* ---- reports ---- */
 

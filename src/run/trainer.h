@@ -61,6 +61,7 @@ struct wf_trainer {
     wfi_flip flip;         /* faults of the environment */
     wfi_raise raise;
     bool uses_average; /* in the weights' place; see wf_trainer_use_average */
+    bool is_faulty;    /* the latest comparison of replicas found that a local rank is wrong */
     bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;

@@ -180,5 +180,12 @@ wf_status wf_trainer_verify(wf_trainer *t, int64_t *n_bytes_out) {
     WF_TRY(wfi_state_perform(&c.call, "verify replicas",
                              t->forward_only ? WFI_STATE_WEIGHTS : WFI_STATE_ALL, compare_all));
     if (n_bytes_out) *n_bytes_out = c.n_bytes;
+    t->is_faulty = false;
+    for (int r = 0; r < t->n_workers && !c.is_undecided; r++)
+        t->is_faulty |= c.differs[r] && t->workers[r].is_local;
     return *c.first_name ? fail_of(&c) : WF_OK;
+}
+
+int wf_trainer_is_faulty(const wf_trainer *t) {
+    return t->is_faulty;
 }
