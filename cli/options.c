@@ -341,8 +341,11 @@ static bool parse_words(options *o, unsigned flag, int argc, char *const *argv) 
         o->given[id] = true;
     }
     if (o->ranks_least && !(flag & (FOR_TRAIN | FOR_RUN)))
-        return options_fail(o, "--ranks A:B is for weft train and weft run, which start ranks "
-                               "again; here it is --ranks N");
+        return options_fail(o,
+                            "--ranks %lld:%lld is for weft train and weft run, which start ranks "
+                            "again; here give --ranks %lld, or --ranks %lld for the fewest",
+                            (long long)o->ranks_least, (long long)o->ranks, (long long)o->ranks,
+                            (long long)o->ranks_least);
     return true;
 }
 

@@ -66,7 +66,7 @@ expect 2 "'2:x' is not a range" train $net --steps 1 --restarts 1 --ranks 2:x
 expect 2 "give --restarts N, too" train $net --steps 1 --ranks 1:2
 expect 2 "has no dp=N to reduce" train $net --steps 1 --restarts 1 --ranks 1:2 --plan pp=2
 expect 2 "has to be that of all 2" train $net --steps 1 --restarts 1 --ranks 1:2 --plan dp=3
-expect 2 "is for weft train and weft run" plan $net --ranks 1:2
+expect 2 "here give --ranks 2, or --ranks 1 for the fewest" plan $net --ranks 1:2
 RANK=0 WORLD_SIZE=2 expect 2 "--ranks 1:2: these ranks were started by torchrun" train $net --steps 1 --ranks 1:2
 
 # ---- training ----
