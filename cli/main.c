@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -307,6 +308,22 @@ static void hold_closed_streams(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
 }
 
+/* oneDNN does not survive an allocation that fails: it throws, or reads where nothing is. */
+static void report_limit(int number) {
+    static const char text[] = "weft: a library has failed, probably because ulimit -v limits the "
+                               "memory of this process\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(EXIT_FAILED);
+}
+
+static void watch_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return;
+    signal(SIGABRT, report_limit);
+    signal(SIGSEGV, report_limit);
+}
+
 /* For who ends because of others: where MPI waits for those, in a thread of its own, that thread is
  * left in there, and must not find its libraries destroyed by what runs at a regular exit. */
 static void end_beside_threads(exit_status status) {
@@ -317,6 +334,7 @@ static void end_beside_threads(exit_status status) {
 
 int main(int argc, char **argv) {
     hold_closed_streams();
+    watch_limit();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

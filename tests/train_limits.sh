@@ -30,6 +30,16 @@ all=$(cat "$folder/gnuplot.pid")
 finishes 143 "a signal while gnuplot hangs"
 says '^weft: interrupted after the last step, 3, which is saved$' || fail "a signal while gnuplot hangs: $(cat "$folder/said")"
 
+# ---- memory that a library does not get: a sentence, no abort ----
+if (ulimit -v 2000000 && "$WEFT" --version) >/dev/null 2>&1; then # sanitizers reserve more
+    for kib in $(seq 150000 10000 260000); do
+        got=0
+        (ulimit -v "$kib" && exec "$WEFT" train --model resnet18 --data synthetic --image 16 --batch 4 --steps 1 --threads 1 --quiet) \
+            >"$folder/out" 2>"$folder/said" || got=$?
+        [[ $got == 0 ]] || { [[ $got == 1 ]] && says '^weft: '; } || fail "ulimit -v $kib: exit $got: $(cat "$folder/said")"
+    done
+fi
+
 # ---- files that may grow no more (SIGXFSZ), output that nobody takes ----
 for more in "" "--ranks 2 --plan dp=2"; do
     got=0
