@@ -123,13 +123,10 @@ exit_status launch_self(cli *c) {
     config.argv = words;
     config.grace_ms = config.n_ranks > 1 ? GRACE_MS : ALONE_MS;
     signal(SIGCHLD, SIG_DFL);
-    interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
-    if (interrupt_status()) {
-        free(words);
-        free(block);
-        return complain(interrupt_status(), "interrupted; no rank has been started");
-    }
     bad = checkpoint_hold(c, &held);
+    interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
+    if (!bad && interrupt_status())
+        bad = complain(interrupt_status(), "interrupted; no rank has been started");
     if (!bad) bad = make_memories(c, &m);
     wf_status status = bad ? WF_OK : restart_launch(c, &config, is_elastic ? &e : NULL, &result);
     if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
