@@ -76,7 +76,7 @@ void history_step(history *h, int64_t n_done);
 bool history_is_same_run(history *h, const char *recipe, const char *data_hash);
 /* A checkpoint of `n_done` steps is being written, or is written. */
 void history_mark(history *h, int64_t n_done);
-/* The same of a snapshot, which may be whole before its rank 0 notices. */
+/* A snapshot of `n_done` steps is being taken. It may be whole before its rank 0 notices. */
 void history_mark_snapshot(history *h, int64_t n_done);
 /* Passes the number of restarts on to this process, which was not started again itself. */
 void history_follow(const history *h);

@@ -93,7 +93,6 @@ exit_status train_take_snapshot(run *r) {
     history_mark_snapshot(train_history(r), r->n_done);
     status = snapshot_write(c->snapshot, r->trainer, notes, r->n_done);
     free(notes);
-    if (status == WF_OK) history_mark_snapshot(train_history(r), r->n_done);
     return complain_of(c, status);
 }
 

@@ -71,6 +71,7 @@ finishes 0 "$n_kills kills"
 [[ $(field restarts <"$folder/report") == "$n_kills" ]] || fail "restarts: $(field restarts <"$folder/report")"
 [[ $(field effective <"$folder/report") == 0.* ]] || fail "effective: $(field effective <"$folder/report")"
 [[ $(grep -c '"loss"' "$folder/run/log.jsonl") == "$n_steps" ]] || fail "steps are logged twice"
+keeps_useful "$folder/run/log.jsonl"
 grep -q "^lost .* in $n_kills restarts, which repeated" "$folder/out" || fail "does not say what was lost"
 ls -A "$folder/run" | grep -E '^\.weft|tmp' && fail "temporary files are left"
 

@@ -90,6 +90,7 @@ ends "kills"
 says 'restart 1 of 1000 in 0.0 s' || fail "a restart after new steps waits: $(cat "$folder/said")"
 grep -qE '^restart .* from memory, [0-9]{1,3}\.[0-9]* s after the failure; steps repeated: [012];' "$folder/out" ||
     fail "no restart from memory: $(cat "$folder/out")"
+keeps_useful "$folder/run/log.jsonl"
 [[ $(field repeated_steps <"$folder/report") -le $((2 * n_restarts)) ]] || fail "steps are repeated: $(field repeated_steps <"$folder/report")"
 
 # ---- damaged snapshots, and the last restart ----
@@ -135,6 +136,28 @@ got=0
 wait $launcher || got=$?
 [[ $got == 4 ]] && says 'no restart is left: --restarts 3' || fail "more restarts than --restarts: exit $got: $(cat "$folder/said")"
 none_left "the last restart" "${all[@]}"
+
+# ---- waits double as long as no new step is made ----
+has_replaced() { next=$(pid_of 1) && [[ $next && $next != "$last" ]]; }
+WEFT_DELAY_US=2000 start 3 --steps 100000 --restarts 4
+for memory in /proc/$launcher/fd/*; do [[ $(readlink "$memory") != *weft-snapshot* ]] || break; done
+until_true_of $launcher has_both || fail "no snapshots: $(cat "$folder/said")"
+mapfile -t all < <(ranks_of)
+for pid in "${all[@]}"; do kill -STOP "$pid" && until_true has_stopped "$pid"; done
+next=${all[1]}
+for _ in 1 2 3; do
+    last=$next
+    kill -KILL "$last"
+    until_true_of $launcher has_replaced || fail "no other rank 1: $(cat "$folder/said")"
+done
+[[ $(sed -n 's/.* in \([0-9.]*\) s, and the other ranks stay/\1/p' "$folder/said" | paste -sd' ') == "0.0 0.1 0.2" ]] ||
+    fail "waits without a new step: $(cat "$folder/said")"
+kill -CONT "${all[0]}" "${all[2]}"
+kill -TERM $launcher
+got=0
+wait $launcher || got=$?
+[[ $got == 143 ]] || fail "interrupted after three waits: exit $got: $(cat "$folder/said")"
+none_left "waits" "${all[@]}"
 
 # ---- interrupted while a rank is lost: the snapshot is saved ----
 # interrupted WORDS ARGUMENTS...: the launcher sees the death of rank 1 and SIGTERM at once.

@@ -27,6 +27,11 @@ train() {
 # has_steps N: the log has at least so many.
 has_steps() { [[ $(grep -c '"loss"' "$folder/run/log.jsonl" 2>/dev/null) -ge $1 ]]; }
 says() { grep -qE -- "$1" "$folder/said"; }
+# keeps_useful LOG: of the seconds of steps that count, the run reports none as lost.
+keeps_useful() {
+    awk '/"ms":/ { sub(/.*"ms":/, ""); ms += $0 } /^lost / { useful = $4 - $2 + 0.1 } END { exit useful * 1000 < ms }' \
+        "$1" "$folder/out" || fail "steps that count are lost: $(cat "$folder/out")"
+}
 # finishes STATUS WHAT: the background run does, with that exit status, and nothing is left.
 finishes() {
     local got=0
