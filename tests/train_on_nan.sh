@@ -8,7 +8,8 @@ sha() { report $net "$@" | field weights_sha256; }
 # spoiled ARGUMENTS...: the same, with a step 11 that is not finite.
 spoiled() { WEFT_FLIP_BIT=11:0:30 report $net "$@" | field weights_sha256; }
 
-WEFT_FLIP_BIT=11:0:30 expect 1 "step 11: " $net --steps 20 --on-nan stop
+WEFT_FLIP_BIT=11:0:30 expect 1 "step 11: " $net --steps 20 --on-nan stop --plan dp=2 --ranks 2 --restarts 2 --snapshot 1
+grep -q "; restart " "$folder/said" && fail "stop: a loss that is not finite is tried again"
 expect 2 "--on-nan rewind needs --out" $net --steps 1 --on-nan rewind
 expect 2 "--on-nan has no effect here: workers" $net --steps 1 --on-nan skip --update async
 WEFT_FLIP_BIT=11 expect 2 "it takes STEP:RANK:BIT" $net --steps 1
@@ -29,6 +30,15 @@ grep -q '"host_peak_bytes":{"planned":\[0\]' "$folder/usual" || fail "host memor
 grep -q '"host_peak_bytes":{"planned":\[[1-9]' "$folder/skipped" || fail "the copy is not in host_peak_bytes"
 expect 3 "the copy of its state that undoes a step" $net --steps 1 --on-nan skip --host-memory 4KB
 expect 1 "100 steps in a row were not finite" train --model mlp --image 8 --data synthetic --batch 64 --threads 1 --lr 1e6 --steps 300 --on-nan skip
+# killed SKIPPED ARGUMENTS...: the same as spoiled, where rank 1 dies in step 14, after a snapshot.
+killed() {
+    WEFT_FLIP_BIT=11:0:30 WEFT_RAISE=9:load:1:53 report $net --steps 20 --plan dp=2 --ranks 2 --restarts 2 --snapshot 2 \
+        "${@:2}" >"$folder/killed"
+    [[ $(field weights_sha256 <"$folder/killed") == "$want" ]] || fail "${*:2}: other bits after a restart"
+    [[ $(field skipped_steps <"$folder/killed"),$(field restarts <"$folder/killed") == "$1,1" ]] ||
+        fail "${*:2}: a restart forgets skipped steps: $(cat "$folder/killed")"
+}
+killed 1 --on-nan skip
 
 # ---- rewind ----
 want=$(sha --steps 8)
@@ -39,5 +49,6 @@ grep -q "going back to step 8 and leaving out 3 batches" "$folder/said" || fail 
 want=$(spoiled --steps 20 --on-nan rewind --out "$folder/one" --save-every 4)
 [[ $(spoiled --steps 20 --on-nan rewind --out "$folder/two" --save-every 4 --save-async --plan dp=2 --ranks 2) == "$want" ]] ||
     fail "rewind, dp=2: other bits"
+killed 3 --on-nan rewind --out "$folder/three" --save-every 4
 "$WEFT" train --resume --out "$folder/one" --steps 24 --quiet || fail "a run that went back cannot be resumed"
 finish
