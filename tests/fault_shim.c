@@ -4,8 +4,10 @@
  *   FAULT=ACTION@POINT:RANK:N:ATTEMPT   RANK -1 is the launcher; ATTEMPT -1 is each one
  *   FAULT_DIR                           the folder of the run
  *
- * Points: `start`, the Nth allocation; `save`, the Nth call that changes the folder; `read`, the
- * Nth call that reads in it; `signal`, SIGUSR1; `connect`, each of the first N connections.
+ * Points: `start`, the Nth allocation; `save`, the Nth call that changes the folder; `rename`, the
+ * Nth time that a checkpoint gets its name; `read`, the Nth call that reads in the folder;
+ * `signal`, SIGUSR1; `connect`, each of the first N connections; `reserve`, the Nth fallocate;
+ * `copy`, the Nth piece of a snapshot.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FIRST_IMAGE ((off_t)1 << 41) /* its place in the memory of snapshots (cli/snapshot.c) */
+
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
@@ -33,6 +37,8 @@ void *__libc_memalign(size_t align, size_t bytes);
 static char action[16], point[16], folder[PATH_MAX];
 static bool is_target, is_out_of_memory, is_full, tears, flips, dies_at_rename;
 static atomic_long n_left;
+static char *images[2]; /* memory of snapshots, as far as it is mapped */
+static size_t image_bytes;
 
 /* ---- actions ---- */
 
@@ -54,6 +60,12 @@ static void record(void) {
     syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT, 0666));
 }
 
+/* Memory that is lost reads as zeros. */
+static void lose_images(void) {
+    for (int k = 0; k < 2; k++)
+        if (images[k]) madvise(images[k], image_bytes, MADV_REMOVE);
+}
+
 /* A fault of a file comes with the next write, or with the crash that makes it matter. */
 static void act(void) {
     int code = errno;
@@ -68,6 +80,7 @@ static void act(void) {
     if (!strcmp(action, "lost")) {
         remove_at("state.safetensors");
         remove_at("state.safetensors.index.json");
+        if (!strcmp(point, "copy")) lose_images();
         kill(getpid(), SIGKILL);
     }
     errno = code;
@@ -126,7 +139,38 @@ int posix_memalign(void **out, size_t align, size_t bytes) {
 }
 void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
     if (is_refused()) return MAP_FAILED;
-    return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
+    void *data = (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
+    bool is_image = is_target && fd >= 0 && offset >= FIRST_IMAGE && data != MAP_FAILED;
+    if (is_image) images[offset > FIRST_IMAGE] = data, image_bytes = bytes;
+    return data;
+}
+int fallocate(int fd, int mode, off_t at, off_t bytes) {
+    reach("reserve");
+    if (is_full) errno = ENOSPC;
+    return is_full ? -1 : (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+}
+
+/* ---- snapshots ---- */
+
+static bool is_in_image(const char *at) {
+    for (int k = 0; k < 2; k++)
+        if (images[k] && at >= images[k] && at < images[k] + image_bytes) return true;
+    return false;
+}
+
+/* The bit flips in both images, and the death makes it matter. */
+static void flip_images(void) {
+    for (int k = 0; k < 2; k++) images[k][image_bytes / 2] ^= 4;
+    kill(getpid(), SIGKILL);
+}
+
+void *memcpy(void *to, const void *from, size_t n) {
+    if (!is_in_image(to)) return memmove(to, from, n);
+    reach("copy");
+    if (flips) flip_images();
+    memmove(to, from, tears ? n / 2 : n);
+    if (tears) kill(getpid(), SIGKILL);
+    return to;
 }
 
 /* ---- files ---- */
@@ -226,6 +270,7 @@ OPEN(openat64, at, int at, const char *path)
 
 int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags) {
     if (is_change_refused(is_named(to_fd, to))) return -1;
+    if (is_named(to_fd, to) && strstr(to, "state.safetensors")) reach("rename");
     int status = (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
     if (dies_at_rename && is_named(to_fd, to)) kill(getpid(), SIGKILL);
     return status;

@@ -16,11 +16,13 @@ declare -A nets=(
     [mlp]="--model mlp --image 8 --batch 12 --micro 6 --lanes 3 --slices 2 --optimizer adam --clip-norm 1 --steps 24"
     [gpt]="--model gpt --layers 1 --hidden 8 --heads 2 --vocab 32 --tokens 8 --batch 6 --micro 3 --lanes 3 --steps 12"
     [resnet]="--model resnet18 --image 8 --batch 6 --micro 3 --lanes 3 --steps 4"
+    [local]="--model mlp --image 8 --batch 12 --micro 6 --lanes 3 --update local --workers 3 --local-steps 2 --steps 24"
+    [async]="--model mlp --image 8 --batch 12 --micro 6 --lanes 3 --update async --workers 3 --steps 24"
 )
 plans=(dp=3 pp=2 tp=2 pp=3,schedule=zb1,recompute=all dp=3,zero=1 dp=3,zero=2 dp=3,zero=3
-    dp=2,lanes=2+1,pp=2 dp=3,offload=state:disk+activations dp=3,zero=3,offload=params:disk)
+    dp=2,lanes=2+1,pp=2 dp=3,offload=state:disk+activations dp=3,zero=3,offload=params:disk dataparallel=3)
 instructions=(load forward recompute backward weight backward+weight copy fetch evict fold norm total_norm update
-    send receive report all_reduce all_gather reduce_scatter tie)
+    send receive report all_reduce all_gather reduce_scatter broadcast reduce tie)
 is_full && instructions+=(pack fold_stats)
 
 # ---- the table ----
@@ -29,16 +31,12 @@ add() { # add FAULTS POINTS
     local fault at
     for fault in $1; do for at in $2; do cells+=("$fault $at"); done; done
 }
-add "kill stop slow memory full torn lost" "${instructions[*]}"
-add "kill stop slow memory full torn lost flip" "save restart"
-add "kill stop slow memory full refuse" start
-add "kill" launcher
+faults="kill stop slow memory full torn lost flip"
+add "$faults" "${instructions[*]} start save snapshot snapshot restart"
+add "kill slow memory" launcher
 add "flip flip flip" state
 add "flip flip" "save restart"
-add "refuse" restart
-help=$("$WEFT" train --help=all)
-has_option() { [[ $help == *"$1"* ]]; }
-has_option --snapshot && add "kill stop slow memory" "snapshot snapshot"
+add "refuse" "start restart"
 
 draw() { echo $((1 + (RANDOM * 32768 + RANDOM) % $1)); }  # from 1 to $1
 pick() { shift $(((RANDOM * 32768 + RANDOM) % $#)); echo "$1"; } # one of the arguments
@@ -56,7 +54,7 @@ per_step() {
     lists=$(program | grep "^r$2 " || program | grep "^r0 ")
     grep -c "^r[0-9]* [a-z]*\.[0-9]* $1 " <<<"$lists"
 }
-n_ranks_of() { echo $(($(tr ',' '\n' <<<"$1" | sed -n 's/^[dpt]p=//p' | paste -sd'*'))); }
+n_ranks_of() { echo $(($(tr ',' '\n' <<<"$1" | sed -n 's/^\([dpt]p\|dataparallel\)=//p' | paste -sd'*'))); }
 
 # weights NET: of the same recipe on one rank, undisturbed.
 weights() {
@@ -77,6 +75,7 @@ choose() {
     if [[ " ${instructions[*]} " == *" $point "* ]]; then
         until program | grep -q " $point "; do plan=$(pick "${plans[@]}"); done
     fi
+    [[ $point =~ ^(start|save|restart)$ && $(draw 6) == 1 ]] && net=$(pick local async) plan=dp=3
     [[ $point == state ]] && plan=$(pick dp=3 dp=3,offload=state:disk "tp=2,dp=3" "pp=2,dp=3")
     n_ranks=$(n_ranks_of "$plan")
     rank=$((RANDOM % n_ranks))
@@ -84,9 +83,9 @@ choose() {
     # Ranks as threads: the process that stops would be the only one.
     n_processes=$n_ranks
     [[ $fault != stop && $(draw 6) == 1 ]] && n_processes=1
-    has_option A:B && [[ $n_processes -gt 1 && $plan == dp=3* && $(draw 3) == 1 ]] && n_processes=1:$n_ranks # elastic
+    [[ $n_processes -gt 1 && $plan == dp=3* && $(draw 3) == 1 ]] && n_processes=1:$n_ranks # elastic
     more=$(pick "" --save-async "--shard-size 4000" "--keep 2")
-    has_option --snapshot && [[ $fault != refuse && $(draw 3) == 1 ]] && more+=" --snapshot $(pick 1 2 4)"
+    [[ $fault != refuse && $net == mlp && $(draw 3) == 1 ]] && more+=" --snapshot $(pick 1 2 4)"
     every=$(pick 1 3 5)
     steps=${nets[$net]##*--steps }
     raise="" at=signal n=1 attempt=0 deadline=600000
@@ -98,12 +97,16 @@ choose() {
     state) ;;
     restart)
         at=$(pick start read save) attempt=1 n=$(draw 300)
-        [[ $at == read ]] && n=$(draw 20)
+        [[ $at != read ]] || n=$(draw 20)
+        [[ $at != start ]] || n=$(draw 6000)
         raise=9:$(pick forward load update):$rank:$(draw $steps)
+        ;;
+    snapshot)
+        more="--snapshot $(pick 1 2 4)" at=copy n=$(draw 40)
+        [[ $fault != full ]] || at=reserve n=$(draw 2)
         ;;
     *)
         local name=$point
-        [[ $point == snapshot ]] && name=$(pick load forward update) more="--snapshot $(pick 1 2 4)" # the moment before or after a copy
         until [[ $(per_step "$name" $rank) -gt 0 ]]; do rank=$(((rank + 1) % n_ranks)); done
         raise=10:$name:$rank:$(draw $((steps * $(per_step "$name" $rank))))
         ;;
@@ -150,7 +153,7 @@ is_empty() { [[ -z $(processes) ]]; }
 # finish_by_hand: the same command without the fault.
 finish_by_hand() {
     local again=""
-    if [[ $point == launcher ]]; then
+    if [[ $fault == kill && $point == launcher ]]; then
         [[ $got == 137 ]] || wrong "status $got, though the launcher was killed"
     else
         [[ $got == 1 || $got == 4 ]] || wrong "status $got"
@@ -169,19 +172,33 @@ wrong() {
   $(head -c 2000 "$folder/said")"
 }
 
+# is_whole: the last checkpoint has all steps. Async updates have other bits in each run.
+is_whole() {
+    local file=$out/state.safetensors bits
+    [[ -e $file ]] || file+=.index.json
+    head -c 1000 "$file" | tr -d '\0' | grep -q "\"weft.n_steps\": *\"$steps\"" || return 1
+    bits=$(field weights_sha256 <"$folder/report")
+    [[ $bits && ($net == async || $bits == "$(weights $net)") ]]
+}
+
 # leftovers: temporary files, in the run's folder and elsewhere.
 leftovers() { find "$out" -name '.weft-*'; find "$folder/tmp" -mindepth 1; ls /dev/shm 2>/dev/null | grep weft; }
 
 one() { # one SEED
-    now=$1 out=$folder/run
+    now=$1
+    choose "$now"
+    check
+}
+# check: the chosen run.
+check() {
+    out=$folder/run
     rm -rf "$out" "$out.hit" "$folder/tmp" "$folder/report"
     mkdir "$folder/tmp"
-    choose "$now"
     start
     [[ $got != 124 ]] || wrong "hangs"
     until_true is_empty || wrong "processes are left: $(processes)"
     if [[ $got != 0 ]]; then finish_by_hand; n_by_hand=$((n_by_hand + 1)); fi
-    [[ $(field weights_sha256 <"$folder/report") == "$(weights $net)" ]] || wrong "other bits"
+    is_whole || wrong "other bits, or no checkpoint of the last step"
     [[ -z $(leftovers) ]] || wrong "left: $(leftovers)"
     if [[ -e $out.hit || $point == state ]]; then n_hits=$((n_hits + 1)); fi
     if [[ ${TEST_TABLE:-} ]]; then
@@ -194,6 +211,12 @@ one() { # one SEED
 
 [[ -n $(weights mlp) ]] || { fail "no weights are reported"; finish; }
 n_hits=0 n_by_hand=0
+# In each series: a death in the last save, after the snapshot of the last step.
+choose $((now = seed))
+fault=kill point=save net=mlp plan=dp=3 rank=0 n_processes=3 more="--snapshot 1" every=1000000 steps=24
+raise="" at=rename n=1 attempt=0 deadline=600000
+check
+((n_hits == 1)) && says 'the other ranks stay' || fail "no death in the last save"
 for ((k = 0; k < n_runs; k++)); do one $((seed + k)); done
 echo "$n_runs runs from seed $seed: $n_hits faults, $n_by_hand runs finished with --resume"
 ((n_hits > 0)) || fail "no fault has come"
