@@ -9,72 +9,70 @@
 
 #include <math.h>
 
-static void find_costs(async_costs *c) {
-    double step_ms = samples_median(&c->step_ms, 0);
-    c->update = fmin(samples_median(&c->update_ms, 0), step_ms / 2);
-    c->compute_ms = step_ms - c->update;
-    c->transfer_ms = fmax(0, samples_median(&c->served_ms, 0) - step_ms) / 2;
-}
-
-static wf_simulation_config config_of(const bench_async *b, const async_row *r) {
+static wf_simulation_config config_of(const rounds *b, const json_t *row,
+                                      const async_costs *costs) {
     static const wf_simulation_update updates[] = {[WF_UPDATE_SYNC] = WF_SIMULATION_SYNC,
                                                    [WF_UPDATE_ASYNC] = WF_SIMULATION_ASYNC,
                                                    [WF_UPDATE_LOCAL] = WF_SIMULATION_LOCAL};
     const wf_recipe *recipe = &b->c->o.recipe;
     wf_simulation_config q = WF_SIMULATION_CONFIG_INIT;
-    q.update = updates[r->update];
-    q.n_workers = b->n_workers;
+    q.update = updates[async_update(row)];
+    q.n_workers = recipe->n_workers;
     q.n_steps = b->c->o.steps;
-    if (r->n_servers) q.n_servers = r->n_servers;
-    if (r->is_bounded) q.staleness = recipe->staleness;
+    int64_t n_servers = (int64_t)row_number(row, "servers");
+    if (n_servers) q.n_servers = n_servers;
+    if (json_object_get(row, ".bounded")) q.staleness = recipe->staleness;
     q.local_steps = recipe->local_steps < q.n_steps ? recipe->local_steps : q.n_steps;
-    q.transfer_ms = b->costs.transfer_ms;
-    q.update_ms = b->costs.update;
+    q.transfer_ms = costs->transfer_ms;
+    q.update_ms = costs->update_ms;
     return q;
 }
 
 /* Worker 0 computes its lanes, the others theirs, all of them `crowding` times as long as on a core
  * of their own. Without servers, the fast ones wait while the slow one sleeps, so only the time
  * that they compute is crowded. */
-static void set_times(const bench_async *b, const async_row *r, double crowding,
+static void set_times(const rounds *b, const json_t *row, const async_costs *costs, double crowding,
                       wf_simulation_config *q) {
-    double n_each = (double)b->n_lanes / (double)b->n_workers;
-    double most = b->costs.compute_ms * (double)r->n_most_lanes / n_each;
-    double slow = b->costs.compute_ms * (double)r->n_slow_lanes / n_each;
-    double slow_ms =
-        r->update == WF_UPDATE_ASYNC ? slow * r->slow * crowding : slow * (r->slow - 1 + crowding);
+    const wf_recipe *r = &b->c->o.recipe;
+    double n_each = (double)r->n_lanes / (double)r->n_workers, factor = row_number(row, "slow");
+    double most = costs->compute_ms * row_number(row, ".most_lanes") / n_each;
+    double slow = costs->compute_ms * row_number(row, ".slow_lanes") / n_each;
+    double slow_ms = async_update(row) == WF_UPDATE_ASYNC ? slow * factor * crowding
+                                                          : slow * (factor - 1 + crowding);
     q->forward_ms = most * crowding;
     q->slow = fmin(fmax(1, slow_ms / q->forward_ms), WF_SIMULATION_MAX_SLOW);
-    if (slow_ms < q->forward_ms || r->slow <= 1) q->slow = 1;
+    if (slow_ms < q->forward_ms || factor <= 1) q->slow = 1;
 }
 
 /* Returns the wanted cores per core of the machine, at least 1. */
-static double crowding_of(const bench_async *b, const async_row *r, double server_busy) {
-    double wanted = (double)b->n_workers - 1 + 1 / r->slow;
-    wanted = wanted * b->c->o.recipe.n_threads + (double)r->n_servers * server_busy;
+static double crowding_of(const rounds *b, const json_t *row) {
+    const wf_recipe *r = &b->c->o.recipe;
+    double wanted = (double)r->n_workers - 1 + 1 / row_number(row, "slow");
+    double busy = fmax(0, row_number(row, "server_busy_predicted")); /* unknown at first */
+    wanted = wanted * r->n_threads + row_number(row, "servers") * busy;
     return fmax(1, wanted / apart_n_cores());
 }
 
-static wf_status simulate(const bench_async *b, async_row *r, double crowding) {
-    wf_simulation_config q = config_of(b, r);
+static wf_status simulate(const rounds *b, json_t *row, const async_costs *costs) {
+    wf_simulation_config q = config_of(b, row, costs);
     wf_simulation *s;
-    set_times(b, r, crowding, &q);
+    set_times(b, row, costs, crowding_of(b, row), &q);
     wf_status status = wf_simulation_run(b->c->ctx, &q, &s);
     if (status != WF_OK) return status;
     wf_simulation_summary sum = wf_simulation_summarize(s);
-    r->predicted = sum.steps_per_second * (double)b->c->o.recipe.batch;
-    r->server_busy = r->n_servers ? sum.server_busy : NAN;
+    row_set(row, "predicted", sum.steps_per_second * (double)b->c->o.recipe.batch);
+    row_set(row, "server_busy_predicted", row_number(row, "servers") ? sum.server_busy : NAN);
     wf_simulation_destroy(s);
     return WF_OK;
 }
 
-wf_status async_predict(bench_async *b) {
+wf_status async_predict(rounds *b, const async_costs *costs) {
     wf_status status = WF_OK;
-    find_costs(&b->costs);
-    for (async_row *r = b->rows; r < b->rows + b->n_rows && status == WF_OK; r++) {
-        status = simulate(b, r, crowding_of(b, r, 0));
-        double crowding = crowding_of(b, r, r->n_servers ? r->server_busy : 0);
-        if (status == WF_OK) status = simulate(b, r, crowding);
+    size_t i;
+    json_t *row;
+    json_array_foreach(b->rows, i, row) {
+        if (status == WF_OK) status = simulate(b, row, costs);
+        if (status == WF_OK) status = simulate(b, row, costs);
     }
     return status;
 }

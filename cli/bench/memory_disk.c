@@ -60,16 +60,14 @@ static bool measure(const char *path, size_t bytes, double *ms_out) {
     return ok;
 }
 
-exit_status memory_measure_disk(bench_memory *b, memory_row *r) {
+exit_status memory_measure_disk(rounds *b, json_t *row) {
     char path[300];
-    double ms, bytes = r->disk_bytes;
+    double ms, bytes = row_number(row, "disk_bytes");
     if (!(bytes > 0)) return EXIT_DONE;
     size_t n = bytes < (double)MOST_BYTES ? (size_t)bytes : MOST_BYTES;
     n = (n + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
     if (!measure(apart_path(&b->run, "disk", path), n, &ms))
         return complain(EXIT_FAILED, "a file of %zu bytes in %s: %s", n, b->run.folder,
                         strerror(errno));
-    return samples_add(&r->disk_ms, ms * bytes / (double)n)
-               ? EXIT_DONE
-               : complain(EXIT_FAILED, "no memory left");
+    return row_append(row, ".disk_ms", ms * bytes / (double)n);
 }

@@ -1,0 +1,268 @@
+#include "bench/rounds.h"
+#include "checkpoint.h"
+#include "report.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+exit_status rounds_open(rounds *b, cli *c) {
+    b->c = c;
+    b->rows = json_array();
+    exit_status bad = apart_check_alone(c);
+    if (!bad) bad = report_check(c);
+    if (!bad && c->o.out) bad = checkpoint_folder(c);
+    if (!bad) bad = apart_open(c, &b->run);
+    if (!bad) interrupt_watch();
+    b->begin = effort_now();
+    return bad;
+}
+
+exit_status rounds_add(rounds *b, json_t *row, size_t most) {
+    if (row && json_array_size(b->rows) == most) {
+        json_decref(row);
+        return complain(EXIT_USAGE, "there can be %zu rows", most);
+    }
+    if (json_array_append_new(b->rows, row)) return complain(EXIT_FAILED, "no memory left");
+    return EXIT_DONE;
+}
+
+/* ---- rounds ---- */
+
+static int count_active(const rounds *b) {
+    int n = 0;
+    for (json_t *row = NULL; (row = next_row(b->rows, row));)
+        n += !json_object_get(row, ".left_out");
+    return n;
+}
+
+exit_status rounds_once(rounds *b, const char *verb, int round, rounds_run *run) {
+    size_t n = json_array_size(b->rows);
+    exit_status bad = EXIT_DONE;
+    for (size_t i = 0; i < n && !bad; i++) {
+        json_t *row = json_array_get(b->rows, round % 2 ? n - 1 - i : i);
+        char text[150];
+        if (interrupt_status())
+            return complain(interrupt_status(), "interrupted; no results have been written");
+        if (json_object_get(row, ".left_out")) continue;
+        snprintf(text, sizeof text, "%s %d/%d  %.100s", verb, b->n_runs_done + 1, b->n_runs,
+                 row_text(row, ".name"));
+        progress_show(&b->bar, (double)b->n_runs_done++ / b->n_runs, text);
+        bad = run(b, row);
+    }
+    return bad;
+}
+
+exit_status rounds_all(rounds *b, rounds_run *run, void (*after_first)(rounds *b)) {
+    exit_status bad = EXIT_DONE;
+    int n_rounds = (int)b->c->o.repeat;
+    progress_open(&b->bar, !b->c->o.quiet);
+    for (int round = 0; round < n_rounds && !bad; round++) {
+        b->n_runs = b->n_runs_done + count_active(b) * (n_rounds - round);
+        bad = rounds_once(b, "run", round, run);
+        if (!round && !bad && after_first) after_first(b);
+    }
+    progress_clear(&b->bar);
+    return bad;
+}
+
+/* ---- a run of weft ---- */
+
+void rounds_words(const rounds *b, const char *name, words *w) {
+    static const option_id own[] = {OPT_plan,   OPT_plans, OPT_ranks, OPT_n_threads,
+                                    OPT_repeat, OPT_steps, OPT_out,   OPT_json,
+                                    OPT_quiet,  OPT_peers, OPT_python};
+    const options *o = &b->c->o;
+    char path[300];
+    words_add(w, "weft");
+    if (!strcmp(name, "train")) words_add(w, "bench");
+    words_add(w, "%s", name);
+    words_add_options(w, o, FOR_BENCH, own, sizeof own / sizeof *own);
+    words_add(w, "--threads=%d", o->recipe.n_threads);
+    words_add(w, "--json=%s", apart_path(&b->run, "report.json", path));
+    words_add(w, "--quiet");
+}
+
+exit_status rounds_weft(rounds *b, json_t *row, words *w, json_t **report_out) {
+    int n_ranks = (int)row_number(row, "ranks");
+    char sha[65];
+    exit_status bad = apart_run(&b->run, APART_SELF, w, n_ranks, n_ranks * b->c->o.recipe.n_threads,
+                                false, report_out);
+    words_release(w);
+    if (bad) return bad;
+    snprintf(sha, sizeof sha, "%s", row_text(row, "weights_sha256"));
+    bad = apart_check_weights(row_text(*report_out, "plan"), *report_out, sha);
+    json_object_set(row, "plan", json_object_get(*report_out, "plan"));
+    json_object_set_new(row, "weights_sha256", json_string(sha));
+    if (!b->recipe) b->recipe = json_incref(json_object_get(*report_out, "recipe"));
+    if (bad) json_decref(*report_out);
+    return bad;
+}
+
+/* ---- the end ---- */
+
+exit_status rounds_end(rounds *b, void (*say_rows)(const rounds *b)) {
+    exit_status bad = complain_of(b->c, effort_since(b->c, &b->begin, &b->spent));
+    if (bad) return bad;
+    say_rows(b);
+    effort_say(b->c, &b->spent);
+    return EXIT_DONE;
+}
+
+static json_t *without_private(const json_t *row) {
+    json_t *copy = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
+        if (*key != '.') json_object_set(copy, key, value);
+    }
+    return copy;
+}
+
+void rounds_report(const rounds *b, json_t *report) {
+    json_t *rows = json_array(), *peers = json_array();
+    for (json_t *row = NULL; (row = next_row(b->rows, row));) {
+        bool is_peer = json_object_get(row, ".peer");
+        json_array_append_new(is_peer ? peers : rows, without_private(row));
+    }
+    json_object_set_new(report, "rows", rows);
+    effort_report(&b->spent, report);
+    if (b->c->o.peers) {
+        json_object_set(report, "peers", peers);
+        json_object_set_new(report, "peer_version", json_string(b->peer_version));
+    }
+    json_decref(peers);
+}
+
+void rounds_close(rounds *b) {
+    json_decref(b->rows);
+    json_decref(b->recipe);
+    apart_close(&b->run);
+}
+
+/* ---- rows and their fields ---- */
+
+json_t *next_row(const json_t *rows, const json_t *row) {
+    size_t i = 0;
+    while (row && json_array_get(rows, i++) != row) continue;
+    return json_array_get(rows, i);
+}
+
+const char *row_text(const json_t *row, const char *field) {
+    const char *text = json_string_value(json_object_get(row, field));
+    return text ? text : "";
+}
+
+static const json_t *row_value(const json_t *row, const char *path) {
+    char key[100];
+    size_t n = strcspn(path + 1, ".") + 1; /* a dot may begin a name */
+    snprintf(key, sizeof key, "%.*s", (int)n, path);
+    const json_t *value = json_object_get(row, key);
+    return path[n] ? row_value(value, path + n + 1) : value;
+}
+
+double row_number(const json_t *row, const char *path) {
+    const json_t *value = row_value(row, path);
+    double most = NAN;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        most = fmax(most, json_number_value(json_array_get(value, i)));
+    return json_is_number(value) ? json_number_value(value) : most;
+}
+
+static samples list_of(const json_t *row, const char *name) {
+    const json_t *list = json_object_get(row, name);
+    samples s = {0};
+    for (size_t i = 0; i < json_array_size(list); i++)
+        (void)samples_add(&s, json_number_value(json_array_get(list, i)));
+    return s;
+}
+
+double row_median(const json_t *row, const char *list) {
+    samples s = list_of(row, list);
+    double median = samples_median(&s, 0);
+    samples_release(&s);
+    return median;
+}
+
+double row_least(const json_t *row, const char *list) {
+    samples s = list_of(row, list);
+    double least = samples_least(&s, 0);
+    samples_release(&s);
+    return least;
+}
+
+void row_set(json_t *row, const char *field, double value) {
+    json_object_set_new(row, field, json_number(value));
+}
+
+exit_status row_append(json_t *row, const char *name, double value) {
+    json_t *list = json_object_get(row, name);
+    if (!json_is_array(list)) json_object_set_new(row, name, list = json_array());
+    if (json_array_append_new(list, json_number(value)))
+        return complain(EXIT_FAILED, "no memory left");
+    return EXIT_DONE;
+}
+
+/* ---- tables and pictures ---- */
+
+static void say_cell(const cli *c, const column *k, const json_t *row) {
+    const json_t *value = row_value(row, k->field);
+    double number = row_number(row, k->field);
+    char text[200] = "-";
+    if (json_is_string(value))
+        snprintf(text, sizeof text, "%s", json_string_value(value));
+    else if (isnan(number))
+        strcpy(text, "-");
+    else if (k->as == AS_BYTES)
+        text_of_bytes(text, number);
+    else if (k->as == AS_PERCENT)
+        snprintf(text, sizeof text, "%.1f %%", 100 * number);
+    else
+        snprintf(text, sizeof text, "%.*f", k->as == AS_TEXT ? 0 : k->as, number);
+    say(c, "%*s", k->width, text);
+}
+
+void say_columns(const cli *c, const json_t *rows, const column *columns, int n) {
+    for (int k = 0; k < n; k++) say(c, "%s%*s", k ? " " : "", columns[k].width, columns[k].head);
+    say(c, "\n");
+    for (json_t *row = NULL; (row = next_row(rows, row));) {
+        const char *why = row_text(row, "no_figures");
+        if (json_object_get(row, ".begins")) say(c, "\n");
+        for (int k = 0; k < n && !(*why && columns[k].as != AS_TEXT); k++) {
+            if (k) say(c, " ");
+            say_cell(c, &columns[k], row);
+        }
+        if (*why) say(c, "  no figures: %s", why);
+        say(c, "\n");
+    }
+}
+
+static void write_cell(FILE *csv, const json_t *row, const char *field) {
+    const json_t *value = row_value(row, field);
+    if (json_is_string(value) && strpbrk(json_string_value(value), ", "))
+        fprintf(csv, "\"%s\"", json_string_value(value));
+    else if (json_is_string(value))
+        fputs(json_string_value(value), csv);
+    else
+        fprintf(csv, "%.17g", row_number(row, field));
+}
+
+exit_status chart_begin_rows(chart *p, const rounds *b, const char *name, const char *fields) {
+    char heads[300] = "", field[60];
+    for (const char *at = fields; *at; at++)
+        if (*at != '.' || (at > fields && at[-1] != ',')) strncat(heads, at, 1);
+    exit_status bad = chart_begin(p, b->c, name, heads);
+    if (bad) return bad;
+    for (json_t *row = NULL; (row = next_row(b->rows, row));) {
+        for (const char *at = fields; *at; at += strcspn(at, ","), at += *at == ',') {
+            snprintf(field, sizeof field, "%.*s", (int)strcspn(at, ","), at);
+            if (at == fields && !json_object_get(row, field)) break;
+            if (at > fields) fputc(',', p->csv);
+            write_cell(p->csv, row, field);
+            if (!at[strcspn(at, ",")]) fputc('\n', p->csv);
+        }
+    }
+    return EXIT_DONE;
+}
