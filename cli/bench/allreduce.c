@@ -4,46 +4,15 @@
 #include "report.h"
 #include "text.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_BYTES      "4KiB,64KiB,1MiB,4MiB,16MiB,100MB"
 #define DEFAULT_ALGORITHMS "direct,pairwise,tree,ring,root"
 #define DEFAULT_WIRES      "inproc,shm"
 #define LARGEST            ((int64_t)1 << 36)
+#define MAX_ROWS           512
 
 static const char *const wires[] = {"inproc", "shm", "mpi"};
-
-/* ---- what a row came to ---- */
-
-double reduce_time_us(const reduce_row *r) {
-    return samples_median(&r->time_us, 0);
-}
-
-double reduce_algbw_gb_s(const reduce_row *r) {
-    return (double)r->bytes / reduce_time_us(r) / 1e3;
-}
-
-double reduce_busbw_gb_s(const bench_allreduce *b, const reduce_row *r) {
-    return reduce_algbw_gb_s(r) * 2 * (b->n_ranks - 1) / b->n_ranks;
-}
-
-/* Each rank reads its slice of all n buffers, and writes it to all: 2 n bytes through memory for
- * one of the buffer, of which busbw counts 2 (n - 1) / n. */
-double reduce_copy_busbw_gb_s(const bench_allreduce *b) {
-    return b->copy_gb_s * (b->n_ranks - 1) / b->n_ranks / b->n_ranks;
-}
-
-const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const char *wire) {
-    const reduce_row *best = NULL;
-    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (r->bytes != bytes || !r->time_us.n || (wire ? strcmp(r->wire, wire) != 0 : r->is_peer))
-            continue;
-        if (!best || reduce_time_us(r) < reduce_time_us(best)) best = r;
-    }
-    return best;
-}
 
 /* ---- lists ---- */
 
@@ -103,7 +72,7 @@ static exit_status read_bytes(bench_allreduce *b, const char *list) {
 }
 
 static exit_status resolve(bench_allreduce *b, const wf_place *place) {
-    options *o = &b->c->o;
+    options *o = &b->all.c->o;
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
     if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
@@ -114,7 +83,6 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
     b->n_ranks = (int)o->ranks;
-    b->n_repeats = (int)o->repeat;
     exit_status bad = read_bytes(b, o->bytes ? o->bytes : DEFAULT_BYTES);
     const char *names[REDUCE_MAX_LIST];
     int n_names = 0;
@@ -133,19 +101,12 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
 
 /* ---- rows ---- */
 
-static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm, const char *wire,
-                       bool is_peer) {
-    if (b->n_rows == REDUCE_MAX_ROWS)
-        return complain(EXIT_USAGE, "more than %d rows; make a list shorter", REDUCE_MAX_ROWS);
-    double *moved = calloc(2 * (size_t)b->n_ranks, sizeof *moved);
-    if (!moved) return complain(EXIT_FAILED, "no memory left");
-    b->rows[b->n_rows++] = (reduce_row){.bytes = bytes,
-                                        .algorithm = algorithm,
-                                        .wire = wire,
-                                        .is_peer = is_peer,
-                                        .sent_bytes = moved,
-                                        .received_bytes = moved + b->n_ranks};
-    return EXIT_DONE;
+static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm, const char *wire) {
+    json_t *row = json_pack("{s:s, s:I, s:i, s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:n}", ".name",
+                            wire, "bytes", (json_int_t)bytes, "ranks", b->n_ranks, "algorithm",
+                            algorithm, "wire", wire, "time_us", "stream_time_us", "algbw_gb_s",
+                            "busbw_gb_s", "sent_bytes", "received_bytes", "rounds_us");
+    return rounds_add(&b->all, row, MAX_ROWS);
 }
 
 static exit_status add_rows(bench_allreduce *b) {
@@ -153,11 +114,11 @@ static exit_status add_rows(bench_allreduce *b) {
     for (int w = 0; w < b->n_wires; w++)
         for (int s = 0; s < b->n_bytes; s++)
             for (int a = 0; a < b->n_algorithms && !bad; a++)
-                bad = add(b, b->bytes[s], b->algorithms[a], b->wires[w], false);
-    for (int s = 0; s < b->n_bytes && b->c->o.peers && !bad; s++)
-        bad = add(b, b->bytes[s], "mpi", "open-mpi", true);
-    for (int s = 0; s < b->n_bytes && b->c->o.peers && !bad; s++)
-        bad = add(b, b->bytes[s], "gloo", "gloo", true);
+                bad = add(b, b->bytes[s], b->algorithms[a], b->wires[w]);
+    for (int s = 0; s < b->n_bytes && b->all.c->o.peers && !bad; s++)
+        bad = add(b, b->bytes[s], "mpi", "open-mpi");
+    for (int s = 0; s < b->n_bytes && b->all.c->o.peers && !bad; s++)
+        bad = add(b, b->bytes[s], "gloo", "gloo");
     return bad;
 }
 
@@ -165,30 +126,34 @@ static exit_status add_rows(bench_allreduce *b) {
 
 /* The rows of one wire or peer, from `first` on, once. */
 static exit_status run_wire(bench_allreduce *b, int first, int n_rows, int repeat) {
-    const reduce_row *r = &b->rows[first];
+    const json_t *row = json_array_get(b->all.rows, (size_t)first);
+    rounds *all = &b->all;
     char text[100];
     if (interrupt_status())
         return complain(interrupt_status(), "interrupted; no results have been written");
-    snprintf(text, sizeof text, "run %d/%d  %s", b->n_runs_done + 1, b->n_runs, r->wire);
-    progress_show(&b->bar, (double)b->n_runs_done++ / b->n_runs, text);
+    snprintf(text, sizeof text, "run %d/%d  %s", all->n_runs_done + 1, all->n_runs,
+             row_text(row, "wire"));
+    progress_show(&all->bar, (double)all->n_runs_done++ / all->n_runs, text);
     if (b->is_worker) return reduce_run_here(b, first, n_rows, repeat);
-    if (r->is_peer) return reduce_run_peer(b, first, n_rows);
-    if (!strcmp(r->wire, "inproc")) return reduce_run_threads(b, first, n_rows, repeat);
+    if (reduce_is_peer(row)) return reduce_run_peer(b, first, n_rows);
+    if (!strcmp(row_text(row, "wire"), "inproc"))
+        return reduce_run_threads(b, first, n_rows, repeat);
     return reduce_run_processes(b, first, n_rows);
 }
 
 static exit_status run_all(bench_allreduce *b) {
+    const options *o = &b->all.c->o;
     exit_status bad = add_rows(b);
-    int n_blocks = b->n_wires + (b->c->o.peers ? 2 : 0);
-    b->n_runs = n_blocks * b->n_repeats;
-    progress_open(&b->bar, !b->c->o.quiet);
-    for (int repeat = 0; repeat < b->n_repeats; repeat++)
-        for (int first = 0; first < b->n_rows && !bad;) {
-            int n_rows = b->n_bytes * (b->rows[first].is_peer ? 1 : b->n_algorithms);
-            bad = run_wire(b, first, n_rows, repeat);
-            first += n_rows;
+    int n_rows = (int)json_array_size(b->all.rows);
+    b->all.n_runs = (b->n_wires + (o->peers ? 2 : 0)) * (int)o->repeat;
+    progress_open(&b->all.bar, !o->quiet);
+    for (int repeat = 0; repeat < o->repeat; repeat++)
+        for (int first = 0, n; first < n_rows && !bad; first += n) {
+            bool is_peer = reduce_is_peer(json_array_get(b->all.rows, (size_t)first));
+            n = b->n_bytes * (is_peer ? 1 : b->n_algorithms);
+            bad = run_wire(b, first, n, repeat);
         }
-    progress_clear(&b->bar);
+    progress_clear(&b->all.bar);
     return bad;
 }
 
@@ -203,7 +168,7 @@ static exit_status check_worker(const bench_allreduce *b, const wf_place *place)
                 "--wire inproc is for ranks that are threads, but this is rank %d of %d "
                 "processes (%s)",
                 place->rank, place->n_ranks, place->source);
-    if (b->c->o.peers)
+    if (b->all.c->o.peers)
         return complain(EXIT_USAGE,
                         "--peers are started by weft itself, but this is rank %d of %d (%s); start "
                         "it once",
@@ -212,7 +177,7 @@ static exit_status check_worker(const bench_allreduce *b, const wf_place *place)
 }
 
 static exit_status prepare(bench_allreduce *b) {
-    cli *c = b->c;
+    cli *c = b->all.c;
     wf_place place;
     bool done;
     wf_status status = wf_launch_place(c->ctx, &place);
@@ -227,46 +192,45 @@ static exit_status prepare(bench_allreduce *b) {
     if (!bad && b->is_worker) bad = processes_begin(c, &done);
     if (!bad && c->is_root) bad = report_check(c);
     if (!bad && c->is_root && c->o.out) bad = checkpoint_folder(c);
-    if (!bad && !b->is_worker) bad = apart_open(c, &b->run);
+    if (!bad && !b->is_worker) bad = apart_open(c, &b->all.run);
     return bad;
 }
 
 /* A list of algorithms of which none can run is refused; a rank says it in its report. */
 static exit_status check_rows(const bench_allreduce *b) {
-    const char *why = NULL;
-    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (!r->is_peer && r->time_us.n) return EXIT_DONE;
-        if (*r->why && !why) why = r->why;
+    const char *why = "";
+    for (json_t *row = NULL; (row = next_row(b->all.rows, row));) {
+        if (!reduce_is_peer(row) && json_is_array(json_object_get(row, "rounds_us")))
+            return EXIT_DONE;
+        if (!*why) why = row_text(row, ".why");
     }
-    return b->is_worker || !why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
+    return b->is_worker || !*why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
 }
 
 static exit_status finish(bench_allreduce *b) {
-    exit_status measured = complain_of(b->c, effort_since(b->c, &b->begin, &b->spent));
-    if (measured || !b->c->is_root) return measured;
+    rounds *all = &b->all;
+    exit_status measured = complain_of(all->c, effort_since(all->c, &all->begin, &all->spent));
+    if (measured || !all->c->is_root) return measured;
     if (check_rows(b)) return EXIT_USAGE;
+    reduce_finish_rows(b);
     reduce_say(b);
-    effort_say(b->c, &b->spent);
-    exit_status bad = b->c->o.out ? reduce_plot(b) : EXIT_DONE;
-    return bad ? bad : report_write(b->c, reduce_report(b));
+    effort_say(all->c, &all->spent);
+    exit_status bad = all->c->o.out ? reduce_plot(b) : EXIT_DONE;
+    return bad ? bad : report_write(all->c, reduce_report(b));
 }
 
 exit_status run_bench_allreduce(cli *c) {
-    static bench_allreduce b;
-    b = (bench_allreduce){.c = c};
+    bench_allreduce b = {.all = {.c = c, .rows = json_array()}};
     exit_status bad = prepare(&b);
-    if (bad) return bad;
-    interrupt_watch();
-    say(c, "all-reduce of %d ranks, sums of floats in place, %s memory; %d rounds\n", b.n_ranks,
-        c->o.memory == MEMORY_SHARED ? "shared" : "ordinary", b.n_repeats);
-    b.begin = effort_now();
-    bad = run_all(&b);
-    if (!bad) bad = finish(&b);
-    for (int i = 0; i < b.n_rows; i++) {
-        samples_release(&b.rows[i].time_us);
-        samples_release(&b.rows[i].stream_us);
-        free(b.rows[i].sent_bytes);
+    if (!bad) {
+        interrupt_watch();
+        say(c, "all-reduce of %d ranks, sums of floats in place, %s memory; %lld rounds\n",
+            b.n_ranks, c->o.memory == MEMORY_SHARED ? "shared" : "ordinary",
+            (long long)c->o.repeat);
+        b.all.begin = effort_now();
+        bad = run_all(&b);
     }
-    apart_close(&b.run);
+    if (!bad) bad = finish(&b);
+    rounds_close(&b.all);
     return bad;
 }

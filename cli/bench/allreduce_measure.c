@@ -55,10 +55,10 @@ static float value_at(int64_t i, int rank) {
 
 /* An all-reduce of known numbers. A rank that sees a wrong one goes on with the others, else they
  * would wait for it. */
-static wf_status check(wf_context *ctx, wf_group *group, const reduce_row *r, float *x,
+static wf_status check(wf_context *ctx, wf_group *group, const json_t *row, float *x,
                        bool by_work) {
     int rank = wf_group_rank(group), n = wf_group_n_ranks(group);
-    int64_t n_elem = r->bytes / (int64_t)sizeof *x, at = -1;
+    int64_t bytes = (int64_t)row_number(row, "bytes"), n_elem = bytes / (int64_t)sizeof *x, at = -1;
     float got = 0;
     for (int64_t i = 0; i < n_elem; i++) x[i] = value_at(i, rank);
     wf_status status = call(group, x, n_elem, by_work);
@@ -70,57 +70,71 @@ static wf_status check(wf_context *ctx, wf_group *group, const reduce_row *r, fl
     char said[100], sentence[300];
     snprintf(said, sizeof said, "element %lld is %g on rank %d", (long long)at, got, rank);
     snprintf(sentence, sizeof sentence,
-             "%s on %s%s, %lld bytes, %d ranks: %s; this is a bug of weft", r->algorithm, r->wire,
-             by_work ? ", by stream" : "", (long long)r->bytes, n,
-             at >= 0 ? said : "another rank has a wrong sum");
+             "%s on %s%s, %lld bytes, %d ranks: %s; this is a bug of weft",
+             row_text(row, "algorithm"), row_text(row, "wire"), by_work ? ", by stream" : "",
+             (long long)bytes, n, at >= 0 ? said : "another rank has a wrong sum");
     return wf_context_fail(ctx, at >= 0 ? WF_BUG : WF_REMOTE, sentence);
 }
 
-/* What one call moves, of every rank. */
-static wf_status count(wf_group *group, float *x, int64_t n_elem, reduce_sample *s) {
+/* Sets a list of the row to the value of every rank. */
+static wf_status gather(wf_group *group, uint64_t value, json_t *row, const char *name) {
+    size_t n = (size_t)wf_group_n_ranks(group);
+    double own = (double)value, *all = calloc(n, sizeof *all);
+    if (!all) return WF_NO_MEMORY;
+    wf_status status = wf_group_all_gather(group, &own, all, 1, WF_F64, NULL);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer((json_int_t)all[i]));
+    json_object_set_new(row, name, list);
+    free(all);
+    return status;
+}
+
+/* Counts the bytes that one call moves. An engine's are unknown. */
+static wf_status count(wf_group *group, float *x, int64_t n_elem, json_t *row) {
     wf_traffic before = wf_group_traffic(group);
     wf_status status = call(group, x, n_elem, false);
     wf_traffic after = wf_group_traffic(group);
-    double sent = (double)(after.sent_bytes - before.sent_bytes);
-    double received = (double)(after.received_bytes - before.received_bytes);
-    if (status == WF_OK) status = wf_group_all_gather(group, &sent, s->sent_bytes, 1, WF_F64, NULL);
-    if (status == WF_OK)
-        status = wf_group_all_gather(group, &received, s->received_bytes, 1, WF_F64, NULL);
-    return status;
+    if (status != WF_OK || !strcmp(row_text(row, "algorithm"), "engine")) return status;
+    status = gather(group, after.sent_bytes - before.sent_bytes, row, "sent_bytes");
+    if (status != WF_OK) return status;
+    return gather(group, after.received_bytes - before.received_bytes, row, "received_bytes");
 }
 
 /* ---- a row ---- */
 
 static wf_status measure_row(const bench_allreduce *b, wf_context *ctx, wf_group *group,
-                             const reduce_row *r, reduce_sample *s) {
-    int64_t n_elem = r->bytes / (int64_t)sizeof(float);
-    size_t bytes = ((size_t)r->bytes + 63) & ~(size_t)63;
-    bool is_shared = b->c->o.memory == MEMORY_SHARED;
+                             const json_t *of, json_t *row) {
+    int64_t n_elem = (int64_t)row_number(of, "bytes") / (int64_t)sizeof(float);
+    size_t bytes = ((size_t)n_elem * sizeof(float) + 63) & ~(size_t)63;
+    double time_us = NAN, stream_us = NAN;
+    bool is_shared = b->all.c->o.memory == MEMORY_SHARED;
     void *x = NULL;
     wf_status status = WF_OK;
     if (is_shared)
         status = wf_group_alloc(group, bytes, &x);
     else if (!(x = aligned_alloc(64, bytes)))
         status = WF_NO_MEMORY;
-    if (status == WF_OK) status = check(ctx, group, r, x, true);
-    if (status == WF_OK) status = check(ctx, group, r, x, false);
+    if (status == WF_OK) status = check(ctx, group, of, x, true);
+    if (status == WF_OK) status = check(ctx, group, of, x, false);
     /* Sums of sums would overflow; what is timed adds zeros, which takes as long. */
     if (status == WF_OK) memset(x, 0, bytes);
-    if (status == WF_OK) status = count(group, x, n_elem, s);
-    if (status == WF_OK) status = repeated(group, x, n_elem, false, &s->time_us);
-    if (status == WF_OK) status = repeated(group, x, n_elem, true, &s->stream_us);
+    if (status == WF_OK) status = count(group, x, n_elem, row);
+    if (status == WF_OK) status = repeated(group, x, n_elem, false, &time_us);
+    if (status == WF_OK) status = repeated(group, x, n_elem, true, &stream_us);
     if (is_shared)
         wf_group_free(group, x);
     else
         free(x);
+    row_set(row, "time_us", time_us);
+    row_set(row, "stream_time_us", stream_us);
     return status;
 }
 
-static wf_status create_group(wf_job *ranks, const reduce_row *r, wf_group **group_out) {
+static wf_status create_group(wf_job *ranks, const json_t *row, wf_group **group_out) {
     wf_group_config config = WF_GROUP_CONFIG_INIT;
-    config.algorithm = r->algorithm;
-    config.wire = r->wire;
-    config.order_free = wf_group_algorithm_rotates(r->algorithm);
+    config.algorithm = row_text(row, "algorithm");
+    config.wire = row_text(row, "wire");
+    config.order_free = wf_group_algorithm_rotates(config.algorithm);
     return wf_group_create(ranks, &config, group_out);
 }
 
@@ -172,33 +186,44 @@ static wf_status copy_rate(wf_group *group, double *gb_s_out) {
     return status;
 }
 
-/* A group an algorithm; those that cannot be leave a sentence in their samples. */
+/* Creates a group for each algorithm. Those that cannot be are left out. */
 static wf_status create_groups(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                               int n_rows, reduce_sample *taken, wf_group **groups) {
+                               json_t *left_out, wf_group **groups) {
     for (int a = 0; a < b->n_algorithms; a++) {
-        wf_status status = create_group(ranks, &b->rows[first + a], &groups[a]);
+        const json_t *row = json_array_get(b->all.rows, (size_t)(first + a));
+        wf_status status = create_group(ranks, row, &groups[a]);
         if (status != WF_OK && status != WF_UNSUPPORTED) return status;
-        for (int k = a; k < n_rows && status != WF_OK; k += b->n_algorithms)
-            snprintf(taken[k].why, sizeof taken[k].why, "%.290s", wf_context_error(ctx));
+        if (status != WF_OK)
+            json_array_append_new(left_out,
+                                  json_pack("{s:s, s:s}", "algorithm", row_text(row, "algorithm"),
+                                            "why", wf_context_error(ctx)));
     }
     return WF_OK;
 }
 
 wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                         int n_rows, int repeat, reduce_sample *taken, double *copy_gb_s_out) {
+                         int n_rows, int repeat, json_t **report_out) {
     wf_group *groups[REDUCE_MAX_LIST] = {NULL}, *any = NULL;
-    *copy_gb_s_out = NAN;
-    wf_status status = create_groups(b, ctx, ranks, first, n_rows, taken, groups);
+    json_t *rows = json_array(), *left_out = json_array();
+    double copy_gb_s = NAN;
+    wf_status status = create_groups(b, ctx, ranks, first, left_out, groups);
     /* A rank that has nothing to do must not leave before the others have found that out, too. */
     if (status == WF_OK) status = wf_job_barrier(ranks);
     for (int a = 0; a < b->n_algorithms; a++) any = groups[a] ? groups[a] : any;
-    if (status == WF_OK && any) status = copy_rate(any, copy_gb_s_out);
+    if (status == WF_OK && any) status = copy_rate(any, &copy_gb_s);
     /* Every other round runs backwards, so that no row always follows the same one. */
     for (int i = 0; i < n_rows && status == WF_OK; i++) {
         int k = repeat % 2 ? n_rows - 1 - i : i;
+        const json_t *of = json_array_get(b->all.rows, (size_t)(first + k));
         wf_group *group = groups[k % b->n_algorithms];
-        if (group) status = measure_row(b, ctx, group, &b->rows[first + k], &taken[k]);
+        if (!group) continue;
+        json_t *row = json_pack("{s:s, s:I}", "algorithm", row_text(of, "algorithm"), "bytes",
+                                (json_int_t)row_number(of, "bytes"));
+        status = measure_row(b, ctx, group, of, row);
+        json_array_append_new(rows, row);
     }
     for (int a = 0; a < b->n_algorithms; a++) wf_group_destroy(groups[a]);
+    *report_out = json_pack("{s:o, s:o, s:o}", "rows", rows, "left_out", left_out, "copy_gb_s",
+                            json_number(copy_gb_s));
     return status;
 }

@@ -26,20 +26,17 @@ static look look_at(int i) {
 
 /* ---- bandwidth ---- */
 
-static bool is_in(const reduce_row *r, const char *algorithm, const char *wire) {
-    return r->time_us.n && !strcmp(r->algorithm, algorithm) &&
-           (r->is_peer ? strcmp(wire, "inproc") != 0 : !strcmp(r->wire, wire));
-}
+#define WIRE_FIELDS "algorithm,wire,bytes,ranks,time_us,stream_time_us,algbw_gb_s,busbw_gb_s"
 
 /* False if there are none. */
 static bool write_series(const bench_allreduce *b, FILE *csv, const char *algorithm,
                          const char *wire) {
     bool has_rows = false;
-    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (!is_in(r, algorithm, wire)) continue;
-        fprintf(csv, "%s,%s,%lld,%d,%.17g,%.17g,%.17g,%.17g\n", algorithm, r->wire,
-                (long long)r->bytes, b->n_ranks, reduce_time_us(r),
-                samples_median(&r->stream_us, 0), reduce_algbw_gb_s(r), reduce_busbw_gb_s(b, r));
+    for (json_t *row = NULL; (row = next_row(b->all.rows, row));) {
+        if (isnan(row_number(row, "time_us")) || strcmp(row_text(row, "algorithm"), algorithm) ||
+            (reduce_is_peer(row) ? !strcmp(wire, "inproc") : strcmp(row_text(row, "wire"), wire)))
+            continue;
+        chart_row(csv, row, WIRE_FIELDS);
         has_rows = true;
     }
     return has_rows;
@@ -63,8 +60,7 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
     double copy = reduce_copy_busbw_gb_s(b), points = 3;
     chart p;
     snprintf(name, sizeof name, "allreduce_%s", wire);
-    exit_status bad = chart_begin(
-        &p, b->c, name, "algorithm,wire,bytes,ranks,time_us,stream_time_us,algbw_gb_s,busbw_gb_s");
+    exit_status bad = chart_begin(&p, b->all.c, name, WIRE_FIELDS);
     if (bad) return bad;
     for (int k = 0; look_at(k).title; k++) {
         look as = look_at(k);
@@ -96,13 +92,20 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
 /* ---- traffic ---- */
 
 /* The largest buffer's row of that algorithm, on whichever wire has it first. */
-static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm) {
-    const reduce_row *found = NULL;
-    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
-        if (reduce_has_traffic(r) && r->time_us.n && !strcmp(r->algorithm, algorithm) &&
-            (!found || (!strcmp(r->wire, found->wire) && r->bytes > found->bytes)))
-            found = r;
+static const json_t *row_of(const bench_allreduce *b, const char *algorithm) {
+    const json_t *found = NULL;
+    for (json_t *row = NULL; (row = next_row(b->all.rows, row));)
+        if (!isnan(row_number(row, "sent_bytes")) &&
+            !strcmp(row_text(row, "algorithm"), algorithm) &&
+            (!found || (!strcmp(row_text(row, "wire"), row_text(found, "wire")) &&
+                        row_number(row, "bytes") > row_number(found, "bytes"))))
+            found = row;
     return found;
+}
+
+static double moved_by(const json_t *row, const char *list, int rank) {
+    const json_t *bytes = json_array_get(json_object_get(row, list), (size_t)rank);
+    return json_number_value(bytes) / row_number(row, "bytes");
 }
 
 /* For each algorithm a group of bars, one a rank: what it sends below what it receives. */
@@ -110,19 +113,18 @@ static exit_status plot_traffic(const bench_allreduce *b) {
     char tics[600] = "", title[120], script[3000];
     double x = 0, width = b->n_ranks > 8 ? 8.0 / b->n_ranks : 1;
     chart p;
-    exit_status bad = chart_begin(&p, b->c, "allreduce_traffic",
+    exit_status bad = chart_begin(&p, b->all.c, "allreduce_traffic",
                                   "algorithm,rank,sent_x_bytes,received_x_bytes,x");
     if (bad) return bad;
     for (int k = 0; wf_group_algorithm_name(k); k++) {
         const char *name = wf_group_algorithm_name(k);
-        const reduce_row *r = row_of(b, name);
+        const json_t *r = row_of(b, name);
         if (!r) continue;
         snprintf(tics + strlen(tics), sizeof tics - strlen(tics), "%s'%s' %.9g", *tics ? "," : "",
                  name, x + width * (b->n_ranks - 1) / 2.0);
         for (int rank = 0; rank < b->n_ranks; rank++, x += width)
-            fprintf(p.csv, "%s,%d,%.17g,%.17g,%.17g\n", name, rank,
-                    r->sent_bytes[rank] / (double)r->bytes,
-                    r->received_bytes[rank] / (double)r->bytes, x);
+            fprintf(p.csv, "%s,%d,%.17g,%.17g,%.17g\n", name, rank, moved_by(r, "sent_bytes", rank),
+                    moved_by(r, "received_bytes", rank), x);
         x += 1.2;
     }
     bool is_full = b->n_ranks * b->n_algorithms > 48; /* no room for numbers */

@@ -69,8 +69,10 @@ static exit_status plot_rates(const rounds *b) {
     char drawing[SCRIPT_BYTES], title[200], tics[1500] = "";
     chart p;
     set_places(b);
-    exit_status bad = chart_begin_rows(&p, b, "async", "name,slow,samples_per_second,predicted,.x");
+    exit_status bad = chart_begin(&p, b->c, "async", "row,slow,per_second,predicted,x");
     if (bad) return bad;
+    for (json_t *row = NULL; (row = next_row(b->rows, row));)
+        chart_row(p.csv, row, "name,slow,samples_per_second,predicted,.x");
     add_tics(b, tics, sizeof tics);
     title_of(b, "speed by update", title);
     snprintf(drawing, sizeof drawing,

@@ -112,7 +112,7 @@ exit_status rounds_end(rounds *b, void (*say_rows)(const rounds *b)) {
     return EXIT_DONE;
 }
 
-static json_t *without_private(const json_t *row) {
+json_t *row_public(const json_t *row) {
     json_t *copy = json_object(), *value;
     const char *key;
     json_object_foreach((json_t *)(uintptr_t)row, key, value) {
@@ -125,7 +125,7 @@ void rounds_report(const rounds *b, json_t *report) {
     json_t *rows = json_array(), *peers = json_array();
     for (json_t *row = NULL; (row = next_row(b->rows, row));) {
         bool is_peer = json_object_get(row, ".peer");
-        json_array_append_new(is_peer ? peers : rows, without_private(row));
+        json_array_append_new(is_peer ? peers : rows, row_public(row));
     }
     json_object_set_new(report, "rows", rows);
     effort_report(&b->spent, report);
@@ -249,20 +249,12 @@ static void write_cell(FILE *csv, const json_t *row, const char *field) {
         fprintf(csv, "%.17g", row_number(row, field));
 }
 
-exit_status chart_begin_rows(chart *p, const rounds *b, const char *name, const char *fields) {
-    char heads[300] = "", field[60];
-    for (const char *at = fields; *at; at++)
-        if (*at != '.' || (at > fields && at[-1] != ',')) strncat(heads, at, 1);
-    exit_status bad = chart_begin(p, b->c, name, heads);
-    if (bad) return bad;
-    for (json_t *row = NULL; (row = next_row(b->rows, row));) {
-        for (const char *at = fields; *at; at += strcspn(at, ","), at += *at == ',') {
-            snprintf(field, sizeof field, "%.*s", (int)strcspn(at, ","), at);
-            if (at == fields && !json_object_get(row, field)) break;
-            if (at > fields) fputc(',', p->csv);
-            write_cell(p->csv, row, field);
-            if (!at[strcspn(at, ",")]) fputc('\n', p->csv);
-        }
+void chart_row(FILE *csv, const json_t *row, const char *fields) {
+    char field[60];
+    for (const char *at = fields; *at; at += strcspn(at, ","), at += *at == ',') {
+        snprintf(field, sizeof field, "%.*s", (int)strcspn(at, ","), at);
+        if (at > fields) fputc(',', csv);
+        write_cell(csv, row, field);
     }
-    return EXIT_DONE;
+    fputc('\n', csv);
 }

@@ -54,6 +54,7 @@ void rounds_close(rounds *b);
 /* The row after `row` (NULL: the first); NULL after the last. */
 json_t *next_row(const json_t *rows, const json_t *row);
 
+json_t *row_public(const json_t *row); /* a copy without fields that begin with a dot */
 const char *row_text(const json_t *row, const char *field); /* "" if there is none */
 /* The number at a path such as "peak_bytes.planned". Of a list, the largest. NAN: there is none. */
 double row_number(const json_t *row, const char *path);
@@ -81,7 +82,7 @@ void say_columns(const cli *c, const json_t *rows, const column *columns, int n)
 #define SAY_COLUMNS(c, rows, columns)                                                              \
     say_columns(c, rows, columns, (int)(sizeof(columns) / sizeof *(columns)))
 
-/* Begins DIR/name.csv with these fields of the rows that have the first of them. */
-exit_status chart_begin_rows(chart *p, const rounds *b, const char *name, const char *fields);
+/* Writes these fields of the row, "a,b,c", as a line of a CSV file. */
+void chart_row(FILE *csv, const json_t *row, const char *fields);
 
 #endif
