@@ -1,20 +1,12 @@
 /* weft bench published: predicted and published times and memory, side by side. */
 #include "bench/published.h"
+#include "bench/rounds.h"
 #include "report.h"
-#include "samples.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- errors ---- */
-
-double published_error_s(const published_row *r) {
-    return r->predicted.step_ms / 1e3 / r->seconds - 1;
-}
-
-double published_error_gb(const published_row *r) {
-    return r->fits ? r->predicted.peak_bytes / 1e9 / r->gb - 1 : NAN;
-}
 
 typedef struct errors {
     double sum, worst;
@@ -36,33 +28,31 @@ static double worst_of(const errors *e) {
     return e->n ? e->worst : NAN;
 }
 
-static bool is_wrong(const published_row *r) {
-    return r->predicted.fits != (r->fits != 0);
-}
-
 /* ---- a prediction ---- */
 
-static exit_status complain_of_row(const cli *c, const published_row *r, wf_status status) {
+static exit_status complain_of_row(const cli *c, const json_t *row, wf_status status) {
     exit_status exit = status == WF_NO_MEMORY ? EXIT_FAILED : EXIT_USAGE;
-    return complain(exit, "%s: %s", r->name, wf_context_error(c->ctx));
+    return complain(exit, "%s: %s", row_text(row, "name"), wf_context_error(c->ctx));
 }
 
-static wf_status find_model(const cli *c, const published_row *r, wf_model **model_out) {
+static wf_status find_model(const cli *c, const json_t *row, wf_model **model_out) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_layers = r->layers;
-    config.hidden = r->hidden;
-    config.n_heads = r->heads;
-    config.n_classes = r->vocab;
-    config.n_tokens = r->tokens;
+    config.n_layers = (int64_t)row_number(row, "model.layers");
+    config.hidden = (int64_t)row_number(row, "model.hidden");
+    config.n_heads = (int64_t)row_number(row, "model.heads");
+    config.n_classes = (int64_t)row_number(row, "model.vocab");
+    config.n_tokens = (int64_t)row_number(row, "model.tokens");
     return wf_model_find(c->ctx, "gpt", &config, model_out);
 }
 
 /* Parameters of a Llama's layer (grouped heads, three products of the MLP) as a share of those of a
  * GPT's layer. Llama's designers kept the share close to 1: 0.99 for 405B. */
-static double layer_share(const published_row *r) {
-    double heads = r->kv_heads ? (double)r->kv_heads / (double)r->heads : 1;
-    double ffn = r->ffn ? (double)r->ffn / (double)r->hidden : 8.0 / 3;
-    return strcmp(r->family, "llama") != 0 ? 1 : (2 + 2 * heads + 3 * ffn) / 12;
+static double layer_share(const json_t *row) {
+    double heads = row_number(row, "model.kv_heads") / row_number(row, "model.heads");
+    double ffn = row_number(row, "model.ffn") / row_number(row, "model.hidden");
+    const char *family = row_text(json_object_get(row, "model"), "family");
+    if (strcmp(family, "llama") != 0) return 1;
+    return (2 + 2 * (isnan(heads) ? 1 : heads) + 3 * (isnan(ffn) ? 8.0 / 3 : ffn)) / 12;
 }
 
 /* weft has no Llama to train, so its time and bytes are those of a GPT of the same size, scaled. */
@@ -79,14 +69,16 @@ static void scale(wf_prediction *p, double share) {
 }
 
 /* As many nodes as the run had. */
-static wf_status find_cluster(const cli *c, const published_row *r, wf_cluster **cluster_out) {
-    const char *name = c->o.cluster ? c->o.cluster : r->cluster;
+static wf_status find_cluster(const cli *c, const json_t *row, wf_cluster **cluster_out) {
+    const char *name = c->o.cluster ? c->o.cluster : row_text(row, "cluster");
     wf_cluster *cluster;
     wf_status status = wf_cluster_load(c->ctx, name, &cluster);
     if (status != WF_OK) return status;
     status = wf_cluster_set_nodes(cluster, 1);
     int64_t each = wf_cluster_n_devices(cluster);
-    if (status == WF_OK) status = wf_cluster_set_nodes(cluster, (r->n_gpus + each - 1) / each);
+    if (status == WF_OK)
+        status =
+            wf_cluster_set_nodes(cluster, ((int64_t)row_number(row, "gpus") + each - 1) / each);
     if (status == WF_OK)
         *cluster_out = cluster;
     else
@@ -94,66 +86,79 @@ static wf_status find_cluster(const cli *c, const published_row *r, wf_cluster *
     return status;
 }
 
-static wf_status predict_plan(const cli *c, published_row *r, wf_prediction_request *q,
-                              const wf_plan *plan) {
+static wf_status predict_plan(const cli *c, const json_t *row, wf_prediction_request *q,
+                              const wf_plan *plan, wf_prediction *out) {
     char why[300];
+    int64_t n_gpus = (int64_t)row_number(row, "gpus");
+    int64_t each = (int64_t)row_number(row, "microbatch");
     wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = r->batch;
-    recipe.n_micro = (r->batch + r->n_micro_samples - 1) / r->n_micro_samples;
+    recipe.batch = (int64_t)row_number(row, "batch");
+    recipe.n_micro = (recipe.batch + each - 1) / each;
     recipe.optimizer = WF_ADAMW;
     q->recipe = &recipe;
     q->plan = plan;
-    q->dtype = r->dtype;
+    q->dtype = row_text(row, "dtype");
     q->accounting = WF_ACCOUNTING_MEGATRON;
-    if (wf_plan_n_ranks(plan) == r->n_gpus) return wf_predict(c->ctx, q, &r->predicted);
-    snprintf(why, sizeof why, "plan '%.200s' has %d ranks; gpus is %lld", r->plan,
-             wf_plan_n_ranks(plan), (long long)r->n_gpus);
+    if (wf_plan_n_ranks(plan) == n_gpus) return wf_predict(c->ctx, q, out);
+    snprintf(why, sizeof why, "plan '%.200s' has %d ranks; gpus is %lld", row_text(row, "plan"),
+             wf_plan_n_ranks(plan), (long long)n_gpus);
     return wf_context_fail(c->ctx, WF_INVALID_ARG, why);
 }
 
-static wf_status predict(const cli *c, published_row *r) {
+static wf_status predict(const cli *c, const json_t *row, wf_prediction *out) {
     wf_prediction_request q = WF_PREDICTION_REQUEST_INIT;
     wf_cluster *cluster = NULL;
     wf_model *model = NULL;
     wf_plan *plan = NULL;
-    wf_status status = find_cluster(c, r, &cluster);
-    if (status == WF_OK) status = find_model(c, r, &model);
-    if (status == WF_OK) status = wf_plan_parse(c->ctx, r->plan, &plan);
+    wf_status status = find_cluster(c, row, &cluster);
+    if (status == WF_OK) status = find_model(c, row, &model);
+    if (status == WF_OK) status = wf_plan_parse(c->ctx, row_text(row, "plan"), &plan);
     q.cluster = cluster;
     q.model = model;
-    if (status == WF_OK) status = predict_plan(c, r, &q, plan);
-    if (status == WF_OK) scale(&r->predicted, layer_share(r));
+    if (status == WF_OK) status = predict_plan(c, row, &q, plan, out);
+    if (status == WF_OK) scale(out, layer_share(row));
     wf_plan_destroy(plan);
     wf_model_destroy(model);
     wf_cluster_destroy(cluster);
     return status;
 }
 
-static exit_status predict_all(const cli *c, published *p) {
-    for (size_t i = 0; i < p->n_rows; i++) {
-        wf_status status = predict(c, &p->rows[i]);
-        if (status != WF_OK) return complain_of_row(c, &p->rows[i], status);
+/* Sets the error of a prediction as a fraction of the published value; null: not published. */
+static json_t *result_of(const json_t *row, const wf_prediction *p) {
+    bool is_wrong = p->fits != !json_is_false(json_object_get(row, "fits"));
+    const char *note = !is_wrong && p->fits ? ""
+                       : !is_wrong          ? " out of memory"
+                       : p->fits            ? " fits; published: out of memory"
+                                            : " out of memory; published: fits";
+    double s = row_number(row, "published_s"), gb = row_number(row, "published_gb");
+    if (json_is_false(json_object_get(row, "fits"))) gb = NAN;
+    return json_pack(
+        "{s:s, s:s, s:b, s:s, s:s, s:s, s:o, s:f, s:o, s:o, s:f, s:o, s:b, s:f, s:f, s:s}",
+        ".source", row_text(row, "source"), ".note", note, ".is_wrong", is_wrong, "name",
+        row_text(row, "name"), "cluster", row_text(row, "cluster"), "plan", row_text(row, "plan"),
+        "published_s", json_number(s), "predicted_s", p->step_ms / 1e3, "error",
+        json_number(p->step_ms / 1e3 / s - 1), "published_gb",
+        json_number(row_number(row, "published_gb")), "predicted_gb", p->peak_bytes / 1e9,
+        "error_gb", json_number(p->peak_bytes / 1e9 / gb - 1), "fits", p->fits, "mfu", p->mfu,
+        "hfu", p->hfu, "bound", p->bound);
+}
+
+static exit_status predict_all(const cli *c, const json_t *rows, json_t *results) {
+    for (json_t *row = NULL; (row = next_row(rows, row));) {
+        wf_prediction p = {0};
+        wf_status status = predict(c, row, &p);
+        if (status != WF_OK) return complain_of_row(c, row, status);
+        json_array_append_new(results, result_of(row, &p));
     }
     return EXIT_DONE;
 }
 
-/* ---- what it prints ---- */
+/* ---- results ---- */
 
-static const char *text_of(char text[16], const char *format, double value) {
-    if (isnan(value)) return strcpy(text, "-");
-    snprintf(text, 16, format, value);
-    return text;
-}
-
-static void say_row(const cli *c, const published_row *r) {
-    char s[16], error[16], gb[16], gb_error[16];
-    const char *fits =
-        r->predicted.fits ? r->fits ? "" : "  fits; published: out of memory" : "  out of memory";
-    say(c, "%-40.40s %10s %10.3f %8s %8s %8.1f %8s%s%s\n", r->name, text_of(s, "%.3f", r->seconds),
-        r->predicted.step_ms / 1e3, text_of(error, "%+.1f %%", 100 * published_error_s(r)),
-        text_of(gb, "%.1f", r->gb), r->predicted.peak_bytes / 1e9,
-        text_of(gb_error, "%+.1f %%", 100 * published_error_gb(r)), fits,
-        !r->predicted.fits && r->fits ? "; published: fits" : "");
+static errors errors_of(const json_t *results, const char *field) {
+    errors e = {0};
+    for (json_t *row = NULL; (row = next_row(results, row));) add_error(&e, row_number(row, field));
+    return e;
 }
 
 static void say_errors(const cli *c, const char *of, const errors *e) {
@@ -162,50 +167,39 @@ static void say_errors(const cli *c, const char *of, const errors *e) {
             100 * worst_of(e), e->n);
 }
 
-static void say_table(const cli *c, const published *p, size_t first, size_t last) {
-    errors s = {0};
-    say(c, "\n%s\n", *p->rows[first].source ? p->rows[first].source : "no source");
-    for (size_t i = first; i < last; i++) {
-        say_row(c, &p->rows[i]);
-        add_error(&s, published_error_s(&p->rows[i]));
-    }
-    say_errors(c, "time", &s);
-}
-
 /* Rows in a run of one source and cluster are a table. */
-static void say_tables(const cli *c, const published *p) {
-    say(c, "%-40s %10s %10s %8s %8s %8s %8s\n", "published run", "s a step", "predicted", "error",
-        "GB", "predicted", "error");
-    for (size_t first = 0, last; first < p->n_rows; first = last) {
-        const published_row *r = &p->rows[first];
-        for (last = first + 1; last < p->n_rows; last++)
-            if (strcmp(p->rows[last].source, r->source) != 0 ||
-                strcmp(p->rows[last].cluster, r->cluster) != 0)
-                break;
-        say_table(c, p, first, last);
+static void say_tables(const cli *c, const json_t *results) {
+    static const column columns[] = {{"published run", "name", -40, AS_TEXT},
+                                     {"s a step", "published_s", 10, 3},
+                                     {"predicted", "predicted_s", 10, 3},
+                                     {"error", "error", 8, AS_ERROR},
+                                     {"GB", "published_gb", 8, 1},
+                                     {"predicted", "predicted_gb", 9, 1},
+                                     {"error", "error_gb", 8, AS_ERROR},
+                                     {"", ".note", 0, AS_TEXT}};
+    json_t *table = json_array();
+    for (json_t *row = NULL; (row = next_row(results, row));) {
+        const json_t *next = next_row(results, row);
+        json_array_append(table, row);
+        if (!strcmp(row_text(next, ".source"), row_text(row, ".source")) &&
+            !strcmp(row_text(next, "cluster"), row_text(row, "cluster")))
+            continue;
+        errors s = errors_of(table, "error");
+        say(c, "\n%s\n", *row_text(row, ".source") ? row_text(row, ".source") : "no source");
+        SAY_COLUMNS(c, table, columns);
+        say_errors(c, "time", &s);
+        json_array_clear(table);
     }
+    json_decref(table);
 }
 
-static json_t *json_of(const published_row *r) {
-    return json_pack("{s:s, s:s, s:s, s:o, s:f, s:o, s:o, s:f, s:o, s:b, s:f, s:f, s:s}", "name",
-                     r->name, "cluster", r->cluster, "plan", r->plan, "published_s",
-                     json_number(r->seconds), "predicted_s", r->predicted.step_ms / 1e3, "error",
-                     json_number(published_error_s(r)), "published_gb", json_number(r->gb),
-                     "predicted_gb", r->predicted.peak_bytes / 1e9, "error_gb",
-                     json_number(published_error_gb(r)), "fits", r->predicted.fits, "mfu",
-                     r->predicted.mfu, "hfu", r->predicted.hfu, "bound", r->predicted.bound);
-}
-
-static exit_status conclude(const cli *c, const published *p) {
-    errors s = {0}, gb = {0};
+static exit_status conclude(const cli *c, const json_t *results) {
+    errors s = errors_of(results, "error"), gb = errors_of(results, "error_gb");
     int n_wrong = 0;
     json_t *rows = json_array();
-    for (size_t i = 0; i < p->n_rows; i++) {
-        const published_row *r = &p->rows[i];
-        add_error(&s, published_error_s(r));
-        add_error(&gb, published_error_gb(r));
-        n_wrong += is_wrong(r);
-        json_array_append_new(rows, json_of(r));
+    for (json_t *row = NULL; (row = next_row(results, row));) {
+        n_wrong += json_is_true(json_object_get(row, ".is_wrong"));
+        json_array_append_new(rows, row_public(row));
     }
     say(c, "\n");
     say_errors(c, "time", &s);
@@ -220,21 +214,21 @@ static exit_status conclude(const cli *c, const published *p) {
 
 /* ---- the command ---- */
 
-static exit_status read_shipped(published *p) {
-    for (const char *const *text = published_texts; *text; text++) {
-        exit_status bad = published_parse(p, *text, strlen(*text), "published rows");
-        if (bad) return bad;
-    }
-    return EXIT_DONE;
+static exit_status read_shipped(json_t *rows) {
+    exit_status bad = EXIT_DONE;
+    for (const char *const *text = published_texts; *text && !bad; text++)
+        bad = published_parse(rows, *text, strlen(*text), "published rows");
+    return bad;
 }
 
 exit_status run_bench_published(cli *c) {
-    published p = {0};
+    json_t *rows = json_array(), *results = json_array();
     exit_status bad = report_check(c);
-    if (!bad) bad = c->o.rows ? published_read(c, &p, c->o.rows) : read_shipped(&p);
-    if (!bad) bad = predict_all(c, &p);
-    if (!bad) say_tables(c, &p);
-    if (!bad) bad = conclude(c, &p);
-    published_release(&p);
+    if (!bad) bad = c->o.rows ? published_read(c, rows, c->o.rows) : read_shipped(rows);
+    if (!bad) bad = predict_all(c, rows, results);
+    if (!bad) say_tables(c, results);
+    if (!bad) bad = conclude(c, results);
+    json_decref(rows);
+    json_decref(results);
     return bad;
 }

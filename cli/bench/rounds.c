@@ -217,8 +217,8 @@ static void say_cell(const cli *c, const column *k, const json_t *row) {
         strcpy(text, "-");
     else if (k->as == AS_BYTES)
         text_of_bytes(text, number);
-    else if (k->as == AS_PERCENT)
-        snprintf(text, sizeof text, "%.1f %%", 100 * number);
+    else if (k->as <= AS_PERCENT)
+        snprintf(text, sizeof text, k->as == AS_ERROR ? "%+.1f %%" : "%.1f %%", 100 * number);
     else
         snprintf(text, sizeof text, "%.*f", k->as == AS_TEXT ? 0 : k->as, number);
     say(c, "%*s", k->width, text);

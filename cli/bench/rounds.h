@@ -75,6 +75,7 @@ typedef struct column {
 #define AS_TEXT    (-1) /* a text or a whole number */
 #define AS_BYTES   (-2)
 #define AS_PERCENT (-3)
+#define AS_ERROR   (-4) /* "+3.1 %" */
 
 /* Prints the heads, then the rows. "-" replaces a missing value. A row with "no_figures" has that
  * sentence after its AS_TEXT columns. A row with ".begins" follows a blank line. */
