@@ -1,7 +1,6 @@
 /* What saved weights say of images: their size, how pixels were normalised, what classes there are.
  */
 #include "about.h"
-#include "text.h"
 
 #include <math.h>
 #include <string.h>

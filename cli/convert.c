@@ -2,7 +2,6 @@
 #include "report.h"
 #include "text.h"
 
-#include <string.h>
 
 exit_status run_convert(cli *c) {
     const options *o = &c->o;

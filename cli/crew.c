@@ -2,7 +2,6 @@
 
 #include "output.h"
 #include "progress.h"
-#include "text.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -3,7 +3,6 @@
 #include "cluster.h"
 #include "text.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

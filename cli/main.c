@@ -2,7 +2,6 @@
 #include "cli.h"
 #include "progress.h"
 #include "snapshot.h"
-#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,7 @@
 /* The ranks' side of --ranks A:B: what the launcher has chosen for this attempt. */
 #include "restart.h"
-#include "text.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static roster *find(const cli *c) {
     return c->history && c->history->roster.n_ranks ? &c->history->roster : NULL;

@@ -1,5 +1,4 @@
 /* Checkpoints, snapshots and tests of a run. */
-#include "agree.h"
 #include "text.h"
 #include "train.h"
 

@@ -3,7 +3,6 @@
 #include "processor.h"
 #include "progress.h"
 #include "report.h"
-#include "text.h"
 #include "tuned.h"
 
 #include <string.h>

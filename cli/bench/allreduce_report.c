@@ -1,6 +1,5 @@
 /* weft bench allreduce: the rows as a table and as JSON. */
 #include "bench/allreduce.h"
-#include "report.h"
 
 #include <math.h>
 #include <string.h>

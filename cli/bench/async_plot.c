@@ -1,7 +1,6 @@
 /* weft bench async: pictures of the speeds, of the losses over time, and of the staleness. */
 #include "bench/async.h"
 
-#include <math.h>
 #include <string.h>
 
 #define SCRIPT_BYTES 5000

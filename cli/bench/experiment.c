@@ -1,7 +1,6 @@
 /* Rows of an experiment: which there are, in which order they run, what they came to. */
 #include "bench/experiment.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* The rows as a table and as JSON. */
 #include "bench/experiment.h"
-#include "output.h"
 #include "report.h"
 
 #include <string.h>

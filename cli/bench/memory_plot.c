@@ -2,7 +2,6 @@
 #include "bench/memory.h"
 
 #include <math.h>
-#include <string.h>
 
 #define MIB 1048576.0
 

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MIN_COLUMNS 40
 #define MAX_COLUMNS 1000

@@ -2,7 +2,6 @@
 #include "base/base.h"
 
 #include <math.h>
-#include <string.h>
 
 #define FRACTION_BITS 22 /* of a weight; 8 are the pixel's, and 2 keep sums from overflowing */
 

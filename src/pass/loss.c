@@ -1,6 +1,5 @@
 /* wf_loss: what is trained on, and what is recorded of each microbatch. */
 #include "op/op_table.h"
-#include "pass/pass.h"
 
 /* The cross entropies that the loss is made of. Their labels decide which rows count:
  * all of them must look at the same ones, or the model says which. */

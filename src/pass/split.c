@@ -1,7 +1,6 @@
 /* The loss as a unit of its own, so that it can live on another rank than the model. */
 #include "pass/pass.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* What the loss is made of: back from it through values with one number a row. What is behind

@@ -4,7 +4,6 @@
 #include "run/trainer.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <weft/weft.h>
 
 wf_status wfi_trainer_check_job(const wf_trainer *t) {

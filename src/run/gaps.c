@@ -1,7 +1,6 @@
 #include "run/gaps.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct range {
     size_t begin, end;

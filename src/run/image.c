@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "run/state.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MAGIC UINT64_C(0x77656674696D6701)

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 /* ---- replicate ---- */
 

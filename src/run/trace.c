@@ -1,5 +1,4 @@
 #include "run/trace.h"
-#include "run/profile.h"
 
 #include <math.h>
 #include <stdlib.h>

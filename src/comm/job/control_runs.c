@@ -4,7 +4,6 @@
 #include "comm/job/control_kinds.h"
 
 #include <stdio.h>
-#include <string.h>
 
 _Static_assert(WFI_CONTROL_TRAINERS <= 32, "a bit for each trainer");
 

@@ -1,7 +1,6 @@
 /* Which rank this process is: what launchers say, compared. */
 #include "comm/place/launcher.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <weft/launch.h>
 

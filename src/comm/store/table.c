@@ -2,8 +2,6 @@
  * a list that is searched from its beginning will do. */
 #include "comm/store/store.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

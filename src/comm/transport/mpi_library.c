@@ -4,9 +4,7 @@
 
 #include <dlfcn.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { RANK, SIZE, DUP, FREE, ERRHANDLER, ISEND, IRECV, TEST, CANCEL, IDUP, IALLREDUCE };
 static const char *const symbol_names[WFI_MPI_N_SYMBOLS] = {

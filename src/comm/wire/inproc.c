@@ -1,7 +1,6 @@
 /* inproc: the ranks are threads of one process, and any memory will do. */
 #include "comm/wire/memory.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
