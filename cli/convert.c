@@ -2,7 +2,6 @@
 #include "report.h"
 #include "text.h"
 
-
 exit_status run_convert(cli *c) {
     const options *o = &c->o;
     wf_convert_config config = WF_CONVERT_CONFIG_INIT;

@@ -173,17 +173,6 @@ exit_status apart_check_weights(const char *plan, const json_t *report, char sha
     return EXIT_DONE;
 }
 
-exit_status apart_round(int round, int n_rows, exit_status (*run)(void *self, int row),
-                        void *self) {
-    exit_status bad = EXIT_DONE;
-    for (int i = 0; i < n_rows && !bad; i++) {
-        if (interrupt_status())
-            return complain(interrupt_status(), "interrupted; no results have been written");
-        bad = run(self, round % 2 ? n_rows - 1 - i : i);
-    }
-    return bad;
-}
-
 static exit_status check_peers(const options *o) {
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");

@@ -46,9 +46,6 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
 /* Fails if this run's report has other weights than the row's earlier runs; `sha` keeps the first.
  * Complains. */
 exit_status apart_check_weights(const char *plan, const json_t *report, char sha[65]);
-/* Calls `run` once for each row, in odd rounds backwards: so no row always follows the same one.
- * Stops at the first error, or when the user interrupts. Complains. */
-exit_status apart_round(int round, int n_rows, exit_status (*run)(void *self, int row), void *self);
 
 /* Cores that this process may use, at least 1. */
 int apart_n_cores(void);

@@ -11,7 +11,6 @@
  */
 #include "bench/experiment.h"
 
-
 static const row *find_single(const experiment *e, int64_t split) {
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++)
         if (r->n_ranks == 1 && r->split == split) return r;

@@ -1,7 +1,6 @@
 /* The collectives as callers see them: what is checked on this rank before anybody is told. */
 #include "comm/group/group.h"
 
-
 /* More cannot be addressed. */
 #define MOST_BYTES (INT64_MAX / 4)
 

@@ -1,7 +1,6 @@
 /* One operation of a group: its number, its wire, and the bytes that it moves. */
 #include "comm/group/group.h"
 
-
 /* All-reduces. Of bytes only sums: MPICH 4.0 takes those above 127 for negative. */
 static bool has_engine(const wfi_operation *o) {
     return o->collective == WFI_COLLECTIVE_ALL_REDUCE && (o->dtype != WF_U8 || o->op == WF_SUM);

@@ -3,7 +3,6 @@
 #include "kernel/gpu/gpu.h"
 #include "kernel/update.h"
 
-
 #define ENTRY_NAME(name) #name,
 static const char *const entries[] = {WFI_GPU_KERNELS(ENTRY_NAME)};
 
