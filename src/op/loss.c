@@ -62,70 +62,44 @@ static int64_t n_classes_of(const wf_graph *g, const wfi_node *node) {
     return wfi_last_dim(&logits);
 }
 
-static const wfi_op_sample cross_entropy_samples[] = {
-    {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
-
 static const wfi_op_cut cross_entropy_place[] = {
     {.name = "rows", .in = {1, 1}, .out = {1, 1}, .is_even = true}, {0}};
 
-const wfi_op wfi_op_cross_entropy = {
-    .name = "cross_entropy",
-    .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
-    .n_ids = n_classes_of,
-    .tolerance = 5e-6f,
-    .check = cross_entropy_check,
-    .backward =
-        (const wfi_op_backward[]){
-            {.op = &wfi_op_cross_entropy_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
-    .work = {10, WFI_X},
-    .reference = cross_entropy_reference,
-    .numbers = cross_entropy_numbers,
-    .samples = cross_entropy_samples,
-    .place = cross_entropy_place,
-};
+/* Both ops of a cross entropy; then its smoothing in the sample. */
+#define CROSS_ENTROPY_OPS(label, flops, ...)                                                       \
+    static const wfi_op_sample label##_samples[] = {{.n_in = 2,                                    \
+                                                     .in = {WFI_DIMS(6, 5), WFI_DIMS(6)},          \
+                                                     .ids = 1 << 1,                                \
+                                                     .id_limit = 5,                                \
+                                                     .attr = {.loss = {__VA_ARGS__}}},             \
+                                                    {0}};                                          \
+    const wfi_op wfi_op_##label = {                                                                \
+        .name = #label,                                                                            \
+        .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},                                          \
+        .n_ids = n_classes_of,                                                                     \
+        .tolerance = 5e-6f,                                                                        \
+        .check = cross_entropy_check,                                                              \
+        .backward =                                                                                \
+            (const wfi_op_backward[]){                                                             \
+                {.op = &wfi_op_##label##_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},        \
+        .work = {flops, WFI_X},                                                                    \
+        .reference = cross_entropy_reference,                                                      \
+        .numbers = cross_entropy_numbers,                                                          \
+        .samples = label##_samples,                                                                \
+        .place = cross_entropy_place,                                                              \
+    };                                                                                             \
+    const wfi_op wfi_op_##label##_backward = {                                                     \
+        .name = #label "_backward",                                                                \
+        .overwrites = 1 << 0,                                                                      \
+        .tolerance = 5e-6f,                                                                        \
+        .check = cross_entropy_backward_check,                                                     \
+        .work = {flops, WFI_X},                                                                    \
+        .reference = cross_entropy_backward_reference,                                             \
+        .numbers = cross_entropy_numbers,                                                          \
+    };
 
-const wfi_op wfi_op_cross_entropy_backward = {
-    .name = "cross_entropy_backward",
-    .overwrites = 1 << 0,
-    .tolerance = 5e-6f,
-    .check = cross_entropy_backward_check,
-    .work = {10, WFI_X},
-    .reference = cross_entropy_backward_reference,
-    .numbers = cross_entropy_numbers,
-};
-
-static const wfi_op_sample smoothed_cross_entropy_samples[] = {{.n_in = 2,
-                                                                .in = {WFI_DIMS(6, 5), WFI_DIMS(6)},
-                                                                .ids = 1 << 1,
-                                                                .id_limit = 5,
-                                                                .attr = {.loss = {0.1}}},
-                                                               {0}};
-
-const wfi_op wfi_op_smoothed_cross_entropy = {
-    .name = "smoothed_cross_entropy",
-    .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
-    .n_ids = n_classes_of,
-    .tolerance = 5e-6f,
-    .check = cross_entropy_check,
-    .backward =
-        (const wfi_op_backward[]){
-            {.op = &wfi_op_smoothed_cross_entropy_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
-    .work = {12, WFI_X},
-    .reference = cross_entropy_reference,
-    .numbers = cross_entropy_numbers,
-    .samples = smoothed_cross_entropy_samples,
-    .place = cross_entropy_place,
-};
-
-const wfi_op wfi_op_smoothed_cross_entropy_backward = {
-    .name = "smoothed_cross_entropy_backward",
-    .overwrites = 1 << 0,
-    .tolerance = 5e-6f,
-    .check = cross_entropy_backward_check,
-    .work = {12, WFI_X},
-    .reference = cross_entropy_backward_reference,
-    .numbers = cross_entropy_numbers,
-};
+CROSS_ENTROPY_OPS(cross_entropy, 10, 0)
+CROSS_ENTROPY_OPS(smoothed_cross_entropy, 12, 0.1)
 
 wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels) {
     return wf_smoothed_cross_entropy(logits, labels, 0);

@@ -105,71 +105,41 @@ static wfi_numbers backward_numbers(const wfi_call *call) {
     return numbers_of(call, &call->out[0].shape, &call->in[0].shape);
 }
 
-PLAIN_REFERENCE(max_pool_reference, max_pool, pool_numbers)
-PLAIN_REFERENCE(max_pool_backward_reference, max_pool_backward, backward_numbers)
-PLAIN_REFERENCE(avg_pool_reference, avg_pool, pool_numbers)
-PLAIN_REFERENCE(avg_pool_backward_reference, avg_pool_backward, backward_numbers)
-PLAIN_REFERENCE(global_avg_pool_reference, global_avg_pool, pool_numbers)
-PLAIN_REFERENCE(global_avg_pool_backward_reference, global_avg_pool_backward, backward_numbers)
+/* Both ops of a pooling. The backward reads also `kept` (0: nothing). The sample is last. */
+#define POOL_OPS(label, allowed, backward_allowed, kept, its_check, its_flops, backward_flops,     \
+                 ...)                                                                              \
+    PLAIN_REFERENCE(label##_reference, label, pool_numbers)                                        \
+    PLAIN_REFERENCE(label##_backward_reference, label##_backward, backward_numbers)                \
+    static const wfi_op_sample label##_samples[] = {{.n_in = 1, __VA_ARGS__}, {0}};                \
+    const wfi_op wfi_op_##label = {                                                                \
+        .name = #label,                                                                            \
+        .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,                                                   \
+        .tolerance = allowed,                                                                      \
+        .check = its_check##_check,                                                                \
+        .backward =                                                                                \
+            (const wfi_op_backward[]){                                                             \
+                {.op = &wfi_op_##label##_backward, .in = {WFI_DY, kept}, .has_shape = true}, {0}}, \
+        .flops = its_flops,                                                                        \
+        .work = {1, WFI_X},                                                                        \
+        .reference = label##_reference,                                                            \
+        .numbers = pool_numbers,                                                                   \
+        .samples = label##_samples,                                                                \
+        .place = wfi_place_images,                                                                 \
+    };                                                                                             \
+    const wfi_op wfi_op_##label##_backward = {                                                     \
+        .name = #label "_backward",                                                                \
+        .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,                                                   \
+        .tolerance = backward_allowed,                                                             \
+        .check = its_check##_backward_check,                                                       \
+        .flops = backward_flops,                                                                   \
+        .reference = label##_backward_reference,                                                   \
+        .numbers = backward_numbers,                                                               \
+    };
 
-static const wfi_op_sample max_pool_samples[] = {{.n_in = 1,
-                                                  .in = {WFI_DIMS(2, 4, 7, 5)},
-                                                  .attr = {.pool = {3, 2, 1}},
-                                                  .bend = WFI_BENDS_AT_TIES},
-                                                 {0}};
-
-const wfi_op wfi_op_max_pool = {
-    .name = "max_pool",
-    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
-    .tolerance = 0,
-    .check = pool_check,
-    .backward =
-        (const wfi_op_backward[]){
-            {.op = &wfi_op_max_pool_backward, .in = {WFI_DY, WFI_Y + 1}, .has_shape = true}, {0}},
-    .flops = pool_flops,
-    .reference = max_pool_reference,
-    .numbers = pool_numbers,
-    .samples = max_pool_samples,
-    .place = wfi_place_images,
-};
-
-const wfi_op wfi_op_max_pool_backward = {
-    .name = "max_pool_backward",
-    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
-    .tolerance = 1e-6f,
-    .check = pool_backward_check,
-    .flops = pool_backward_flops,
-    .reference = max_pool_backward_reference,
-    .numbers = backward_numbers,
-};
-
-static const wfi_op_sample avg_pool_samples[] = {
-    {.n_in = 1, .in = {WFI_DIMS(2, 4, 6, 9)}, .attr = {.pool = {2, 3, 1}}}, {0}};
-
-const wfi_op wfi_op_avg_pool = {
-    .name = "avg_pool",
-    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
-    .tolerance = 1e-6f,
-    .check = pool_check,
-    .backward =
-        (const wfi_op_backward[]){
-            {.op = &wfi_op_avg_pool_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
-    .flops = pool_flops,
-    .reference = avg_pool_reference,
-    .numbers = pool_numbers,
-    .samples = avg_pool_samples,
-    .place = wfi_place_images,
-};
-
-const wfi_op wfi_op_avg_pool_backward = {
-    .name = "avg_pool_backward",
-    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
-    .tolerance = 1e-6f,
-    .check = pool_backward_check,
-    .flops = pool_backward_flops,
-    .reference = avg_pool_backward_reference,
-    .numbers = backward_numbers,
-};
+POOL_OPS(max_pool, 0, 1e-6f, WFI_Y + 1, pool, pool_flops, pool_backward_flops,
+         .in = {WFI_DIMS(2, 4, 7, 5)}, .attr = {.pool = {3, 2, 1}}, .bend = WFI_BENDS_AT_TIES)
+POOL_OPS(avg_pool, 1e-6f, 1e-6f, 0, pool, pool_flops, pool_backward_flops,
+         .in = {WFI_DIMS(2, 4, 6, 9)}, .attr = {.pool = {2, 3, 1}})
 
 static wf_tensor build_pool(const wfi_op *op, wf_tensor x, int64_t kernel, int64_t stride,
                             int64_t pad) {
@@ -204,32 +174,8 @@ static wf_status global_avg_pool_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, x);
 }
 
-static const wfi_op_sample global_avg_pool_samples[] = {{.n_in = 1, .in = {WFI_DIMS(2, 4, 3, 5)}},
-                                                        {0}};
-
-const wfi_op wfi_op_global_avg_pool = {
-    .name = "global_avg_pool",
-    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
-    .tolerance = 2e-6f,
-    .check = global_avg_pool_check,
-    .backward =
-        (const wfi_op_backward[]){
-            {.op = &wfi_op_global_avg_pool_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
-    .work = {1, WFI_X},
-    .reference = global_avg_pool_reference,
-    .numbers = pool_numbers,
-    .samples = global_avg_pool_samples,
-    .place = wfi_place_images,
-};
-
-const wfi_op wfi_op_global_avg_pool_backward = {
-    .name = "global_avg_pool_backward",
-    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
-    .tolerance = 1e-6f,
-    .check = global_avg_pool_backward_check,
-    .reference = global_avg_pool_backward_reference,
-    .numbers = backward_numbers,
-};
+POOL_OPS(global_avg_pool, 2e-6f, 1e-6f, 0, global_avg_pool, NULL, NULL,
+         .in = {WFI_DIMS(2, 4, 3, 5)})
 
 wf_tensor wf_global_avg_pool(wf_tensor x) {
     return wfi_build(&wfi_op_global_avg_pool, NULL, NULL, 1, &x);

@@ -16,66 +16,40 @@ static wfi_numbers log_softmax_numbers(const wfi_call *call) {
     return own;
 }
 
-PLAIN_REFERENCE(softmax_reference, softmax, softmax_numbers)
-PLAIN_REFERENCE(softmax_backward_reference, softmax_backward, softmax_numbers)
-PLAIN_REFERENCE(log_softmax_reference, softmax, log_softmax_numbers)
-PLAIN_REFERENCE(log_softmax_backward_reference, softmax_backward, log_softmax_numbers)
+static const wfi_op_sample samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3, 7)}}, {0}};
 
-static const wfi_op_sample softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3, 7)}}, {0}};
+/* Both ops of the softmax or its logarithm. 10 FLOPs: maximum, exponential, sum, division. */
+#define SOFTMAX_OPS(label, backward_flops)                                                         \
+    PLAIN_REFERENCE(label##_reference, softmax, label##_numbers)                                   \
+    PLAIN_REFERENCE(label##_backward_reference, softmax_backward, label##_numbers)                 \
+    const wfi_op wfi_op_##label = {                                                                \
+        .name = #label,                                                                            \
+        .flags = WFI_OP_CHEAP | WFI_OP_ONE_TYPE,                                                   \
+        .overwrites = 1 << 0,                                                                      \
+        .tolerance = 5e-6f,                                                                        \
+        .check = wfi_check_rowwise,                                                                \
+        .backward =                                                                                \
+            (const wfi_op_backward[]){{.op = &wfi_op_##label##_backward, .in = {WFI_DY, WFI_Y}},   \
+                                      {0}},                                                        \
+        .work = {10, WFI_Y},                                                                       \
+        .reference = label##_reference,                                                            \
+        .numbers = label##_numbers,                                                                \
+        .samples = samples,                                                                        \
+        .place = wfi_place_rows,                                                                   \
+    };                                                                                             \
+    const wfi_op wfi_op_##label##_backward = {                                                     \
+        .name = #label "_backward",                                                                \
+        .flags = WFI_OP_ONE_TYPE,                                                                  \
+        .overwrites = 1 << 0,                                                                      \
+        .tolerance = 5e-6f,                                                                        \
+        .check = wfi_check_rowwise,                                                                \
+        .work = {backward_flops, WFI_Y},                                                           \
+        .reference = label##_backward_reference,                                                   \
+        .numbers = label##_numbers,                                                                \
+    };
 
-const wfi_op wfi_op_softmax = {
-    .name = "softmax",
-    .flags = WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
-    .overwrites = 1 << 0,
-    .tolerance = 5e-6f,
-    .check = wfi_check_rowwise,
-    .backward =
-        (const wfi_op_backward[]){{.op = &wfi_op_softmax_backward, .in = {WFI_DY, WFI_Y}}, {0}},
-    .work = {10, WFI_Y}, /* maximum, exponential, sum, division */
-    .reference = softmax_reference,
-    .numbers = softmax_numbers,
-    .samples = softmax_samples,
-    .place = wfi_place_rows,
-};
-
-const wfi_op wfi_op_softmax_backward = {
-    .name = "softmax_backward",
-    .flags = WFI_OP_ONE_TYPE,
-    .overwrites = 1 << 0,
-    .tolerance = 5e-6f,
-    .check = wfi_check_rowwise,
-    .work = {4, WFI_Y},
-    .reference = softmax_backward_reference,
-    .numbers = softmax_numbers,
-};
-
-static const wfi_op_sample log_softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3, 7)}}, {0}};
-
-const wfi_op wfi_op_log_softmax = {
-    .name = "log_softmax",
-    .flags = WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
-    .overwrites = 1 << 0,
-    .tolerance = 5e-6f,
-    .check = wfi_check_rowwise,
-    .backward =
-        (const wfi_op_backward[]){{.op = &wfi_op_log_softmax_backward, .in = {WFI_DY, WFI_Y}}, {0}},
-    .work = {10, WFI_Y},
-    .reference = log_softmax_reference,
-    .numbers = log_softmax_numbers,
-    .samples = log_softmax_samples,
-    .place = wfi_place_rows,
-};
-
-const wfi_op wfi_op_log_softmax_backward = {
-    .name = "log_softmax_backward",
-    .flags = WFI_OP_ONE_TYPE,
-    .overwrites = 1 << 0,
-    .tolerance = 5e-6f,
-    .check = wfi_check_rowwise,
-    .work = {10, WFI_Y},
-    .reference = log_softmax_backward_reference,
-    .numbers = log_softmax_numbers,
-};
+SOFTMAX_OPS(softmax, 4)
+SOFTMAX_OPS(log_softmax, 10)
 
 wf_tensor wf_softmax(wf_tensor x) {
     return wfi_build(&wfi_op_softmax, NULL, NULL, 1, &x);
