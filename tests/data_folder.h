@@ -85,4 +85,37 @@ static inline void expect_failure(const wf_context *ctx, wf_status status, wf_st
 
 #define TEST_IN_FOLDER(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
 
+/* ---- the n-th allocation fails, for every n ---- */
+
+static inline void *failing_alloc(void *self, size_t bytes) {
+    int *n_left = self;
+    void *block = NULL;
+    if ((*n_left)-- == 0) return NULL;
+    return posix_memalign(&block, 64, bytes) ? NULL : block;
+}
+
+static inline void failing_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+/* Calls `work` on the path until all its allocations succeed. The others end with NO_MEMORY and
+ * leave nothing behind. */
+static inline void expect_failed_allocations(wf_status (*work)(wf_context *ctx, const char *path),
+                                             const char *path) {
+    wf_status status = WF_NO_MEMORY;
+    for (int n = 1; status != WF_OK; n++) {
+        int n_left = n; /* the context itself is the first */
+        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+        wf_context *ctx;
+        config.allocator = (wf_allocator){failing_alloc, failing_free, &n_left};
+        assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+        status = work(ctx, path);
+        if (status != WF_OK) expect_failure(ctx, status, WF_NO_MEMORY, "no host memory left");
+        assert_int_equal(wf_context_memory(ctx).n_live, 0);
+        wf_context_destroy(ctx);
+        assert_in_range(n, 1, 100);
+    }
+}
+
 #endif

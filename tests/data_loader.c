@@ -406,22 +406,6 @@ static void refuses_bad_configurations(void **state) {
 
 /* ---- allocation faults ---- */
 
-typedef struct faults {
-    int n_left; /* allocations before the one that fails */
-} faults;
-
-static void *failing_alloc(void *self, size_t bytes) {
-    faults *f = self;
-    void *block = NULL;
-    if (f->n_left-- == 0) return NULL;
-    return posix_memalign(&block, 64, bytes) ? NULL : block;
-}
-
-static void plain_free(void *self, void *block) {
-    (void)self;
-    free(block);
-}
-
 static wf_status open_and_load(wf_context *ctx, const char *path) {
     wf_data_config set = WF_DATA_CONFIG_INIT;
     wf_data *data;
@@ -440,21 +424,8 @@ static wf_status open_and_load(wf_context *ctx, const char *path) {
 }
 
 static void survives_failed_allocations(void **state) {
-    folder *f = *state;
-    const char *path = folder_write(f, "text", "a b c d e f g h i j k", 21);
-    wf_status status = WF_NO_MEMORY;
-    for (int n = 1; status != WF_OK; n++) {
-        faults left = {n}; /* the context itself is the first */
-        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
-        wf_context *ctx;
-        config.allocator = (wf_allocator){failing_alloc, plain_free, &left};
-        assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
-        status = open_and_load(ctx, path);
-        if (status != WF_OK) expect_failure(ctx, status, WF_NO_MEMORY, "no host memory left");
-        assert_int_equal(wf_context_memory(ctx).n_live, 0);
-        wf_context_destroy(ctx);
-        assert_in_range(n, 1, 100);
-    }
+    expect_failed_allocations(open_and_load,
+                              folder_write(*state, "text", "a b c d e f g h i j k", 21));
 }
 
 int main(void) {

@@ -275,6 +275,22 @@ static void every_reference(void **state) {
 
 /* ---- on all sides at once ---- */
 
+/* Breaks every program: `try` counts what it tries and what the check does not notice. */
+static void expect_noticed(const char *what, void (*try)(wf_program *p, int *n, int *n_passed)) {
+    int n = 0, n_passed = 0;
+    for (size_t program = 0; program < N_PROGRAMS; program++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make_one(ctx, program);
+        try(p, &n, &n_passed);
+        TEST_OK(ctx, wf_program_check(p));
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+    print_message("%s: %d tried, %d unnoticed\n", what, n, n_passed);
+    assert_true(n > 100);
+    assert_int_equal(n_passed, 0);
+}
+
 static bool takes_part(const wf_program *p, const wfi_instruction *now,
                        const wfi_instruction *other) {
     if (now->kind != WFI_SEND) return other == now || wfi_same_collective(p, now, other);
@@ -302,117 +318,96 @@ static void change_all(wfi_instruction **all, int n, int32_t k, size_t offset, s
 }
 
 /* 52 of 52 once: an all-reduce that moves 4 bytes of 512 on all ranks. */
-static void all_members_move_less(void **state) {
-    (void)state;
-    int n = 0, n_passed = 0;
-    for (size_t program = 0; program < N_PROGRAMS; program++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, program);
-        for (int32_t i = 0; i < p->n_instructions; i++) {
-            const wfi_instruction *now = &p->instructions[i];
-            wfi_instruction *all[WFI_MAX_RANKS];
-            if (now->stream != WFI_STREAM_REDUCE && now->kind != WFI_SEND) continue;
-            int n_all = find_all(p, now, all);
-            for (int32_t k = 0; k < now->n_references; k++) {
-                size_t bytes = now->references[k].bytes;
-                if (p->blocks[now->references[k].block].kind == WFI_BLOCK_STAGING) continue;
-                const size_t less[][2] = {{0, 4}, {0, bytes / 2}, {64, bytes - 64}, {0, 0}};
-                for (int which = 0; which < 4 && bytes > 64; which++, n++) {
-                    change_all(all, n_all, k, less[which][0], less[which][1]);
-                    n_passed += wf_program_check(p) == WF_OK;
-                    change_all(all, n_all, k, 0, bytes);
-                }
+static void try_all_members_move_less(wf_program *p, int *n, int *n_passed) {
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        wfi_instruction *all[WFI_MAX_RANKS];
+        if (now->stream != WFI_STREAM_REDUCE && now->kind != WFI_SEND) continue;
+        int n_all = find_all(p, now, all);
+        for (int32_t k = 0; k < now->n_references; k++) {
+            size_t bytes = now->references[k].bytes;
+            if (p->blocks[now->references[k].block].kind == WFI_BLOCK_STAGING) continue;
+            const size_t less[][2] = {{0, 4}, {0, bytes / 2}, {64, bytes - 64}, {0, 0}};
+            for (int which = 0; which < 4 && bytes > 64; which++, ++*n) {
+                change_all(all, n_all, k, less[which][0], less[which][1]);
+                *n_passed += wf_program_check(p) == WF_OK;
+                change_all(all, n_all, k, 0, bytes);
             }
         }
-        TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
-    print_message("all members: %d tried, %d unnoticed\n", n, n_passed);
-    assert_true(n > 100);
-    assert_int_equal(n_passed, 0);
+}
+
+static void all_members_move_less(void **state) {
+    (void)state;
+    expect_noticed("all members", try_all_members_move_less);
 }
 
 /* A block and all who use it, cut to a line. */
+static void try_cut_blocks(wf_program *p, int *n, int *n_passed) {
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        wfi_block kept = p->blocks[b];
+        wfi_reference *cut[256];
+        size_t bytes[256];
+        int n_cut = 0;
+        if (kept.bytes <= FURTHER) continue;
+        p->blocks[b].bytes = FURTHER;
+        for (int32_t i = 0; i < p->n_instructions; i++)
+            for (int32_t k = 0; k < p->instructions[i].n_references && n_cut < 256; k++) {
+                wfi_reference *r = &p->instructions[i].references[k];
+                if (r->block != b || r->bytes <= FURTHER) continue;
+                cut[n_cut] = r;
+                bytes[n_cut++] = r->bytes;
+                r->bytes = FURTHER;
+            }
+        ++*n;
+        *n_passed += wf_program_check(p) == WF_OK;
+        for (int k = 0; k < n_cut; k++) cut[k]->bytes = bytes[k];
+        p->blocks[b] = kept;
+    }
+}
+
 static void cut_blocks(void **state) {
     (void)state;
-    int n = 0, n_passed = 0;
-    for (size_t program = 0; program < N_PROGRAMS; program++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, program);
-        for (int32_t b = 0; b < p->n_blocks; b++) {
-            wfi_block kept = p->blocks[b];
-            wfi_reference *cut[256];
-            size_t bytes[256];
-            int n_cut = 0;
-            if (kept.bytes <= FURTHER) continue;
-            p->blocks[b].bytes = FURTHER;
-            for (int32_t i = 0; i < p->n_instructions; i++)
-                for (int32_t k = 0; k < p->instructions[i].n_references && n_cut < 256; k++) {
-                    wfi_reference *r = &p->instructions[i].references[k];
-                    if (r->block != b || r->bytes <= FURTHER) continue;
-                    cut[n_cut] = r;
-                    bytes[n_cut++] = r->bytes;
-                    r->bytes = FURTHER;
-                }
-            n++;
-            n_passed += wf_program_check(p) == WF_OK;
-            for (int k = 0; k < n_cut; k++) cut[k]->bytes = bytes[k];
-            p->blocks[b] = kept;
-        }
-        TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
-    }
-    print_message("blocks cut: %d tried, %d unnoticed\n", n, n_passed);
-    assert_true(n > 100);
-    assert_int_equal(n_passed, 0);
+    expect_noticed("blocks cut", try_cut_blocks);
 }
 
 /* ---- what an instruction is about ---- */
 
 /* The executor finds kernels, statistics and offsets by them. */
+static void try_units_parts_and_microbatches(wf_program *p, int *n, int *n_passed) {
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        wfi_instruction *now = &p->instructions[i], kept = *now;
+        bool moves = now->kind == WFI_LOAD || now->kind == WFI_SEND || now->kind == WFI_RECEIVE ||
+                     wfi_is_reduction(now);
+        /* What moves is named by its block: the unit is there to be read. */
+        for (int32_t u = 0; u < p->graph->n_units && !moves && kept.unit >= 0; u++) {
+            if (u == kept.unit) continue;
+            now->unit = u;
+            ++*n;
+            *n_passed += wf_program_check(p) == WF_OK;
+        }
+        now->unit = kept.unit;
+        for (int part = 0; part <= WFI_N_PARTS && kept.segment; part++) {
+            if (part == (int)kept.part) continue;
+            now->part = (wfi_part)part;
+            ++*n;
+            *n_passed += wf_program_check(p) == WF_OK;
+        }
+        *now = kept;
+        /* Masks are drawn for the microbatch that the instruction is of. */
+        for (int64_t micro = 0; micro < p->recipe.n_micro && kept.segment; micro++) {
+            if (micro == kept.micro || kept.segment->is_pack) continue;
+            now->micro = micro;
+            ++*n;
+            *n_passed += wf_program_check(p) == WF_OK;
+        }
+        *now = kept;
+    }
+}
+
 static void units_parts_and_microbatches(void **state) {
     (void)state;
-    int n = 0, n_passed = 0;
-    for (size_t program = 0; program < N_PROGRAMS; program++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, program);
-        for (int32_t i = 0; i < p->n_instructions; i++) {
-            wfi_instruction *now = &p->instructions[i], kept = *now;
-            bool moves = now->kind == WFI_LOAD || now->kind == WFI_SEND ||
-                         now->kind == WFI_RECEIVE || wfi_is_reduction(now);
-            /* What moves is named by its block: the unit is there to be read. */
-            for (int32_t u = 0; u < p->graph->n_units && !moves && kept.unit >= 0; u++) {
-                if (u == kept.unit) continue;
-                now->unit = u;
-                n++;
-                n_passed += wf_program_check(p) == WF_OK;
-            }
-            now->unit = kept.unit;
-            for (int part = 0; part <= WFI_N_PARTS && kept.segment; part++) {
-                if (part == (int)kept.part) continue;
-                now->part = (wfi_part)part;
-                n++;
-                n_passed += wf_program_check(p) == WF_OK;
-            }
-            *now = kept;
-            /* Masks are drawn for the microbatch that the instruction is of. */
-            for (int64_t micro = 0; micro < p->recipe.n_micro && kept.segment; micro++) {
-                if (micro == kept.micro || kept.segment->is_pack) continue;
-                now->micro = micro;
-                n++;
-                n_passed += wf_program_check(p) == WF_OK;
-            }
-            *now = kept;
-        }
-        TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
-    }
-    print_message("units, parts and microbatches: %d tried, %d unnoticed\n", n, n_passed);
-    assert_true(n > 100);
-    assert_int_equal(n_passed, 0);
+    expect_noticed("units, parts and microbatches", try_units_parts_and_microbatches);
 }
 
 /* ---- offsets that are right ---- */

@@ -5,8 +5,6 @@
 
 #include <unistd.h>
 
-static char folder[] = "/tmp/weft-test-XXXXXX", path[64];
-
 static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
     one_case c = case_of(seed, n_workers);
     c.net = (case_net){.n_hidden = 12};
@@ -31,14 +29,14 @@ static int64_t run_with_slow_worker(const one_case *c, const char *plan) {
     wf_step_result results[CASE_STEPS];
     int64_t n_done, n, n_steps;
     case_crew_init(&crew, c);
-    crew.config.record = path;
+    crew.config.record = case_path;
     TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
     TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
     n_steps = count_staleness(&crew, &n);
     assert_int_equal(n, c->n_steps * c->recipe.n_workers);
     wf_workers_destroy(crew.workers);
     wfi_record record;
-    TEST_OK(ctx, wfi_record_read(ctx, path, &record));
+    TEST_OK(ctx, wfi_record_read(ctx, case_path, &record));
     assert_int_equal(record.n_pushes, n);
     wfi_record_release(&record);
     test_context_end(ctx);
@@ -78,7 +76,7 @@ static void replay_hash(const one_case *c, char hex[65]) {
     wf_step_result results[CASE_STEPS];
     int64_t n_done;
     case_crew_init(&crew, c);
-    crew.config.replay = path;
+    crew.config.replay = case_path;
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
     TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
     TEST_OK(ctx, wf_trainer_weights_sha256(wf_workers_trainer(crew.workers), hex));
@@ -126,7 +124,7 @@ static void stop_after(const one_case *c, const char *plan, int n_before) {
     s.n_asked = 0;
     s.n_before = n_before;
     s.crew.config.stops = stops;
-    s.crew.config.record = c->recipe.update == WF_UPDATE_ASYNC ? path : NULL;
+    s.crew.config.record = c->recipe.update == WF_UPDATE_ASYNC ? case_path : NULL;
     s.crew.trainer.timeout_ms = 3000;
     TEST_OK(ctx, case_try_crew(ctx, &s.crew, plan));
     TEST_OK(ctx, wf_workers_run(s.crew.workers, c->n_steps, results, &n_done));
@@ -152,19 +150,6 @@ static void stops_after_whole_steps(void **state) {
         }
 }
 
-static int make_folder(void **state) {
-    (void)state;
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/record", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    (void)remove(path);
-    return rmdir(folder);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_gradient_breaks_the_bound),
@@ -172,5 +157,5 @@ int main(void) {
         cmocka_unit_test(staleness_divides_the_rate),
         cmocka_unit_test(stops_after_whole_steps),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, case_make_folder, case_remove_folder);
 }

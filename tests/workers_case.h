@@ -7,6 +7,7 @@
 #include "test_trainer.h"
 
 #include <time.h>
+#include <unistd.h>
 #include <weft/nn.h>
 #include <weft/workers.h>
 
@@ -306,6 +307,23 @@ static inline one_case case_of(uint64_t seed, int n_workers) {
     c.n_steps = 5;
     case_draw_optimizer(seed, &c.recipe);
     return c;
+}
+
+/* ---- a folder with a record, for all tests of a program ---- */
+
+static char case_folder[] = "/tmp/weft-test-XXXXXX", case_path[64];
+
+static inline int case_make_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(case_folder)) return 1;
+    snprintf(case_path, sizeof case_path, "%s/record", case_folder);
+    return 0;
+}
+
+static inline int case_remove_folder(void **state) {
+    (void)state;
+    (void)remove(case_path);
+    return rmdir(case_folder);
 }
 
 #endif

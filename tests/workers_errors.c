@@ -8,8 +8,6 @@
 
 #include <unistd.h>
 
-static char folder[] = "/tmp/weft-test-XXXXXX", path[64];
-
 static one_case bare_case(wf_update_mode update, int n_workers) {
     one_case c = case_of(3, n_workers);
     c.net = (case_net){.n_hidden = 12};
@@ -243,7 +241,7 @@ static void refuses_models_and_configs(void **state) {
                  "the workers have not run a step");
     wf_workers_destroy(crew.workers);
     crew.trainer.trace = 0;
-    crew.config.record = crew.config.replay = path;
+    crew.config.record = crew.config.replay = case_path;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2"), WF_INVALID_ARG,
                  "writes no record of its own");
     c = bare_case(WF_UPDATE_LOCAL, 2);
@@ -261,7 +259,7 @@ static void write_record(const one_case *c, int n_steps) {
     wf_step_result results[CASE_STEPS];
     int64_t n_done;
     case_crew_init(&crew, c);
-    crew.config.record = path;
+    crew.config.record = case_path;
     crew.config.identity = "one";
     TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
     TEST_OK(ctx, wf_workers_run(crew.workers, n_steps, results, &n_done));
@@ -273,7 +271,7 @@ static void refuse_record(const one_case *c, const char *identity, const char *w
     wf_context *ctx = test_context();
     case_crew crew;
     case_crew_init(&crew, c);
-    crew.config.replay = path;
+    crew.config.replay = case_path;
     crew.config.identity = identity;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, ""), WF_INVALID_ARG, words);
     test_context_end(ctx);
@@ -294,16 +292,16 @@ static void refuses_other_records(void **state) {
     wf_step_result results[CASE_STEPS];
     int64_t n_done;
     case_crew_init(&crew, &c);
-    crew.config.replay = path;
+    crew.config.replay = case_path;
     crew.config.identity = "one";
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
     TEST_REFUSED(ctx, wf_workers_run(crew.workers, 4, results, &n_done), WF_INVALID_ARG,
                  "ends after step 3, so it cannot be replayed up to step 4");
     wf_workers_destroy(crew.workers);
-    assert_int_equal(truncate(path, 60), 0);
-    TEST_REFUSED(ctx, case_try_crew(ctx, &crew, ""), WF_CORRUPT, path);
-    assert_int_equal(unlink(path), 0);
-    TEST_REFUSED(ctx, case_try_crew(ctx, &crew, ""), WF_IO, path);
+    assert_int_equal(truncate(case_path, 60), 0);
+    TEST_REFUSED(ctx, case_try_crew(ctx, &crew, ""), WF_CORRUPT, case_path);
+    assert_int_equal(unlink(case_path), 0);
+    TEST_REFUSED(ctx, case_try_crew(ctx, &crew, ""), WF_IO, case_path);
     crew.config.replay = NULL;
     crew.config.record = "/nonexistent/record";
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
@@ -366,19 +364,6 @@ static void no_memory(void **state) {
     }
 }
 
-static int make_folder(void **state) {
-    (void)state;
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/record", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    (void)remove(path);
-    return rmdir(folder);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reader_fails),
@@ -391,5 +376,5 @@ int main(void) {
         cmocka_unit_test(refuses_other_records),
         cmocka_unit_test(no_memory),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, case_make_folder, case_remove_folder);
 }

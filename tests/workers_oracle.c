@@ -11,8 +11,6 @@
 #include <math.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/weft-test-XXXXXX", path[64];
-
 static const char *const names[] = {"first.weight", "first.bias",  "inner.weight",
                                     "inner.bias",   "last.weight", "last.bias"};
 enum { N_NAMES = 6, N_HIDDEN = 12, N_MOST = N_HIDDEN * N_HIDDEN, N_VERSIONS = 64 };
@@ -69,7 +67,7 @@ static void run_by_hand(wf_context *ctx, const case_crew *crew, parameters to) {
     wfi_record record;
     wf_recipe own = wfi_recipe_of_worker(&crew->resolved);
     wf_trainer *t = case_trainer(ctx, crew->c, &own);
-    TEST_OK(ctx, wfi_record_read(ctx, path, &record));
+    TEST_OK(ctx, wfi_record_read(ctx, case_path, &record));
     assert_true(record.n_pushes < N_VERSIONS);
     read_all(ctx, t, versions[0]);
     for (size_t v = 0; v < record.n_pushes; v++) {
@@ -105,7 +103,7 @@ static void pushes_are_gradient_steps(void **state) {
         c.naps_us = 300;
         c.slow = 0;
         case_crew_init(&crew, &c);
-        crew.config.record = path;
+        crew.config.record = case_path;
         TEST_OK(ctx, case_try_crew(ctx, &crew, i % 2 ? "dp=2,ps=2" : "dp=2"));
         TEST_OK(ctx, wf_workers_run(crew.workers, c.n_steps, results, &n_done));
         read_all(ctx, wf_workers_trainer(crew.workers), got);
@@ -120,22 +118,9 @@ static void pushes_are_gradient_steps(void **state) {
     }
 }
 
-static int make_folder(void **state) {
-    (void)state;
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/record", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    (void)remove(path);
-    return rmdir(folder);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_are_gradient_steps),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, case_make_folder, case_remove_folder);
 }

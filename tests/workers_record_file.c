@@ -212,19 +212,6 @@ static void allocates_little(void **state) {
     wfi_record_release(&r);
 }
 
-static void *failing_alloc(void *self, size_t bytes) {
-    int *n_left = self;
-    void *block = NULL;
-    if (*n_left == 0) return NULL;
-    --*n_left;
-    return posix_memalign(&block, 64, bytes) ? NULL : block;
-}
-
-static void plain_free(void *self, void *block) {
-    (void)self;
-    free(block);
-}
-
 static wf_status write_and_read(wf_context *ctx, const char *path) {
     image m = image_of(3, 0, 2, async_pushes);
     wfi_record record = {0};
@@ -237,19 +224,7 @@ static wf_status write_and_read(wf_context *ctx, const char *path) {
 }
 
 static void survives_failed_allocations(void **state) {
-    folder *f = *state;
-    wf_status status = WF_NO_MEMORY;
-    for (int n = 1; status != WF_OK; n++) {
-        int n_left = n; /* the context itself is the first */
-        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
-        wf_context *ctx;
-        config.allocator = (wf_allocator){failing_alloc, plain_free, &n_left};
-        assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
-        status = write_and_read(ctx, folder_file(f, "r"));
-        if (status != WF_OK) expect_failure(ctx, status, WF_NO_MEMORY, "no host memory left");
-        test_context_end(ctx);
-        assert_in_range(n, 1, 100);
-    }
+    expect_failed_allocations(write_and_read, folder_file(*state, "r"));
 }
 
 int main(void) {
