@@ -101,10 +101,6 @@ static exit_status write_line(const log_file *log, json_t *entry) {
     return good ? EXIT_DONE : failed(log, code);
 }
 
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 /* A point, as a field of the line and as an event under the name that it has in PyTorch's
  * tutorials. */
 typedef struct point {
@@ -119,7 +115,7 @@ static exit_status write_points(run_log *log, int64_t step, int64_t epoch, const
     if (!log->lines.file) return EXIT_DONE;
     json_t *entry = json_pack("{s:I, s:I}", "step", (json_int_t)step, "epoch", (json_int_t)epoch);
     for (size_t k = 0; k < n; k++) {
-        json_object_set_new(entry, points[k].field, number(points[k].value));
+        json_object_set_new(entry, points[k].field, json_number(points[k].value));
         if (points[k].tag) scalars[n_scalars++] = (event_scalar){points[k].tag, points[k].value};
     }
     exit_status bad = write_line(&log->lines, entry);

@@ -10,11 +10,6 @@ static int64_t samples_of(const job *j, int64_t n_done) {
     return left < batch ? left : batch;
 }
 
-static double value_of(const json_t *entry, const char *key) {
-    const json_t *value = json_object_get(entry, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* Fills both arrays, which begin with the step after `first`. */
 static void read_lines(FILE *file, int64_t first, int64_t last, double *loss, double *ms,
                        int64_t *n_skipped) {
@@ -25,10 +20,10 @@ static void read_lines(FILE *file, int64_t first, int64_t last, double *loss, do
         const json_t *step = json_object_get(entry, "step");
         int64_t k = json_is_integer(step) ? json_integer_value(step) - first - 1 : -1;
         if (k >= 0 && k < last - first && json_object_get(entry, "ms")) {
-            loss[k] = value_of(entry, "loss");
-            ms[k] = value_of(entry, "ms");
+            loss[k] = json_member(entry, "loss");
+            ms[k] = json_member(entry, "ms");
             if (json_object_get(entry, "skipped"))
-                *n_skipped += (int64_t)value_of(entry, "skipped");
+                *n_skipped += (int64_t)json_member(entry, "skipped");
         }
         json_decref(entry);
     }

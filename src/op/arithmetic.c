@@ -10,6 +10,21 @@ static int64_t n_elem_of(const wfi_call *call) {
     return wf_shape_n_elem(&call->out[0].shape);
 }
 
+/* An op whose inputs and output have one shape; its `backward` or `gradient`, numbers and others
+ * are last. */
+#define ELEMENTWISE(label, n_inputs, its_samples, ...)                                             \
+    const wfi_op wfi_op_##label = {                                                                \
+        .name = #label,                                                                            \
+        .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,                                                \
+        .overwrites = (1 << (n_inputs)) - 1,                                                       \
+        .tolerance = 1e-7f,                                                                        \
+        .check = wfi_check_elementwise,                                                            \
+        .reference = wfi_##label##_reference,                                                      \
+        .samples = its_samples,                                                                    \
+        .place = wfi_place_elements,                                                               \
+        __VA_ARGS__,                                                                               \
+    };
+
 /* ---- add, add_relu ---- */
 
 static wf_status add_relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
@@ -31,34 +46,13 @@ static wf_status add_with_relu(wf_graph *g, wfi_node *node) {
 static const wfi_op_sample add_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}},
                                             {0}};
 
-const wfi_op wfi_op_add = {
-    .name = "add",
-    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
-    .overwrites = 1 << 0 | 1 << 1,
-    .tolerance = 1e-7f,
-    .check = wfi_check_elementwise,
-    .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}},
-    .with_relu = add_with_relu,
-    .reference = wfi_add_reference,
-    .samples = add_samples,
-    .place = wfi_place_elements,
-};
+ELEMENTWISE(add, 2, add_samples, .with_relu = add_with_relu,
+            .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}})
 
 static const wfi_op_sample add_relu_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}, .bend = WFI_BENDS_AT_ZERO}, {0}};
 
-const wfi_op wfi_op_add_relu = {
-    .name = "add_relu",
-    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
-    .overwrites = 1 << 0 | 1 << 1,
-    .tolerance = 1e-7f,
-    .check = wfi_check_elementwise,
-    .gradient = add_relu_gradient,
-    .work = {2, WFI_Y},
-    .reference = wfi_add_relu_reference,
-    .samples = add_relu_samples,
-    .place = wfi_place_elements,
-};
+ELEMENTWISE(add_relu, 2, add_relu_samples, .gradient = add_relu_gradient, .work = {2, WFI_Y})
 
 /* ---- add_broadcast, sum_leading ---- */
 
@@ -163,38 +157,17 @@ wf_tensor wf_add(wf_tensor a, wf_tensor b) {
 
 /* ---- mul, scale ---- */
 
-static const wfi_op_sample mul_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}},
-                                            {0}};
-
-const wfi_op wfi_op_mul = {
-    .name = "mul",
-    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
-    .overwrites = 1 << 0 | 1 << 1,
-    .tolerance = 1e-7f,
-    .check = wfi_check_elementwise,
-    .backward = (const wfi_op_backward[]){{.op = &wfi_op_mul, .in = {WFI_DY, WFI_X + 1}},
-                                          {.op = &wfi_op_mul, .in = {WFI_DY, WFI_X}, .to = 1},
-                                          {0}},
-    .reference = wfi_mul_reference,
-    .samples = mul_samples,
-    .place = wfi_place_elements,
-};
+ELEMENTWISE(mul, 2, add_samples,
+            .backward = (const wfi_op_backward[]){
+                {.op = &wfi_op_mul, .in = {WFI_DY, WFI_X + 1}},
+                {.op = &wfi_op_mul, .in = {WFI_DY, WFI_X}, .to = 1},
+                {0}})
 
 static const wfi_op_sample scale_samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(4, 6)}, .attr = {.scale = {0.3}}}, {0}};
 
-const wfi_op wfi_op_scale = {
-    .name = "scale",
-    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
-    .overwrites = 1 << 0,
-    .tolerance = 1e-7f,
-    .check = wfi_check_elementwise,
-    .backward = (const wfi_op_backward[]){{.op = &wfi_op_scale, .in = {WFI_DY}}, {0}},
-    .reference = wfi_scale_reference,
-    .numbers = wfi_scale_numbers,
-    .samples = scale_samples,
-    .place = wfi_place_elements,
-};
+ELEMENTWISE(scale, 1, scale_samples, .numbers = wfi_scale_numbers,
+            .backward = (const wfi_op_backward[]){{.op = &wfi_op_scale, .in = {WFI_DY}}, {0}})
 
 wf_tensor wf_mul(wf_tensor a, wf_tensor b) {
     return wfi_build(&wfi_op_mul, NULL, NULL, 2, (wf_tensor[]){a, b});
