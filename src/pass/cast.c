@@ -3,6 +3,7 @@
  */
 #include "op/op_table.h"
 #include "pass/pass.h"
+#include "pass/rewrite.h"
 
 typedef struct cast_pass {
     wf_graph *g;
@@ -10,9 +11,7 @@ typedef struct cast_pass {
     bool *is_wide;            /* [n_values] of values that own their bytes: stays F32 */
     int32_t *cast;            /* [n_values], or -1: its cast, in the unit of that */
     bool *is_narrow_gradient; /* [n_values] a weight's gradient that is made in `dtype` */
-    wfi_node *nodes;          /* the new order */
-    int32_t n_nodes;
-    size_t capacity;
+    wfi_node_list list;       /* the new order */
 } cast_pass;
 
 static void keep_wide(cast_pass *pass, int32_t v) {
@@ -73,12 +72,6 @@ static void set_types(cast_pass *pass) {
     }
 }
 
-static wf_status push(cast_pass *pass, const wfi_node *node) {
-    WF_TRY(WFI_GROW(pass->g->ctx, pass->nodes, pass->n_nodes, pass->capacity, "a graph's nodes"));
-    pass->nodes[pass->n_nodes++] = *node;
-    return WF_OK;
-}
-
 static wf_status push_cast(cast_pass *pass, int32_t v, const wfi_node *near, wfi_phase phase,
                            wf_dtype dtype, int32_t *cast_out) {
     wf_graph *g = pass->g;
@@ -99,7 +92,7 @@ static wf_status push_cast(cast_pass *pass, int32_t v, const wfi_node *near, wfi
     for (int i = 0; i < WFI_MAX_INPUTS; i++) node.in[i] = i ? -1 : v;
     for (int i = 0; i < WFI_MAX_OUTPUTS; i++) node.out[i] = i ? -1 : g->n_values;
     *cast_out = g->n_values++;
-    return push(pass, &node);
+    return wfi_node_push(pass->g, &pass->list, &node);
 }
 
 /* The value that `near` reads instead of v. What one unit has cast is not another's. */
@@ -145,11 +138,10 @@ static wf_status rewrite(cast_pass *pass) {
         bool one_type = node.op->flags & WFI_OP_ONE_TYPE;
         for (int i = 0; i < node.n_in && one_type && !node.dead; i++)
             if (needs_cast(g, &node, i)) WF_TRY(cast_of(pass, node.in[i], &node, &node.in[i]));
-        WF_TRY(push(pass, &node));
+        WF_TRY(wfi_node_push(pass->g, &pass->list, &node));
         if (!node.dead) WF_TRY(widen_gradients(pass, &node));
     }
-    wfi_graph_set_nodes(g, pass->nodes, pass->n_nodes, pass->capacity);
-    pass->nodes = NULL;
+    wfi_node_list_take(g, &pass->list);
     return WF_OK;
 }
 
@@ -169,7 +161,7 @@ wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
         set_types(&pass);
         status = rewrite(&pass);
     }
-    wfi_free(g->ctx, pass.nodes);
+    wfi_free(g->ctx, pass.list.nodes);
     wfi_free(g->ctx, pass.is_wide);
     wfi_free(g->ctx, pass.cast);
     wfi_free(g->ctx, pass.is_narrow_gradient);

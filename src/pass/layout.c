@@ -6,14 +6,13 @@
 #include "graph/op.h"
 #include "op/op_table.h"
 #include "pass/pass.h"
+#include "pass/rewrite.h"
 
 typedef struct layout_pass {
     wf_graph *g;
-    int32_t *parent; /* [value] union-find: values that must share a layout */
-    bool *is_image;  /* [root] an image op touches the class */
-    wfi_node *nodes; /* the new order */
-    int32_t n_nodes;
-    size_t capacity;
+    int32_t *parent;    /* [value] union-find: values that must share a layout */
+    bool *is_image;     /* [root] an image op touches the class */
+    wfi_node_list list; /* the new order */
 } layout_pass;
 
 /* Its operands have one layout, whichever: what slices read and give is one value in one place. */
@@ -69,12 +68,6 @@ static bool is_c16(layout_pass *pass, int32_t v) {
     return may_be_c16(pass->g, v) && pass->is_image[find_class(pass, v)];
 }
 
-static wf_status push(layout_pass *pass, const wfi_node *node) {
-    WF_TRY(WFI_GROW(pass->g->ctx, pass->nodes, pass->n_nodes, pass->capacity, "a graph's nodes"));
-    pass->nodes[pass->n_nodes++] = *node;
-    return WF_OK;
-}
-
 /* A new value with v's shape in layout `layout`. */
 static wf_status new_value(layout_pass *pass, int32_t v, const wfi_node *near, wfi_layout layout,
                            int32_t *value_out) {
@@ -101,7 +94,7 @@ static wf_status push_reorder(layout_pass *pass, const wfi_node *near, int32_t f
     node.attr.reorder.to = pass->g->values[to].layout;
     for (int i = 0; i < WFI_MAX_INPUTS; i++) node.in[i] = i ? -1 : from;
     for (int i = 0; i < WFI_MAX_OUTPUTS; i++) node.out[i] = i ? -1 : to;
-    return push(pass, &node);
+    return wfi_node_push(pass->g, &pass->list, &node);
 }
 
 /* A 1 x 1 image has the same bytes in both layouts, so a reshape may look at it. */
@@ -143,7 +136,7 @@ static wf_status rewrite(layout_pass *pass) {
                 g->values[v].alias = -1;
             }
         }
-        WF_TRY(push(pass, &node));
+        WF_TRY(wfi_node_push(pass->g, &pass->list, &node));
         for (int i = 0; i < node.n_out; i++)
             if (wanted[i] >= 0) WF_TRY(push_reorder(pass, &node, node.out[i], wanted[i]));
     }
@@ -195,11 +188,8 @@ wf_status wfi_graph_layout(wf_graph *g) {
         /* rewrite adds values; the classes are looked up for old ones only. */
         status = rewrite(&pass);
     }
-    if (status == WF_OK) {
-        wfi_graph_set_nodes(g, pass.nodes, pass.n_nodes, pass.capacity);
-        pass.nodes = NULL;
-    }
-    wfi_free(g->ctx, pass.nodes);
+    if (status == WF_OK) wfi_node_list_take(g, &pass.list);
+    wfi_free(g->ctx, pass.list.nodes);
     wfi_free(g->ctx, pass.parent);
     wfi_free(g->ctx, pass.is_image);
     return status;

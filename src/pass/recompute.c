@@ -7,6 +7,7 @@
  */
 #include "graph/op.h"
 #include "pass/pass.h"
+#include "pass/rewrite.h"
 
 #include <string.h>
 
@@ -19,9 +20,7 @@ typedef struct recompute {
     bool *can;                /* [n_values] it can be made again */
     bool *is_needed;          /* [n_values] and has to be */
     int32_t *copy;            /* [n_values], or -1 */
-    wfi_node *nodes;          /* the new order */
-    int32_t n_nodes;
-    size_t capacity;
+    wfi_node_list list;       /* the new order */
 } recompute;
 
 static void find_readers(recompute *r) {
@@ -88,12 +87,6 @@ static void find_needed(recompute *r) {
     }
 }
 
-static wf_status push(recompute *r, const wfi_node *node) {
-    WF_TRY(WFI_GROW(r->g->ctx, r->nodes, r->n_nodes, r->capacity, "a graph's nodes"));
-    r->nodes[r->n_nodes++] = *node;
-    return WF_OK;
-}
-
 static int32_t copy_of(const recompute *r, int32_t v) {
     return v >= 0 && v < r->n_values && r->copy[v] >= 0 ? r->copy[v] : v;
 }
@@ -116,7 +109,7 @@ static wf_status push_copy(recompute *r, int32_t n) {
         node.out[i] = g->n_values++;
         if (!r->stays[wfi_value_root(g, v)]) r->copy[v] = node.out[i];
     }
-    return push(r, &node);
+    return wfi_node_push(r->g, &r->list, &node);
 }
 
 /* All copies, in the order of the nodes that they repeat. */
@@ -140,10 +133,9 @@ static wf_status rewrite(recompute *r) {
         if (is_back && !has_copies) WF_TRY(push_copies(r));
         has_copies |= is_back;
         for (int i = 0; i < node.n_in && is_back; i++) node.in[i] = copy_of(r, node.in[i]);
-        WF_TRY(push(r, &node));
+        WF_TRY(wfi_node_push(r->g, &r->list, &node));
     }
-    wfi_graph_set_nodes(g, r->nodes, r->n_nodes, r->capacity);
-    r->nodes = NULL;
+    wfi_node_list_take(g, &r->list);
     return WF_OK;
 }
 
@@ -160,7 +152,7 @@ wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how) {
         find_needed(&r);
         status = rewrite(&r);
     }
-    wfi_free(g->ctx, r.nodes);
+    wfi_free(g->ctx, r.list.nodes);
     wfi_free(g->ctx, flags);
     wfi_free(g->ctx, r.copy);
     return status;

@@ -30,3 +30,14 @@ wf_status wfi_rewrite(wf_graph *g, wfi_rewrite_function function, const void *ho
     if (g->status == WF_OK) wfi_graph_find_producers(g);
     return g->status;
 }
+
+wf_status wfi_node_push(wf_graph *g, wfi_node_list *list, const wfi_node *node) {
+    WF_TRY(WFI_GROW(g->ctx, list->nodes, list->n, list->capacity, "a graph's nodes"));
+    list->nodes[list->n++] = *node;
+    return WF_OK;
+}
+
+void wfi_node_list_take(wf_graph *g, wfi_node_list *list) {
+    wfi_graph_set_nodes(g, list->nodes, list->n, list->capacity);
+    *list = (wfi_node_list){0};
+}

@@ -14,4 +14,15 @@ void wfi_rewrite_keep(wf_graph *g, const wfi_node *node);
 /* What the last node makes are these values, n of them, instead of new ones. */
 void wfi_rewrite_give(wf_graph *g, const int32_t *values, int n);
 
+/* The nodes of a graph in a new order, while a pass makes them. wfi_free their
+ * `nodes`. */
+typedef struct wfi_node_list {
+    wfi_node *nodes;
+    int32_t n;
+    size_t capacity;
+} wfi_node_list;
+wf_status wfi_node_push(wf_graph *g, wfi_node_list *list, const wfi_node *node);
+/* The list replaces the graph's nodes and is empty then. */
+void wfi_node_list_take(wf_graph *g, wfi_node_list *list);
+
 #endif
