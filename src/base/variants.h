@@ -24,7 +24,9 @@ const char *wfi_variant_name(wfi_variant variant);
 
 /* Defines `name(variant, argument)`, which runs the loop `body(argument)`, declared WFI_LOOP, as
  * the variant. */
-#define WFI_VARIANTS(name, type, body)                                                             \
+#define WFI_VARIANTS(name, type, body)        WFI_VARIANTS_AS(static, name, type, body)
+#define WFI_PUBLIC_VARIANTS(name, type, body) WFI_VARIANTS_AS(, name, type, body)
+#define WFI_VARIANTS_AS(linkage, name, type, body)                                                 \
     static void name##_baseline(const type *a) {                                                   \
         body(a);                                                                                   \
     }                                                                                              \
@@ -34,7 +36,7 @@ const char *wfi_variant_name(wfi_variant variant);
     WFI_TARGET_AVX512 static void name##_avx512(const type *a) {                                   \
         body(a);                                                                                   \
     }                                                                                              \
-    static void name(wfi_variant variant, const type *a) {                                         \
+    linkage void name(wfi_variant variant, const type *a) {                                        \
         static void (*const variants[])(const type *a) = {name##_baseline, name##_avx2,            \
                                                           name##_avx512};                          \
         variants[variant](a);                                                                      \

@@ -111,11 +111,7 @@ WFI_LOOP void statistics_loop(const wfi_statistics_call *c) {
     }
 }
 
-WFI_VARIANTS(fold_statistics, wfi_statistics_call, statistics_loop)
-
-void wfi_cpu_statistics(wfi_variant variant, const wfi_statistics_call *c) {
-    fold_statistics(variant, c);
-}
+WFI_PUBLIC_VARIANTS(wfi_cpu_statistics, wfi_statistics_call, statistics_loop)
 
 static wf_status cpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
     (void)stream;

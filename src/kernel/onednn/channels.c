@@ -243,13 +243,5 @@ WFI_LOOP void differentiate(const wfi_channels *c) {
                      : differentiate_as(c, false, ALL_PASS);
 }
 
-WFI_VARIANTS(run_normalize, wfi_channels, normalize)
-WFI_VARIANTS(run_differentiate, wfi_channels, differentiate)
-
-void wfi_channels_normalize(wfi_variant variant, const wfi_channels *c) {
-    run_normalize(variant, c);
-}
-
-void wfi_channels_differentiate(wfi_variant variant, const wfi_channels *c) {
-    run_differentiate(variant, c);
-}
+WFI_PUBLIC_VARIANTS(wfi_channels_normalize, wfi_channels, normalize)
+WFI_PUBLIC_VARIANTS(wfi_channels_differentiate, wfi_channels, differentiate)

@@ -173,18 +173,6 @@ void wfi_class_row_softmax(wfi_variant variant, wfi_class_row *row) {
     run_class_softmax(variant, &(class_row_call){row});
 }
 
-WFI_VARIANTS(run_attend, wfi_rows, attend)
-WFI_VARIANTS(run_divide, wfi_rows, divide)
-WFI_VARIANTS(run_backward, wfi_rows, attend_backward)
-
-void wfi_rows_attend(wfi_variant variant, const wfi_rows *rows) {
-    run_attend(variant, rows);
-}
-
-void wfi_rows_divide(wfi_variant variant, const wfi_rows *rows) {
-    run_divide(variant, rows);
-}
-
-void wfi_rows_attend_backward(wfi_variant variant, const wfi_rows *rows) {
-    run_backward(variant, rows);
-}
+WFI_PUBLIC_VARIANTS(wfi_rows_attend, wfi_rows, attend)
+WFI_PUBLIC_VARIANTS(wfi_rows_divide, wfi_rows, divide)
+WFI_PUBLIC_VARIANTS(wfi_rows_attend_backward, wfi_rows, attend_backward)
