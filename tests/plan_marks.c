@@ -2,7 +2,7 @@
  *
  * label: serial
  */
-#include "test.h"
+#include "test_program.h"
 
 #include <weft/weft.h>
 
@@ -20,16 +20,12 @@ static void marked(wf_graph *g, const void *config) {
 
 static const char *second_stage(wf_context *ctx, const char *plan_text, char *name, size_t bytes) {
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_program *program;
     wf_model *model;
-    wf_plan *plan;
     recipe.n_threads = 1;
     TEST_OK(ctx, wf_model_create(ctx, "marked", marked, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program));
+    wf_program *program = test_program(ctx, model, &recipe, plan_text);
     snprintf(name, bytes, "%s", wf_program_unit(program, 1, 0).name);
     wf_program_destroy(program);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     return name;
 }

@@ -3,7 +3,7 @@
  * label: once serial
  */
 #include "program/program.h"
-#include "test.h"
+#include "test_program.h"
 
 /* Most of a rank's peak that may be lost between blocks. */
 #define MOST_FRAGMENTATION 0.03
@@ -122,16 +122,12 @@ static wf_program *make_images(wf_context *ctx, const char *name, const char *pl
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     config.height = config.width = 128;
     recipe.batch = 64;
     recipe.n_micro = 8;
     TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 

@@ -4,6 +4,7 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "test_program.h"
 
 #define N_PLANS 10
 static const char *const plans[N_PLANS] = {
@@ -241,13 +242,9 @@ static void several_stages(void **state) {
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = 4, recipe.n_micro = 4, recipe.n_lanes = 2;
     for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
-        wf_plan *plan;
-        wf_program *p;
-        TEST_OK(ctx, wf_plan_parse(ctx, stages[k], &plan));
-        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        wf_program *p = test_program(ctx, model, &recipe, stages[k]);
         TEST_OK(ctx, wf_program_check(p));
         wf_program_destroy(p);
-        wf_plan_destroy(plan);
     }
     wf_model_destroy(model);
     test_context_end(ctx);
@@ -275,13 +272,10 @@ static void updated_slices(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 2, 96, 0);
-    wf_plan *plan;
-    wf_program *p;
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = recipe.n_micro = 4;
     recipe.clip_norm = 1;
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=4,zero=1,offload=params,overlap=off", &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, "dp=4,zero=1,offload=params,overlap=off");
     size_t updated = 0, all = 0;
     int n_refused = 0;
     for (int32_t u = 0; u < p->graph->n_units; u++) all += p->graph->units[u].trained_bytes;
@@ -299,7 +293,6 @@ static void updated_slices(void **state) {
     assert_true(n_refused > 8);
     assert_true(updated > all / 4);
     end_breaker(&b);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     test_context_end(ctx);
 }

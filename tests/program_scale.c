@@ -8,7 +8,7 @@
  */
 #include "plan/schedule/schedule.h"
 #include "program/program.h"
-#include "test.h"
+#include "test_program.h"
 
 #include <stdlib.h>
 #include <weft/nn.h>
@@ -99,8 +99,6 @@ static counts count_gpt(const char *plan_text, wf_dtype dtype, int64_t n_layers)
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_context *ctx;
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     config.allocator = (wf_allocator){count_alloc, count_free, &n};
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
     gpt.n_classes = 64;
@@ -113,14 +111,12 @@ static counts count_gpt(const char *plan_text, wf_dtype dtype, int64_t n_layers)
     recipe.clip_norm = 1;
     recipe.dtype = dtype;
     TEST_OK(ctx, wf_model_find(ctx, "gpt", &gpt, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     n.instructions = (size_t)p->n_instructions;
     for (int32_t i = 0; i < p->n_instructions; i++)
         n.references += (size_t)p->instructions[i].n_references;
     n.peak_bytes = wf_context_memory(ctx).peak_bytes;
     wf_program_destroy(p);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     test_context_end(ctx);
     return n;

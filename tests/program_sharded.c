@@ -5,6 +5,7 @@
  */
 #include "broken_program.h"
 #include "sharded_plan.h"
+#include "test_program.h"
 
 #include <weft/timeline.h>
 
@@ -325,15 +326,13 @@ static void forward_runs_have_few_groups(void **state) {
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();
         wf_model *model;
-        wf_plan *plan;
         wf_program *p, *forward;
         int64_t n_lanes = k == 1 ? 6 : 5;
         wf_recipe recipe = mixed_recipe(n_lanes);
         recipe.n_micro = n_lanes;
         recipe.batch = 4 * n_lanes;
         TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
-        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        p = test_program(ctx, model, &recipe, plans[k]);
         TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 3, &forward));
         for (int32_t g = 0; g < forward->n_groups; g++)
             for (int32_t r = 0; r < forward->groups[g].n; r++)
@@ -341,7 +340,6 @@ static void forward_runs_have_few_groups(void **state) {
         wf_program_destroy(forward);
         wf_program_destroy(p);
         wf_model_destroy(model);
-        wf_plan_destroy(plan);
         test_context_end(ctx);
     }
 }

@@ -4,7 +4,7 @@
  * label: serial
  */
 #include "program/program.h"
-#include "test.h"
+#include "test_program.h"
 
 #include <weft/nn.h>
 
@@ -512,19 +512,15 @@ static void many_meshes_are_tried(void **state) {
     wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 2);
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_plan *plan;
-    wf_program *p;
     wf_proposal *found;
     int n;
     recipe.batch = recipe.n_micro = recipe.n_lanes = 24;
     recipe.n_slices = 6;
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=24", &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, "dp=24");
     TEST_OK(ctx, wf_program_propose(p, 1024, 0, 0, &found, &n));
     assert_int_equal(n, 0);
     wf_proposals_destroy(ctx, found, n);
     wf_program_destroy(p);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     test_context_end(ctx);
 }

@@ -4,22 +4,19 @@
  */
 #include "program/timeline.h"
 #include "small_models.h"
+#include "test_program.h"
 
 #include <math.h>
 
 static wf_program *small_program(wf_context *ctx, const char *plan_text) {
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     wf_recipe recipe = small_recipe();
     recipe.n_micro = 4;
     recipe.n_lanes = 2;
     recipe.kernels = WF_KERNELS_REFERENCE;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 

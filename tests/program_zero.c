@@ -3,7 +3,7 @@
  *
  * label: serial
  */
-#include "test.h"
+#include "test_program.h"
 
 #include <weft/model.h>
 #include <weft/program.h>
@@ -22,8 +22,6 @@ typedef struct figures {
 
 static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micro) {
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     figures f = {0, 0, 0};
@@ -35,8 +33,7 @@ static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micr
     recipe.n_threads = 1;
     recipe.optimizer = WF_ADAMW;
     TEST_OK(ctx, wf_model_find(ctx, "gpt2", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     assert_int_equal(wf_program_n_ranks(p), N_RANKS);
     for (int r = 0; r < N_RANKS; r++) {
         wf_rank_summary s = wf_program_rank(p, r);
@@ -46,7 +43,6 @@ static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micr
     }
     wf_program_destroy(p);
     wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return f;
 }
 
@@ -135,16 +131,12 @@ static void packed_again(void **state) {
     config.height = config.width = 32;
     TEST_OK(ctx, wf_model_find(ctx, "resnet18", &config, &model));
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_plan *plan;
-        wf_program *p;
         wf_recipe recipe = WF_RECIPE_INIT;
         recipe.batch = 8;
         recipe.n_micro = 4;
         recipe.n_threads = 1;
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
-        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        wf_program *p = test_program(ctx, model, &recipe, plans[k]);
         wf_program_destroy(p);
-        wf_plan_destroy(plan);
     }
     wf_model_destroy(model);
     test_context_end(ctx);

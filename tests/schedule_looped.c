@@ -7,6 +7,7 @@
 #include "program/passes.h"
 #include "run/trainer.h"
 #include "small_models.h"
+#include "test_program.h"
 
 #include <math.h>
 
@@ -222,22 +223,18 @@ static size_t peak_of(wf_context *ctx, const char *plan_text) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     size_t most = 0;
     config.height = config.width = 128;
     recipe.batch = 120;
     recipe.n_micro = 24;
     recipe.n_lanes = 1;
     TEST_OK(ctx, wf_model_find(ctx, "resnet50", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     for (int r = 0; r < p->n_ranks; r++) {
         size_t peak = wf_program_rank(p, r).peak_bytes;
         if (peak > most) most = peak;
     }
     wf_program_destroy(p);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     return most;
 }

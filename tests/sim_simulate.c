@@ -5,7 +5,7 @@
  */
 #include "plan/costs.h"
 #include "program/timeline.h"
-#include "test.h"
+#include "test_program.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -31,17 +31,13 @@ static void four(wf_graph *g, const void *config) {
 
 static wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t n_micro) {
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = recipe.n_micro = n_micro;
     recipe.n_lanes = 1;
     recipe.kernels = WF_KERNELS_REFERENCE;
     TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
@@ -135,15 +131,12 @@ static void replicas_reduce_together(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     wf_timeline *t;
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = recipe.n_micro = 4;
     recipe.kernels = WF_KERNELS_REFERENCE;
     TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,bucket=1", &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, "dp=2,bucket=1");
     wf_costs *costs = equal_costs(ctx, p, 5);
     TEST_OK(ctx, wf_program_simulate(p, costs, &t));
     int64_t n_spans = wf_timeline_n_spans(t);
@@ -160,7 +153,6 @@ static void replicas_reduce_together(void **state) {
     wf_timeline_destroy(t);
     wf_costs_destroy(costs);
     wf_program_destroy(p);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     test_context_end(ctx);
 }

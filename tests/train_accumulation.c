@@ -7,6 +7,7 @@
 #include "program/program.h"
 #include "run/trainer.h"
 #include "small_models.h"
+#include "test_program.h"
 
 #include <math.h>
 
@@ -18,14 +19,11 @@ typedef struct traffic {
 static traffic traffic_of(wf_context *ctx, const char *plan_text, int64_t n_micro) {
     wf_recipe recipe = small_recipe();
     wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
     traffic sum = {0};
     recipe.n_micro = n_micro;
     recipe.n_lanes = 2;
     TEST_OK(ctx, wf_model_create(ctx, "plain", plain_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program *p = test_program(ctx, model, &recipe, plan_text);
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
         sum.sent += wf_program_rank(p, r).sent_bytes;
         sum.received += wf_program_rank(p, r).received_bytes;
@@ -37,7 +35,6 @@ static traffic traffic_of(wf_context *ctx, const char *plan_text, int64_t n_micr
         for (int32_t k = 0; k < wfi_n_moved(p, now); k++) sum.reduced += now->references[k].bytes;
     }
     wf_program_destroy(p);
-    wf_plan_destroy(plan);
     wf_model_destroy(model);
     return sum;
 }
