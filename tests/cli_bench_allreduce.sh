@@ -4,9 +4,7 @@
 source tests/cli_helpers.bash
 
 bench=(bench allreduce --bytes 4096 --repeat 1)
-run() { # NAME OPTIONS...
-    "$WEFT" "${bench[@]}" "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
-}
+run() { report_of "$1" "${bench[@]}" "${@:2}"; } # NAME OPTIONS...
 values() { field "$2" <"$folder/$1.json" | tr '\n' ' '; }
 list() { sed -n "/\"$2\": \[/,/\]/p" "$folder/$1.json" | tr -dc '0-9\n' | grep . | tr '\n' ' '; }
 tested=(--json)
@@ -134,9 +132,7 @@ expect 2 "not one of shared|plain" "${bench[@]}" --memory some
 expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"
 
 # ---- none was forgotten; nothing is left behind ----
-for option in $("$WEFT" bench allreduce --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested bench allreduce
 TMPDIR=$folder "$WEFT" "${bench[@]}" --quiet --ranks 2 || fail "with TMPDIR"
 compgen -G "$folder/weft-bench-*" >/dev/null && fail "a folder is left behind"
 finish

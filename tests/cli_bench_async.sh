@@ -3,18 +3,12 @@
 # label: once
 source tests/cli_helpers.bash
 
-async() { # NAME OPTIONS...
-    "$WEFT" bench async "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
-}
-# found NAME PATTERN: matches in the report, all in one line, a line each.
-found() { tr -d ' \n' <"$folder/$1.json" | grep -oE "$2"; }
-count() { found "$1" "$2" | wc -l; }
+async() { report_of "$1" bench async "${@:2}"; } # NAME OPTIONS...
 # list NAME FIELD: its values in all rows.
 list() { sed -n '/"rows": \[/,$s/^ *"'"$2"'": "\{0,1\}\([^"]*[^",]\)"\{0,1\},\{0,1\}$/\1/p' "$folder/$1.json"; }
 rows() { paste -d' ' <(list "$1" name) <(list "$1" slow) | paste -sd ';'; }
 # row NAME N FIELD: of the N-th row, from 1.
 row() { found "$1" '"rows":.*' | sed 's/{"update"/\n&/g' | sed -n "$(($2 + 1))p" | grep -oE "\"$3\":(\[[^]]*\]|[^,}]*)" | sed 's/^[^:]*://'; }
-has_field() { field "$2" <"$folder/$1.json" | grep -cx -- "$3" >/dev/null || fail "$1: $2 is '$(field "$2" <"$folder/$1.json")', not '$3'"; }
 mlp=(--model mlp --image 6 --batch 8 --workers 2)
 tested=(--json --model --image --batch --workers)
 
@@ -118,7 +112,5 @@ expect 1 "cannot be written" bench async "${mlp[@]}" --json "$folder/none/r.json
 expect 1 "cannot be made" bench async "${mlp[@]}" --out /dev/null/run
 
 # ---- every option has a test ----
-for option in $("$WEFT" bench async --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested bench async
 finish

@@ -6,9 +6,7 @@ source tests/cli_helpers.bash
 bench=(bench ddp --model mlp --image 6 --batch 4 --ranks 2 --repeat 1 --steps 1)
 # shas NAME: the weights in a report, one line a row.
 shas() { field weights_sha256 <"$folder/$1.json"; }
-run() { # NAME OPTIONS...
-    "$WEFT" "${bench[@]}" "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
-}
+run() { report_of "$1" "${bench[@]}" "${@:2}"; } # NAME OPTIONS...
 tested=(--json)
 
 # ---- rows and their fields ----
@@ -124,9 +122,7 @@ expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"
 expect 1 "cannot be made" "${bench[@]}" --out /dev/null/run
 
 # ---- none was forgotten; nothing is left behind ----
-for option in $("$WEFT" bench ddp --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested bench ddp
 TMPDIR=$folder "$WEFT" "${bench[@]}" --quiet || fail "with TMPDIR"
 compgen -G "$folder/weft-bench-*" >/dev/null && fail "a folder is left behind"
 finish

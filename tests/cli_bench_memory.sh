@@ -4,13 +4,7 @@
 source tests/cli_helpers.bash
 
 bench=(bench memory --model mlp --image 6 --batch 4 --repeat 1 --steps 1)
-run() { # NAME OPTIONS...
-    "$WEFT" "${bench[@]}" "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
-}
-# found NAME PATTERN: what of the report, all in one line, the pattern finds, a line each.
-found() { tr -d ' \n' <"$folder/$1.json" | grep -oE "$2"; }
-# count NAME PATTERN: how many that are.
-count() { found "$1" "$2" | wc -l; }
+run() { report_of "$1" "${bench[@]}" "${@:2}"; } # NAME OPTIONS...
 # distinct NAME PATTERN: how many different ones.
 distinct() { found "$1" "$2" | sort -u | wc -l; }
 sha='"weights_sha256":"[0-9a-f]{64}"'
@@ -163,9 +157,7 @@ expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"
 expect 1 "cannot be made" "${bench[@]}" --out /dev/null/run
 
 # ---- none was forgotten; nothing is left behind ----
-for option in $("$WEFT" bench memory --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested bench memory
 TMPDIR=$folder "$WEFT" "${bench[@]}" --quiet || fail "with TMPDIR"
 compgen -G "$folder/weft-bench-*" >/dev/null && fail "a folder is left behind"
 finish

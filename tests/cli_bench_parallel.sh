@@ -108,7 +108,5 @@ grep -q "no results have been written" "$folder/said" || fail "interrupted, but 
 
 # ---- none was forgotten ----
 "$WEFT" "${bench[@]}" --help | awk 'length > 79 { exit 1 }' || fail "--help is wider than 79 columns"
-for option in $("$WEFT" "${bench[@]}" --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested "${bench[@]}"
 finish

@@ -3,15 +3,11 @@
 # label: once
 source tests/cli_helpers.bash
 
-price() { # NAME OPTIONS...
-    "$WEFT" bench price "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
-}
+price() { report_of "$1" bench price "${@:2}"; } # NAME OPTIONS...
 # recipes NAME: the options of each row.
 recipes() { grep '"recipe": "' "$folder/$1.json" | field recipe | sed 's/--//g' | paste -sd ';'; }
 # has_recipes NAME "ROW;ROW...": without the dashes.
 has_recipes() { [[ $(recipes "$1") == "$2" ]] || fail "$1: rows are '$(recipes "$1")', not '$2'"; }
-# has_field NAME FIELD VALUE: one of the report's.
-has_field() { field "$2" <"$folder/$1.json" | grep -cx -- "$3" >/dev/null || fail "$1: $2 is '$(field "$2" <"$folder/$1.json")', not '$3'"; }
 once=(--steps 1 --repeat 1)
 tested=(--json)
 
@@ -68,7 +64,5 @@ expect 2 "has no option --ranks" bench price --model mlp --ranks 2
 expect 1 "cannot be written" bench price --model mlp --json "$folder/none/r.json"
 
 # ---- every option has a test ----
-for option in $("$WEFT" bench price --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested bench price
 finish

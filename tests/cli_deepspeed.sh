@@ -6,7 +6,6 @@ unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_
 run="train --model gpt2-tiny --tokens 8 --data synthetic --threads 1 --steps 4"
 file=$folder/ds.json
 report_of() { report "$@" --deepspeed "$file"; }
-sha() { report "$@" | field weights_sha256; }
 
 cat >"$file" <<'JSON'
 {"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto", "gradient_clipping": 1.0,

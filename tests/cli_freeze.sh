@@ -7,7 +7,6 @@ source tests/cli_helpers.bash
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
 net="--model gpt2-tiny --data synthetic --batch 8 --micro 4 --lanes 4 --threads 1 --optimizer adamw --clip-norm .5 --dropout .1"
 frozen="--freeze wte,wpe,h.0"
-sha() { report "$@" | field weights_sha256; }
 peak() { report plan "$@" | field peak_bytes | head -1; }
 
 # ---- names ----

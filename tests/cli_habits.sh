@@ -80,7 +80,6 @@ expect 2 "recipe: ema is 1" $train --steps 1 --ema 1
 
 # ---- images that are mixed ----
 mixed="train --model mlp --data synthetic --image 8 --batch 16 --micro 4 --lanes 2 --threads 1 --seed 3 --mixup 0.4 --label-smoothing 0.1"
-sha() { report "$@" | field weights_sha256; }
 want=$(sha $mixed --steps 6 --out "$folder/mixed")
 [[ -n $want && $want != "$(sha ${mixed/--mixup 0.4/} --steps 6)" && $want != "$(sha ${mixed/0.4/0.5} --steps 6)" ]] || fail "--mixup changes nothing"
 for plan in "--devices cpu:2 --plan dp=2" "--ranks 2 --plan dp=2,zero=2" "--ranks 2 --plan pp=2" "--devices cpu:2 --plan dataparallel=2"; do

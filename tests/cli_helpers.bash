@@ -82,6 +82,26 @@ report() {
     "$WEFT" "$@" --quiet --json - 2>"$folder/said" || fail "weft $*: exit $?: $(tail -1 "$folder/said")"
 }
 
+# sha COMMAND...: the weights in its report.
+sha() { report "$@" | field weights_sha256; }
+
+# report_of NAME COMMAND...: leaves $folder/NAME.json, and what it says in NAME.out and $folder/said.
+report_of() {
+    "$WEFT" "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"
+}
+# has_field NAME FIELD VALUE: of $folder/NAME.json.
+has_field() { field "$2" <"$folder/$1.json" | grep -cx -- "$3" >/dev/null || fail "$1: $2 is '$(field "$2" <"$folder/$1.json")', not '$3'"; }
+# found NAME PATTERN: matches in $folder/NAME.json, all in one line, a line each; count: how many.
+found() { tr -d ' \n' <"$folder/$1.json" | grep -oE "$2"; }
+count() { found "$1" "$2" | wc -l; }
+
+# expect_all_tested COMMAND...: each of its options is in the array `tested`.
+expect_all_tested() {
+    for option in $("$WEFT" "$@" --help | grep -o '^  --[a-z0-9-]*'); do
+        [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
+    done
+}
+
 # expect STATUS WORDS COMMAND...: the exit status, and words in what it says on standard error.
 expect() {
     local status=$1 words=$2 got=0

@@ -8,7 +8,6 @@ seq 1 3000 >"$folder/text"
 
 tested=()
 declare -A known=() # the weights of runs, by their words
-sha() { report "$@" | field weights_sha256; }
 
 # differs OPTION "COMMAND" "WITHOUT" "WITH": other weights.
 differs() {

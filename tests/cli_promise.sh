@@ -4,7 +4,6 @@
 # label: once
 source tests/cli_helpers.bash
 images "$folder/images"
-sha() { report "$@" | field weights_sha256; }
 
 # says WORDS COMMAND...: exit status 0, and WORDS on standard output.
 says() {

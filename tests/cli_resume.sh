@@ -6,7 +6,6 @@ source tests/cli_helpers.bash
 images "$folder/images"
 net="train --model mlp --data $folder/images --threads 1 --batch 12 --micro 4 --lanes 2 --optimizer adam --lr 0.001"
 resume="train --resume --steps 4 --threads 1"
-sha() { report "$@" | field weights_sha256; }
 # sha_of FILE: of the weights in it.
 sha_of() { sha train --model mlp --data "$folder/images" --threads 1 --init "$1" --steps 0; }
 # edit FOLDER CHANGE: of the header of its state, a substitution of Perl's. Its checksum goes.

@@ -4,7 +4,6 @@
 source tests/cli_helpers.bash
 images "$folder/images"
 run="train --model mlp --data $folder/images --threads 1 --batch 12 --micro 4 --seed 3 --optimizer adamw --lr 0.001"
-sha() { report "$@" | field weights_sha256; }
 # One that goes on until the end of this test, most of the time without the processor.
 "$WEFT" $run --steps 100000000 --save-every 100000000 --out "$folder/long" >/dev/null 2>"$folder/long.said" &
 long=$!

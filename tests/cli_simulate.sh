@@ -196,7 +196,5 @@ done
 
 # ---- none was forgotten ----
 "$WEFT" simulate --help | awk 'length > 79 { exit 1 }' || fail "--help is wider than 79 columns"
-for option in $("$WEFT" simulate --help | grep -o '^  --[a-z0-9-]*'); do
-    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
-done
+expect_all_tested simulate
 finish

@@ -4,7 +4,6 @@
 source tests/cli_helpers.bash
 mlp="--model mlp --image 6 --batch 8 --micro 8 --lanes 4 --threads 1 --optimizer adamw"
 run="bench train $mlp --repeat 2"
-sha() { report "$@" | field weights_sha256; }
 # of NAME: the field of each rank, joined by spaces
 of() { field "$1" <"$folder/report" | tr '\n' ' '; }
 

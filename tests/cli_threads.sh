@@ -5,7 +5,6 @@ source tests/cli_helpers.bash
 
 model=(--model gpt2-tiny --batch 4 --lr 0.01 --threads 2)
 bench=(bench train "${model[@]}" --repeat 1)
-sha() { report "$@" | field weights_sha256; }
 
 want=$(sha "${bench[@]}")
 [[ $want ]] || fail "no hash"

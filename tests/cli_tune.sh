@@ -4,7 +4,6 @@
 source tests/cli_helpers.bash
 net="--model resnet18 --data synthetic --image 32 --batch 4 --micro 2 --lanes 2 --threads 1"
 gpt="--model gpt2-tiny --data synthetic --tokens 8 --batch 4 --micro 2 --lanes 2 --slices 2 --threads 1"
-sha() { report "$@" | field weights_sha256; }
 
 # ---- the table ----
 # shellcheck disable=SC2086

@@ -6,7 +6,6 @@ source tests/cli_helpers.bash
 source tests/processes.bash
 base="train --model mlp --image 8 --data synthetic --threads 1 --batch 8 --micro 4 --lanes 4 --steps 4 --seed 2"
 async="$base --update async"
-sha() { report "$@" | field weights_sha256; }
 # list NAME: the numbers of a list in the report on standard input, in one line.
 list() { tr -d '\n' | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr -d ' '; }
 

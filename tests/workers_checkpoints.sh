@@ -5,7 +5,6 @@
 source tests/cli_helpers.bash
 base="train --model mlp --image 4 --data synthetic --threads 1 --batch 8 --momentum 0.9"
 local="$base --update local --workers 2 --local-steps 4"
-sha() { report "$@" | field weights_sha256; }
 list() { tr -d '\n' | sed -n "s/.*\"$1\": *\[\([^]]*\)\].*/\1/p" | tr -d ' '; }
 
 # ---- files of one checkpoint belong together ----

@@ -5,7 +5,6 @@
 source tests/cli_helpers.bash
 base="train --model mlp --image 8 --data synthetic --threads 1 --batch 8 --micro 4 --lanes 4 --seed 2 --momentum 0.9"
 async="$base --update async --workers 4"
-sha() { report "$@" | field weights_sha256; }
 same() { [[ $1 == "$2" && $1 ]] || fail "$3: '$1' and '$2'"; }
 
 # Servers share the squares of their ranges. Only rank 0 reads --init, frozen weights included.
