@@ -81,7 +81,7 @@ differs --embedding "$lstm --hidden 8" "" "--embedding 4"
 differs --tied "$lstm --hidden 8" "" "--tied"
 for net in "$gpt" "$mlp"; do differs --label-smoothing "$net" "" "--label-smoothing 0.1"; done
 differs --mixup "$mlp" "" "--mixup 0.2"
-refuses --label-smoothing 2 "it is at least 0 and below 1" "$mlp --label-smoothing 1"
+refuses --label-smoothing 2 "it must lie between 0 and 0.9999999" "$mlp --label-smoothing 1"
 refuses --label-smoothing 2 "--loss is mse" "$mlp --loss mse --label-smoothing 0.1"
 [[ $(report $resnet | field flops) != $(report $resnet --stem small | field flops) ]] || fail "--stem: the same FLOPs"
 tested+=(--stem)

@@ -53,9 +53,9 @@ expect 2 "does not divide into 2000 heads" $gpt --heads 2000
 expect 2 "--layers must be at least 1" $gpt --layers 0
 expect 2 "--heads must be at least 1" $gpt --heads 0
 expect 2 "--vocab must be at least 1" $gpt --vocab 0
-expect 2 "1 to 4096" $gpt --layers 1000000000000
-expect 2 "far too large" $gpt --hidden 12000000000000
-expect 2 "far too large" $gpt --hidden 1200000000
+expect 2 "it must lie between 0 and 4096" $gpt --layers 1000000000000
+expect 2 "hidden is 12000000000000; it must lie between 0 and 524288" $gpt --hidden 12000000000000
+expect 2 "it must lie between 0 and 524288" $gpt --hidden 1200000000
 expect 2 "must be 0 to 2147483647" $gpt --vocab 3000000000
 expect 2 "must be 1 to 1048576" $gpt --tokens 3000000000
 expect 2 "far too large" $gpt --vocab 2000000000

@@ -110,7 +110,7 @@ static void gpt2(void **state) {
     wf_model *model;
     config.n_classes = INT64_C(1) << 40;
     TEST_REFUSED(ctx, wf_model_find(ctx, "gpt2", &config, &model), WF_INVALID_ARG,
-                 "n_classes is 1099511627776; it must lie between 0 (the default) and 2147483647");
+                 "n_classes is 1099511627776; it must lie between 0 and 2147483647");
     config.n_classes = 0; /* the model's own vocabulary */
     wf_graph *g = build(ctx, "gpt2", &config);
     census c = count(g);
@@ -190,19 +190,21 @@ static void refusals(void **state) {
     c.dropout = 0, c.small_stem = 1;
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "small_stem");
     c.small_stem = 0, c.height = 32;
-    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "image size");
+    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG,
+                 "does not use height, which is for models of images");
     c.height = 224, c.n_layers = 3;
     TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "does not use n_layers");
     c.n_heads = 5;
     TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "768 does not divide into 5");
     c.n_heads = -12;
-    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "into -12 heads");
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "n_heads is -12");
     c.n_heads = 0, c.n_positions = -1;
-    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "-1 positions");
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "n_positions is -1");
     c.n_positions = 0, c.n_layers = 4097;
-    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "1 to 4096");
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "n_layers is 4097");
     c.n_layers = 0, c.height = 0;
-    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "images of 3 x 0");
+    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG,
+                 "height is 0; it must lie between 1");
     c.height = 224, c.n_classes = -1;
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "classes");
 

@@ -8,40 +8,56 @@ typedef struct wf_model wf_model;
 
 typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
 
-/* Configuration of ready-made models. Leave fields that a model does not use at their initial
- * values. */
+/* Fields of the configuration of ready-made models: X(type, field, value, least, most, has_effect,
+ * models, help). `value` is the initial one. A field must keep it unless `has_effect`, a condition
+ * on the model's info `m` and the configuration `c`, which holds for `models`.
+ */
+#define WF_MODEL_FIELDS(X)                                                                         \
+    X(int64_t, channels, 3, 1, 1 << 24, !m->takes_tokens, "models of images",                      \
+      "channels of images")                                                                        \
+    X(int64_t, height, 224, 1, 1 << 24, !m->takes_tokens, "models of images", "height of images")  \
+    X(int64_t, width, 224, 1, 1 << 24, !m->takes_tokens, "models of images", "width of images")    \
+    X(int64_t, n_classes, 1000, 0, INT32_MAX, 1, "all models",                                     \
+      "classes, or vocabulary size of token models; 0: that of the published model")               \
+    X(int64_t, n_tokens, 0, 0, 1e12, m->takes_tokens && !c->cached,                                \
+      "models of tokens without cached", "tokens per sample; 0: n_positions, or for lstm 35")      \
+    X(wf_loss_kind, loss, WF_LOSS_CROSS_ENTROPY, 0, 1, !m->takes_tokens, "models of images",       \
+      "MSE: targets are F32 [n_classes] instead of labels I32")                                    \
+    X(int, small_stem, 0, 0, 1, m->has_stem, "resnets",                                            \
+      "3x3 convolution of stride 1 and no max pool, for small images")                             \
+    X(double, dropout, 0, 0, 0.9999999, m->takes_tokens, "models of tokens",                       \
+      "probability after embedding, attention and MLP, or after each layer of lstm")               \
+    X(int64_t, n_layers, 0, 0, 4096, m->has_sizes, "gpt and lstm", "layers; 0: the registry's")    \
+    X(int64_t, hidden, 0, 0, 1 << 19, m->has_sizes, "gpt and lstm", "width; 0: the registry's")    \
+    X(int64_t, n_heads, 0, 0, 1 << 19, m->has_sizes && !m->is_recurrent, "gpt",                    \
+      "heads; 0: the largest number up to the registry's that divides the width")                  \
+    X(int64_t, n_positions, 0, 0, 1e12, m->has_sizes && !m->is_recurrent, "gpt",                   \
+      "maximum of tokens per sample; 0: 1024, or n_tokens if that is larger")                      \
+    X(int, cached, 0, 0, 1, m->takes_tokens && !m->is_recurrent, "gpt2 and gpt",                   \
+      "generation with a key-value cache (wf_cached_attention), for forward runs only: a "         \
+      "sample is one token, the input \"position\" (I32) is its position in the text, and "        \
+      "there is no loss")                                                                          \
+    X(double, label_smoothing, 0, 0, 0.9999999, c->loss == WF_LOSS_CROSS_ENTROPY, "cross entropy", \
+      "of cross entropy in training (wf_smoothed_cross_entropy)")                                  \
+    X(int64_t, embedding, 0, 0, 1 << 19, m->is_recurrent, "lstm",                                  \
+      "width of the embedding; 0: hidden")                                                         \
+    X(int, tied, 0, 0, 1, m->is_recurrent, "lstm",                                                 \
+      "the output layer shares the embedding's weights; needs embedding = hidden")                 \
+    X(int, mixup, 0, 0, 1, !m->takes_tokens && c->loss == WF_LOSS_CROSS_ENTROPY,                   \
+      "images with labels",                                                                        \
+      "in training the loss is share CE(y) + partner_share CE(y_partner), with the inputs "        \
+      "\"y_partner\" (I32), \"share\" and \"partner_share\" (F32)")
+
 typedef struct wf_model_config {
     size_t struct_size;
-    int64_t channels, height, width; /* of images */
-    int64_t n_classes;               /* number of classes, or vocabulary size of token models */
-    int64_t n_tokens;                /* tokens per sample of token models */
-    wf_loss_kind loss;               /* MSE: targets are F32 [n_classes] instead of labels I32 */
-    int small_stem;                  /* resnets: 3x3 stride 1 and no max pool, for small images */
-    double dropout;                  /* probability; gpt2: after embedding, attention and MLP; lstm:
-                                      * after the embedding and each layer; 0 = none */
-    /* gpt, and lstm without heads and positions. 0 = the registry's value; for n_heads, the largest
-     * number up to the registry's that divides the width. n_positions is the maximum of tokens per
-     * sample; 0 = 1024, or n_tokens if that is larger. */
-    int64_t n_layers, hidden, n_heads, n_positions;
-    /* gpt2, gpt: build the model for generation with a key-value cache (wf_cached_attention), for
-     * forward runs only. A sample is one token, and the input "position" (I32) is its position in
-     * the text. The model then does not have a loss, and n_tokens must stay 0. */
-    int cached;
-    double label_smoothing; /* of cross entropy in training (wf_smoothed_cross_entropy);
-                             * 0 = none */
-    int64_t embedding;      /* lstm: width of the embedding; 0 = hidden */
-    int tied; /* lstm: the output layer shares the embedding's weights; needs embedding = hidden */
-    /* Images with cross entropy, in training: the loss is share CE(y) + partner_share
-     * CE(y_partner), with the additional inputs "y_partner" (I32), "share" and "partner_share"
-     * (F32). */
-    int mixup;
+#define WF_MODEL_MEMBER(type, field, ...) type field;
+    WF_MODEL_FIELDS(WF_MODEL_MEMBER)
+#undef WF_MODEL_MEMBER
 } wf_model_config;
 
+#define WF_MODEL_VALUE(type, field, value, ...) , value
 #define WF_MODEL_CONFIG_INIT                                                                       \
-    {                                                                                              \
-        sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0                                                                             \
-    }
+    { sizeof(wf_model_config) WF_MODEL_FIELDS(WF_MODEL_VALUE) }
 
 /* Properties of a ready-made model. Static. */
 typedef struct wf_model_info {

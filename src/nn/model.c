@@ -67,103 +67,56 @@ static const char *name_of(int i) {
     return wf_model_registry(i) ? wf_model_registry(i)->name : NULL;
 }
 
-static wf_status no_use(wf_context *ctx, const registered_model *m, const char *field) {
-    return wfi_fail(ctx, WF_INVALID_ARG, "%s does not use %s; leave it at its default",
-                    m->info.name, field);
+/* A value that has no effect on the model is a mistake of the caller. */
+static wf_status check_field(wf_context *ctx, const wf_model_info *m, const char *field,
+                             double value, double usual, double least, double most, bool is_used,
+                             const char *models) {
+    if (value != usual && !is_used)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s does not use %s, which is for %s; leave it at its default", m->name,
+                        field, models);
+    if (value >= least && value <= most) return WF_OK; /* false for NaN */
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s: %s is %.15g; it must lie between %.15g and %.15g",
+                    m->name, field, value, least, most);
 }
 
-/* What a graph is built of in a moment, and has shapes for. */
-#define MOST_LAYERS   4096
-#define MOST_HIDDEN   (1 << 19)
-#define MOST_ELEMENTS (INT64_C(1) << 40)
-
-static wf_status resolve_recurrent(wf_context *ctx, const registered_model *m, wf_model_config *c) {
-    bool is_set = c->embedding || c->tied;
-    if (!m->info.is_recurrent) return is_set ? no_use(ctx, m, "embedding and tied") : WF_OK;
-    if (c->n_heads || c->n_positions) return no_use(ctx, m, "n_heads and n_positions");
-    if (c->cached) return no_use(ctx, m, "cached");
-    if (!c->embedding) c->embedding = c->hidden;
-    if (c->embedding < 1 || c->embedding > MOST_HIDDEN)
-        return wfi_fail(ctx, WF_INVALID_ARG, "%s: an embedding of width %lld", m->info.name,
-                        (long long)c->embedding);
-    if (c->tied && c->embedding != c->hidden)
-        return wfi_fail(
-            ctx, WF_INVALID_ARG,
-            "%s: tied weights need an embedding as wide as the hidden state, %lld, not %lld",
-            m->info.name, (long long)c->hidden, (long long)c->embedding);
+static wf_status check_fields(wf_context *ctx, const wf_model_info *m, const wf_model_config *c) {
+#define CHECK(type, field, value, least, most, has_effect, models, help)                           \
+    WF_TRY(check_field(ctx, m, #field, (double)c->field, value, least, most, has_effect, models));
+    WF_MODEL_FIELDS(CHECK)
+#undef CHECK
     return WF_OK;
 }
+
+/* Graphs of more elements have no shapes. */
+#define MOST_ELEMENTS (INT64_C(1) << 40)
 
 static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_model_config *c) {
     const char *name = m->info.name;
-    bool is_set = c->n_layers || c->hidden || c->n_heads || c->n_positions;
-    if (is_set && !m->info.has_sizes) return no_use(ctx, m, "n_layers and other sizes");
+    bool is_open = !c->n_heads, is_recurrent = m->info.is_recurrent;
     if (!c->n_layers) c->n_layers = m->info.n_layers;
     if (!c->hidden) c->hidden = m->info.hidden;
-    WF_TRY(resolve_recurrent(ctx, m, c));
-    bool is_open = !c->n_heads;
+    if (is_recurrent && !c->embedding) c->embedding = c->hidden;
     if (is_open) c->n_heads = m->info.n_heads;
     while (is_open && c->n_heads > 1 && c->hidden % c->n_heads) c->n_heads--;
-    if (!c->n_positions && !m->info.is_recurrent)
+    if (!c->n_positions && !is_recurrent)
         c->n_positions =
             m->info.has_sizes ? wfi_max_i64(m->n_positions, c->n_tokens) : m->n_positions;
-    if (!m->info.takes_tokens) return WF_OK;
-    if (c->n_layers < 1 || c->n_layers > MOST_LAYERS)
-        return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld layers; there are 1 to %d", name,
-                        (long long)c->n_layers, MOST_LAYERS);
-    if (c->hidden < 1 || (m->info.n_heads && (c->n_heads < 1 || c->hidden % c->n_heads)))
+    if (c->tied && c->embedding != c->hidden)
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "%s: tied weights need an embedding as wide as the hidden state, %lld, not %lld", name,
+            (long long)c->hidden, (long long)c->embedding);
+    if (c->n_heads && c->hidden % c->n_heads)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "%s: a width of %lld does not divide into %lld heads of attention", name,
                         (long long)c->hidden, (long long)c->n_heads);
-    if (c->hidden > MOST_HIDDEN ||
-        wfi_max_i64(c->n_classes, c->n_positions) > MOST_ELEMENTS / c->hidden)
+    if (c->hidden && wfi_max_i64(c->n_classes, c->n_positions) > MOST_ELEMENTS / c->hidden)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "%s: a width of %lld is far too large, alone or with a vocabulary of %lld "
-                        "and %lld positions",
+                        "%s: a width of %lld is far too large with a vocabulary of %lld and %lld "
+                        "positions",
                         name, (long long)c->hidden, (long long)c->n_classes,
                         (long long)c->n_positions);
-    if (c->n_positions < 1 && !m->info.is_recurrent)
-        return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld positions", name, (long long)c->n_positions);
-    return WF_OK;
-}
-
-/* A field that is set but means nothing to the model is a mistake of the caller. */
-static wf_status check_fields(wf_context *ctx, const registered_model *m,
-                              const wf_model_config *c) {
-    const wf_model_config init = WF_MODEL_CONFIG_INIT;
-    if (c->n_classes < 0 || c->n_classes > INT32_MAX)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "%s: n_classes is %lld; it must lie between 0 (the default) and %d",
-                        m->info.name, (long long)c->n_classes, INT32_MAX);
-    if (c->small_stem && !m->info.has_stem) return no_use(ctx, m, "small_stem");
-    if (!(c->label_smoothing >= 0 && c->label_smoothing < 1))
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "%s: label_smoothing is %g; it is at least 0 and below 1", m->info.name,
-                        c->label_smoothing);
-    if (c->label_smoothing != 0 && c->loss == WF_LOSS_MSE)
-        return no_use(ctx, m, "label_smoothing with a loss other than cross entropy");
-    if (c->mixup && (m->info.takes_tokens || c->loss == WF_LOSS_MSE))
-        return no_use(ctx, m, "mixup, which is for the labels of images");
-    if (m->info.takes_tokens) {
-        if (c->channels != init.channels || c->height != init.height || c->width != init.width)
-            return no_use(ctx, m, "an image size");
-        if (c->loss != WF_LOSS_CROSS_ENTROPY)
-            return no_use(ctx, m, "a loss other than cross entropy");
-        if (c->cached && c->n_tokens) return no_use(ctx, m, "n_tokens with cached");
-        if (c->n_tokens < 0)
-            return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld tokens in a sample", m->info.name,
-                            (long long)c->n_tokens);
-        if (!(c->dropout >= 0 && c->dropout < 1))
-            return wfi_fail(ctx, WF_INVALID_ARG, "%s: dropout is %g; it is at least 0 and below 1",
-                            m->info.name, c->dropout);
-        return WF_OK;
-    }
-    if (c->cached) return no_use(ctx, m, "cached");
-    if (c->n_tokens) return no_use(ctx, m, "n_tokens");
-    if (c->dropout != 0) return no_use(ctx, m, "dropout");
-    if (c->channels < 1 || c->height < 1 || c->width < 1)
-        return wfi_fail(ctx, WF_INVALID_ARG, "%s: images of %lld x %lld x %lld", m->info.name,
-                        (long long)c->channels, (long long)c->height, (long long)c->width);
     return WF_OK;
 }
 
@@ -176,7 +129,7 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config
     if (!m)
         return wfi_fail_unknown(ctx, WF_INVALID_ARG, name_of, name, "there is no model '%.64s'",
                                 name);
-    WF_TRY(check_fields(ctx, m, &c));
+    WF_TRY(check_fields(ctx, &m->info, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;
     WF_TRY(resolve_sizes(ctx, m, &c));
     if (c.n_tokens == 0) c.n_tokens = m->info.is_recurrent ? m->info.n_tokens : c.n_positions;
