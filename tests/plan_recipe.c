@@ -96,6 +96,10 @@ static void resolves(void **state) {
     recipe.n_micro = 5;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "dp=4 needs 4 lanes, and this recipe has 1; --lanes 4 --micro 8 is another");
+    recipe.n_micro = 4;
+    recipe.n_lanes = 8;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
+                 "8 lanes do not divide 4 microbatches; 4 would");
     recipe.n_micro = 8;
     recipe.n_lanes = 3;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,

@@ -247,10 +247,11 @@ static wf_status check_micro(wf_context *ctx, const wf_recipe *given, const wf_r
                         (long long)r->batch, (long long)r->batch);
     if (r->n_micro % r->n_lanes == 0) return WF_OK;
     nearest_divisors(r->n_micro, r->n_lanes, &below, &above);
+    char other[32] = "";
+    if (above != below) snprintf(other, sizeof other, " or %lld", (long long)above);
     return wfi_fail(ctx, WF_INVALID_ARG,
-                    "recipe: %lld lanes do not divide %lld microbatches; %lld or %lld would",
-                    (long long)r->n_lanes, (long long)r->n_micro, (long long)below,
-                    (long long)above);
+                    "recipe: %lld lanes do not divide %lld microbatches; %lld%s would",
+                    (long long)r->n_lanes, (long long)r->n_micro, (long long)below, other);
 }
 
 /* `follows`: lanes and slices that are open follow the plan where the model's do not suit it. */
