@@ -1,5 +1,7 @@
 /* weft advise: the decision table of strategies for a model, a cluster and a batch. */
 #include "cluster.h"
+#include "draw/choices.h"
+#include "draw/draw.h"
 #include "progress.h"
 #include "report.h"
 #include "text.h"
@@ -60,11 +62,10 @@ static int find_best(const table *t, unsigned rows, int besides) {
 static void compare(table *t, int row) {
     const wf_choice *other = &t->rows[row];
     const wf_prediction *best = &t->rows[t->recommended].prediction;
-    char bytes[TEXT_BYTES], why[CLUSTER_WHY_BYTES];
+    char bytes[CLUSTER_WHY_BYTES], why[CLUSTER_WHY_BYTES];
     double longer = other->prediction.step_ms / best->step_ms - 1;
     if (!other->prediction.fits)
-        add(t->why, "%s needs %s more than a device has", other->strategy,
-            text_of_bytes(bytes, other->prediction.short_by_bytes));
+        add(t->why, "%s needs %s", other->strategy, cluster_missing(&other->prediction, bytes));
     else if (fabs(longer) < 5e-4)
         add(t->why, "%s takes as long", other->strategy);
     else if (longer > 0)
@@ -96,12 +97,12 @@ static void compare_rule(table *t, int next) {
 
 static void explain(table *t) {
     const wf_choice *best = &t->rows[t->recommended < 0 ? 0 : t->recommended];
-    char text[TEXT_BYTES];
+    char text[CLUSTER_WHY_BYTES];
     *t->why = 0;
     if (t->recommended < 0) {
         int least = find_best(t, ~0U, -1);
-        add(t->why, "nothing fits; %s needs the fewest bytes more than a device has, %s",
-            t->rows[least].strategy, text_of_bytes(text, t->rows[least].prediction.short_by_bytes));
+        add(t->why, "nothing fits; %s lacks the fewest bytes: it needs %s", t->rows[least].strategy,
+            cluster_missing(&t->rows[least].prediction, text));
         return;
     }
     add(t->why, "%s: %s a step, bound by %s", best->strategy,
@@ -117,31 +118,35 @@ static void explain(table *t) {
 static void say_row(const table *t, int k) {
     const wf_choice *row = &t->rows[k];
     const wf_prediction *p = &row->prediction;
-    char step[TEXT_BYTES], fits[TEXT_BYTES + 16], bytes[TEXT_BYTES];
+    char step[TEXT_BYTES], fits[TEXT_BYTES + 16], bytes[TEXT_BYTES], lacks[32];
     if (!*row->plan) {
-        say(t->j->c, "  %-16s no such plan here\n", row->strategy);
+        say(t->j->c, "  %-16s no plan: %s\n", row->strategy, row->why);
         return;
     }
+    bool lacks_elsewhere = p->lacks && strcmp(p->lacks, "device memory") != 0;
+    if (lacks_elsewhere) snprintf(lacks, sizeof lacks, "lacks %s", p->lacks);
     snprintf(fits, sizeof fits, "%s%s", p->fits ? "" : "-",
              text_of_bytes(bytes, p->fits ? p->memory_bytes - p->peak_bytes : p->short_by_bytes));
     say(t->j->c, "%c %-16s %10s %10s  %-29s %s --micro %lld\n", k == t->recommended ? '*' : ' ',
-        row->strategy, text_of_us(step, 1e3 * p->step_ms), fits, p->bound, row->plan,
-        (long long)row->n_micro);
+        row->strategy, text_of_us(step, 1e3 * p->step_ms), fits, lacks_elsewhere ? lacks : p->bound,
+        row->plan, (long long)row->n_micro);
 }
 
+/* A strategy without a plan has no figures. */
 static json_t *row_json(const wf_choice *row) {
     const wf_prediction *p = &row->prediction;
-    bool has_plan = *row->plan;
-    json_t *json = json_pack("{s:s, s:b, s:f}", "strategy", row->strategy, "fits", p->fits,
-                             "short_by_bytes", p->short_by_bytes);
-    json_object_set_new(json, "plan", has_plan ? json_string(row->plan) : json_null());
-    json_object_set_new(json, "step_ms", has_plan ? json_real(p->step_ms) : json_null());
-    json_object_set_new(json, "bound", has_plan ? json_string(p->bound) : json_null());
-    json_object_set_new(json, "micro", json_integer((json_int_t)row->n_micro));
-    json_object_set_new(json, "lanes", json_integer((json_int_t)row->n_lanes));
-    json_object_set_new(json, "slices", json_integer((json_int_t)row->n_slices));
-    json_object_set_new(json, "peak_bytes", json_real(p->peak_bytes));
-    json_object_set_new(json, "mfu", json_real(p->mfu));
+    if (!*row->plan)
+        return json_pack("{s:s, s:b, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n}",
+                         "strategy", row->strategy, "fits", 0, "why", row->why, "plan",
+                         "short_by_bytes", "lacks", "step_ms", "bound", "micro", "lanes", "slices",
+                         "peak_bytes", "mfu");
+    json_t *json =
+        json_pack("{s:s, s:b, s:s, s:f, s:s?, s:f, s:s, s:I, s:I, s:I, s:f, s:f, s:o}", "strategy",
+                  row->strategy, "fits", p->fits, "plan", row->plan, "short_by_bytes",
+                  p->short_by_bytes, "lacks", p->lacks, "step_ms", p->step_ms, "bound", p->bound,
+                  "micro", (json_int_t)row->n_micro, "lanes", (json_int_t)row->n_lanes, "slices",
+                  (json_int_t)row->n_slices, "peak_bytes", p->peak_bytes, "mfu", p->mfu, "times_ms",
+                  cluster_times_json(p));
     return json;
 }
 
@@ -156,22 +161,31 @@ static exit_status write_report(const table *t) {
     return report_write(t->j->c, report);
 }
 
+static exit_status draw(const table *t) {
+    char title[CLUSTER_TITLE_BYTES];
+    if (!t->j->c->o.draw) return EXIT_DONE;
+    return choices_draw_rows(t->j->c, t->j->c->o.draw, cluster_title(t->j, title), t->rows,
+                             WF_N_STRATEGIES, t->recommended);
+}
+
 static exit_status show(table *t) {
     t->recommended = find_recommended(t);
     explain(t);
     say(t->j->c, "  %-16s %10s %10s  %-29s %s\n", "strategy", "step", "spare", "bound by", "plan");
     for (int k = 0; k < WF_N_STRATEGIES; k++) say_row(t, k);
     say(t->j->c, "%s\n", t->why);
-    exit_status written = write_report(t);
+    exit_status drawn = draw(t), written = write_report(t);
+    if (drawn) return drawn;
     return written ? written : t->recommended < 0 ? EXIT_DOES_NOT_FIT : EXIT_DONE;
 }
 
 exit_status run_advise(cli *c) {
-    table t;
+    table t = {.rows = {WF_CHOICE_INIT}};
     job j;
     if (!c->o.cluster)
         return complain(EXIT_USAGE, "--cluster is missing, for example --cluster dgx-a100");
-    exit_status bad = job_open(c, 0, &j);
+    exit_status bad = c->o.draw ? draw_check_picture(c->o.draw) : EXIT_DONE;
+    if (!bad) bad = job_open(c, 0, &j);
     if (bad) return bad;
     wf_prediction_request q = cluster_request(&j);
     t.j = &j;

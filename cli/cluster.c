@@ -1,8 +1,12 @@
 /* --cluster: the time and memory of a plan by prediction, and the choice of --plan auto. */
 #include "cluster.h"
+#include "draw/choices.h"
+#include "draw/draw.h"
+#include "draw/gnuplot.h"
 #include "report.h"
 #include "text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Larger plans take longer than a second to be lowered. */
@@ -53,6 +57,7 @@ wf_status job_choose_on_cluster(job *j) {
     wf_recipe *r = &j->c->o.recipe;
     if (r->n_micro == MICRO_AUTO) r->n_micro = 0;
     j->given = *r;
+    j->choices[0] = (wf_choice)WF_CHOICE_INIT;
     wf_status status =
         wf_cluster_search(j->c->ctx, &q, WF_MAX_PROPOSALS, j->choices, &j->n_choices);
     if (status == WF_OK && !j->n_choices)
@@ -79,7 +84,7 @@ static double missing_bytes(const job *j, const wf_program *p) {
 static bool search_smaller(job *j, double missing) {
     wf_prediction_request q = cluster_request(j);
     const wf_prediction *p = &j->choices->prediction;
-    wf_choice found[WF_MAX_PROPOSALS];
+    wf_choice found[WF_MAX_PROPOSALS] = {WF_CHOICE_INIT};
     int n;
     q.recipe = &j->given;
     q.reserved_bytes = p->memory_bytes - p->peak_bytes + missing;
@@ -119,7 +124,7 @@ static bool is_large(const job *j) {
 
 exit_status cluster_begin(job *j, bool *is_predicted_out) {
     options *o = &j->c->o;
-    wf_prediction p;
+    wf_prediction p = WF_PREDICTION_INIT;
     *is_predicted_out = false;
     exit_status bad = j->cluster ? cluster_predict(j, &p) : EXIT_DONE;
     if (bad || !j->cluster) return bad;
@@ -128,15 +133,17 @@ exit_status cluster_begin(job *j, bool *is_predicted_out) {
     return EXIT_DONE;
 }
 
-typedef struct term {
-    const char *name, *words;
-    double ms;
-} term;
+char *cluster_title(const job *j, char text[CLUSTER_TITLE_BYTES]) {
+    char n[TEXT_BYTES];
+    snprintf(text, CLUSTER_TITLE_BYTES, "%.40s, batch %lld, cluster %.48s: %s device%s",
+             j->c->o.model, (long long)j->c->o.recipe.batch, wf_cluster_name(j->cluster),
+             text_of_thousands(n, wf_cluster_n_devices(j->cluster)),
+             wf_cluster_n_devices(j->cluster) == 1 ? "" : "s");
+    return gnuplot_plain(text);
+}
 
-enum { N_TERMS = 9 };
-
-static void list_terms(const wf_prediction *p, term terms[N_TERMS]) {
-    const term all[N_TERMS] = {
+void cluster_terms(const wf_prediction *p, cluster_term terms[CLUSTER_N_TERMS]) {
+    const cluster_term all[CLUSTER_N_TERMS] = {
         {"forward", "forward", p->forward_ms},
         {"backward", "backward", p->backward_ms},
         {"recompute", "recomputation", p->recompute_ms},
@@ -152,25 +159,37 @@ static void list_terms(const wf_prediction *p, term terms[N_TERMS]) {
 
 char *cluster_why(const wf_prediction *fast, const wf_prediction *slow,
                   char text[CLUSTER_WHY_BYTES]) {
-    term a[N_TERMS], b[N_TERMS];
+    cluster_term a[CLUSTER_N_TERMS], b[CLUSTER_N_TERMS];
     char time[TEXT_BYTES];
     int most = 0;
-    list_terms(fast, a);
-    list_terms(slow, b);
-    for (int k = 1; k < N_TERMS; k++)
+    cluster_terms(fast, a);
+    cluster_terms(slow, b);
+    for (int k = 1; k < CLUSTER_N_TERMS; k++)
         if (b[k].ms - a[k].ms > b[most].ms - a[most].ms) most = k;
     double ms = b[most].ms - a[most].ms;
     snprintf(text, CLUSTER_WHY_BYTES, "%s more of %s", text_of_us(time, 1e3 * ms), b[most].words);
     return text;
 }
 
+static bool lacks_on_device(const wf_prediction *p) {
+    return !strcmp(p->lacks, "device memory");
+}
+
+char *cluster_missing(const wf_prediction *p, char text[CLUSTER_WHY_BYTES]) {
+    char bytes[TEXT_BYTES];
+    bool is_own = lacks_on_device(p);
+    snprintf(text, CLUSTER_WHY_BYTES, "%s more %s%s", text_of_bytes(bytes, p->short_by_bytes),
+             is_own ? "" : p->lacks, is_own ? "than a device has" : " than a device's share");
+    return text;
+}
+
 static void say_times(const job *j, const wf_prediction *p) {
-    term terms[N_TERMS];
+    cluster_term terms[CLUSTER_N_TERMS];
     char time[TEXT_BYTES];
     const char *separator = "";
-    list_terms(p, terms);
+    cluster_terms(p, terms);
     say(j->c, "%-8s", "");
-    for (int k = 0; k < N_TERMS; k++) {
+    for (int k = 0; k < CLUSTER_N_TERMS; k++) {
         if (terms[k].ms < 1e-3 * p->step_ms) continue;
         say(j->c, "%s%s %s", separator, terms[k].words, text_of_us(time, 1e3 * terms[k].ms));
         separator = ", ";
@@ -219,11 +238,11 @@ void cluster_say(const job *j, const wf_prediction *p) {
 
 /* ---- the report ---- */
 
-static json_t *times_json(const wf_prediction *p) {
-    term terms[N_TERMS];
+json_t *cluster_times_json(const wf_prediction *p) {
+    cluster_term terms[CLUSTER_N_TERMS];
     json_t *times = json_object();
-    list_terms(p, terms);
-    for (int k = 0; k < N_TERMS; k++)
+    cluster_terms(p, terms);
+    for (int k = 0; k < CLUSTER_N_TERMS; k++)
         json_object_set_new(times, terms[k].name, json_real(terms[k].ms));
     return times;
 }
@@ -243,7 +262,7 @@ void cluster_report(const job *j, const wf_prediction *p, json_t *report) {
     json_object_set_new(report, "bound", json_string(p->bound));
     json_object_set_new(report, "mfu", json_real(p->mfu));
     json_object_set_new(report, "hfu", json_real(p->hfu));
-    json_object_set_new(report, "times_ms", times_json(p));
+    json_object_set_new(report, "times_ms", cluster_times_json(p));
     json_object_set_new(report, "predicted_bytes", bytes_json(p));
     json_object_set_new(report, "predicted_peak_bytes", json_real(p->peak_bytes));
     json_object_set_new(report, "short_by_bytes", json_real(p->short_by_bytes));
@@ -266,13 +285,64 @@ static void propose(const job *j, json_t *report) {
     json_object_set_new(report, "would_fit", would_fit);
 }
 
+/* ---- the plans of a search as a picture ---- */
+
+#define LONGEST     3 /* times the best step */
+#define MOST_POINTS (1 << 18)
+
+typedef struct points {
+    choice_point *items;
+    size_t n, capacity;
+} points;
+
+/* Of many plans, those past the room are left out. */
+static void add_point(void *self, const wf_choice *choice) {
+    points *p = self;
+    if (p->n == p->capacity) {
+        size_t more = p->capacity ? 2 * p->capacity : 1024;
+        void *items = more <= MOST_POINTS ? realloc(p->items, more * sizeof *p->items) : NULL;
+        if (!items) return;
+        p->items = items;
+        p->capacity = more;
+    }
+    choice_point *to = &p->items[p->n++];
+    *to = (choice_point){choice->prediction.step_ms, choice->prediction.peak_bytes,
+                         choice->prediction.fits, choice->n_micro, ""};
+    memcpy(to->plan, choice->plan, sizeof to->plan);
+}
+
+bool cluster_draws_search(const options *o) {
+    return o->cluster && !o->proof && !strcmp(o->plan, "auto");
+}
+
+exit_status cluster_draw_search(const job *j) {
+    wf_prediction_request q = cluster_request(j);
+    const wf_prediction *best = &j->choices->prediction;
+    char title[CLUSTER_TITLE_BYTES];
+    points p = {NULL, 0, 0};
+    q.recipe = &j->given;
+    exit_status bad =
+        complain_of(j->c, wf_cluster_each(j->c->ctx, &q, LONGEST * best->step_ms, add_point, &p));
+    if (!bad)
+        bad = choices_draw_front(j->c, j->c->o.draw, cluster_title(j, title), p.items, p.n,
+                                 best->memory_bytes);
+    free(p.items);
+    return bad;
+}
+
 /* ---- a plan that is not lowered ---- */
 
 static exit_status refuse(const job *j, const wf_prediction *p) {
-    char needs[TEXT_BYTES], missing[TEXT_BYTES];
-    exit_status bad =
-        complain(EXIT_DOES_NOT_FIT, "a device needs %s, %s more than it has",
-                 text_of_bytes(needs, p->peak_bytes), text_of_bytes(missing, p->short_by_bytes));
+    char needs[TEXT_BYTES], missing[CLUSTER_WHY_BYTES];
+    bool is_own = lacks_on_device(p);
+    double bytes = is_own                             ? p->peak_bytes
+                   : !strcmp(p->lacks, "host memory") ? p->host_bytes
+                                                      : p->disk_bytes;
+    text_of_bytes(needs, bytes);
+    exit_status bad = is_own ? complain(EXIT_DOES_NOT_FIT, "a device needs %s, %s more than it has",
+                                        needs, text_of_bytes(missing, p->short_by_bytes))
+                             : complain(EXIT_DOES_NOT_FIT, "a device needs %s of %s: %s", needs,
+                                        p->lacks, cluster_missing(p, missing));
     say(j->c, "%-8sno\n", "fits");
     return bad;
 }
@@ -285,6 +355,7 @@ static exit_status find_fitting(job *j) {
     if (!option_is_given(&j->c->o, OPT_n_lanes)) recipe.n_lanes = 0;
     if (!option_is_given(&j->c->o, OPT_n_slices)) recipe.n_slices = 0;
     q.recipe = &recipe;
+    j->choices[0] = (wf_choice)WF_CHOICE_INIT;
     return complain_of(
         j->c, wf_cluster_search(j->c->ctx, &q, WF_MAX_PROPOSALS, j->choices, &j->n_choices));
 }
@@ -304,7 +375,7 @@ static void say_fitting(const job *j) {
 
 static exit_status check_shown(const job *j) {
     const options *o = &j->c->o;
-    if (o->program || o->draw || o->trace)
+    if (o->program || (o->draw && !cluster_draws_search(o)) || o->trace)
         return complain(EXIT_USAGE, "--program, --draw and --trace need the program, and this plan "
                                     "is only predicted; --proof full makes it");
     return EXIT_DONE;
@@ -317,7 +388,7 @@ static json_t *begin_report(const job *j) {
 }
 
 exit_status cluster_show(job *j) {
-    wf_prediction p;
+    wf_prediction p = WF_PREDICTION_INIT;
     exit_status bad = check_shown(j), fits = EXIT_DONE;
     if (!bad) bad = cluster_predict(j, &p);
     if (!bad && !p.fits) bad = find_fitting(j);
@@ -332,6 +403,7 @@ exit_status cluster_show(job *j) {
     json_object_set_new(report, "fits", json_boolean(p.fits));
     json_object_set_new(report, "recipe_needed", job_needed_json(j));
     propose(j, report);
+    exit_status drawn = j->c->o.draw ? cluster_draw_search(j) : EXIT_DONE;
     exit_status written = report_write(j->c, report);
-    return fits ? fits : written;
+    return fits ? fits : drawn ? drawn : written;
 }

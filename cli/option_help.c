@@ -66,6 +66,11 @@ static const struct {
     {OPT_draw, FOR_SIMULATE,
      "with --update: draw the timeline of the first 8 steps (local: whole rounds, or 32): .svg, "
      ".png or .txt"},
+    {OPT_draw, FOR_ADVISE, "draw the rows as bars of time: .svg or .png"},
+    {OPT_draw, FOR_PLAN,
+     "draw the timeline: .svg, .png or .txt; with --cluster and --plan auto, time against memory "
+     "of "
+     "the plans: .svg or .png"},
     {OPT_cluster, FOR_BENCH_PUBLISHED, "cluster for all rows (each row's own)"},
     {OPT_trace, FOR_PLAN, "write the planned timeline of a step, for Perfetto"},
     {OPT_trace, FOR_DRAW, "trace to draw; --trace may be omitted"},

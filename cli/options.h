@@ -297,7 +297,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(trace, TEXT, trace, RUN, (TPB & ~FOR_TUNE) | FOR_DRAW, OF_ROOT, "FILE", NULL,                \
       "write a timeline of the last step with a full batch, for Perfetto and "                     \
       "weft draw")                                                                                 \
-    X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW | FOR_SIMULATE, 0, "FILE", NULL,                  \
+    X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW | FOR_SIMULATE | FOR_ADVISE, 0, "FILE", NULL,     \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(proof, CHOICE, proof, RUN, FOR_PLAN, 0, "folded|full", "folded",                             \

@@ -357,7 +357,7 @@ static void report_costs(const job *j, const wf_program *p, const wf_dry_run *ru
 
 /* Prints the prediction for --cluster and adds it to the report. */
 static exit_status show_predicted(const job *j, json_t *report) {
-    wf_prediction p;
+    wf_prediction p = WF_PREDICTION_INIT;
     if (!j->cluster) return EXIT_DONE;
     exit_status bad = cluster_predict(j, &p);
     if (bad) return bad;
@@ -398,7 +398,10 @@ static exit_status show_all(const job *j, const wf_program *p, const wf_dry_run 
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     if (!bad && c->o.certificate) bad = write_certificate(c, p);
-    exit_status drawn = timeline_plan(c, j->plan, simulated, report);
+    bool draws_search = c->o.draw && cluster_draws_search(&c->o);
+    exit_status drawn =
+        timeline_plan(c, j->plan, simulated, draws_search ? NULL : c->o.draw, report);
+    if (!drawn && draws_search) drawn = cluster_draw_search(j);
     exit_status written = report_write(c, report);
     return bad ? bad : fits ? fits : drawn ? drawn : written;
 }
@@ -453,7 +456,9 @@ exit_status run_plan(cli *c) {
     resumed from;
     progress waiting;
     wf_program *p = NULL;
-    exit_status bad = c->o.draw ? draw_check(c->o.draw) : EXIT_DONE;
+    exit_status bad = !c->o.draw                    ? EXIT_DONE
+                      : cluster_draws_search(&c->o) ? draw_check_picture(c->o.draw)
+                                                    : draw_check(c->o.draw);
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
     if (!bad) bad = crew_check(c);
     if (!bad) bad = job_open(c, -1, &j);

@@ -7,7 +7,7 @@ static void predict(wf_context *ctx, wf_cluster *cluster) {
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model *model;
     wf_plan *plan;
-    wf_prediction p;
+    wf_prediction p = WF_PREDICTION_INIT;
     if (wf_model_find(ctx, "mlp", NULL, &model) != WF_OK) abort();
     if (wf_plan_parse(ctx, "", &plan) != WF_OK) abort();
     q.cluster = cluster, q.model = model, q.recipe = &recipe, q.plan = plan;

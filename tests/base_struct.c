@@ -34,10 +34,25 @@ static void of_another_version(void **state) {
     wf_context_destroy(ctx);
 }
 
+static void of_results(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_prediction_request q = WF_PREDICTION_REQUEST_INIT;
+    wf_prediction p = WF_PREDICTION_INIT;
+    wf_choice choices[WF_N_STRATEGIES] = {WF_CHOICE_INIT};
+    int n;
+    p.struct_size--, choices[0].struct_size--;
+    EXPECT("wf_prediction", wf_predict(ctx, &q, &p));
+    EXPECT("wf_choice", wf_cluster_search(ctx, &q, 1, choices, &n));
+    EXPECT("wf_choice", wf_cluster_advise(ctx, &q, choices));
+    wf_context_destroy(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(missing),
         cmocka_unit_test(of_another_version),
+        cmocka_unit_test(of_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,13 +89,49 @@ wide="--layers 2 --hidden 32768 --heads 128 --tokens 2048"
 advises "one device" "the rule of thumb agrees (one device, and the model fits)" $small --batch 32 --cluster laptop
 advises offload "the rule of thumb agrees (one device, and the model does not fit)" $medium --batch 8 --cluster laptop
 advises ZeRO-1 "would be DDP, but DDP takes" $small --batch 256 --cluster dgx-a100 --nodes 1
-advises DDP "the rule of thumb agrees (one node, and the model fits" $small --batch 1024 --cluster dgx-a100 --nodes 1
 # Within 1 % of the shortest, the simpler one.
-advises PP+TP+DP "% shorter, within the 1 % that count as equal; the rule" $large --batch 128 --cluster dgx-a100 --nodes 1
+advises DDP "ZeRO-1 is 0.5 % shorter, within the 1 % that count as equal; the rule of thumb agrees (one node, and the model fits" $small --batch 1024 --cluster dgx-a100 --nodes 1
+advises ZeRO-1 "the rule of thumb agrees (one node, and the model does not fit" $large --batch 64 --cluster dgx-a100 --nodes 1
+advises offload "ZeRO-2 or ZeRO-3 or pipeline, but ZeRO-1 takes" $large --batch 128 --cluster dgx-a100 --nodes 1
 advises tensor "the rule of thumb agrees (one node, and no pipeline stage fits" $wide --batch 4 --cluster dgx-a100 --nodes 1
-advises ZeRO-3 "the rule of thumb agrees (several nodes with fast links)" $large --batch 1024 --cluster dgx-a100 --nodes 8
+advises offload "would be ZeRO-1 or ZeRO-2 or ZeRO-3 or PP+TP+DP" $large --batch 1024 --cluster dgx-a100 --nodes 8
 advises pipeline "would be DP+PP+TP+ZeRO-1" $large --batch 64 --cluster ethernet
-[[ $(grep -c '"strategy"' "$folder/advice") == 12 ]] || fail "not 12 rows"
+python3 - "$folder/advice" <<'PY' || fail "the rows of the report"
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+assert len(rows) == 13 and all(r["plan"] for r in rows)
+assert all(r["fits"] == (r["short_by_bytes"] == 0) == (r["lacks"] is None) for r in rows)
+assert all(abs(sum(r["times_ms"].values()) - r["step_ms"]) < 1e-6 * r["step_ms"] for r in rows)
+PY
+# A strategy without a plan has a reason and no figures.
+report advise $gpt $small --batch 32 --cluster laptop >"$folder/advice"
+python3 - "$folder/advice" <<'PY' || fail "a strategy without a plan"
+import json, sys
+rows = [r for r in json.load(open(sys.argv[1]))["rows"] if r["plan"] is None]
+assert [r["strategy"] for r in rows] == ["DataParallel", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "pipeline",
+    "tensor", "PP+DP", "TP+DP", "PP+TP+DP", "DP+PP+TP+ZeRO-1"]
+assert all(not r["fits"] and r["step_ms"] is None and r["short_by_bytes"] is None for r in rows)
+assert rows[0]["why"] == "it needs 2 devices; the cluster has 1", rows[0]
+assert rows[10]["why"] == "it needs 8 devices; the cluster has 1", rows[10]
+PY
+# changed NAME PYTHON: a cluster file, changed.
+changed() {
+    python3 - "$folder/$1.json" "$2" <<'PY'
+import json, sys
+c = json.load(open("src/cluster/shipped/laptop.json"))
+exec(sys.argv[2])
+json.dump(c, open(sys.argv[1], "w"))
+PY
+}
+changed bare 'del c["host"], c["disk"]'
+"$WEFT" advise $gpt $small --batch 32 --cluster "$folder/bare.json" >"$folder/out" || fail "a cluster without a host: exit $?"
+has 'offload .* no plan: the cluster has neither host memory nor a disk' "$folder/out" || fail "no reason: $(grep offload "$folder/out")"
+# Bytes may be missing on the host.
+changed host 'del c["disk"]; c["host"]["memory_bytes"] = 5e9'
+"$WEFT" advise $gpt $medium --batch 8 --cluster "$folder/host.json" >"$folder/out"
+[[ $? == 3 ]] || fail "a host that is too small: another exit status"
+has 'lacks host memory' "$folder/out" && has "offload lacks the fewest bytes: it needs .* more host memory than a device's share" "$folder/out" ||
+    fail "no word of the host: $(tail -2 "$folder/out")"
 "$WEFT" advise $gpt --layers 200 --hidden 8192 --heads 64 --batch 8 --cluster laptop >"$folder/out"
 [[ $? == 3 ]] || fail "nothing fits: another exit status"
 has 'nothing fits' "$folder/out" || fail "it does not say that nothing fits"
@@ -104,4 +140,28 @@ expect 2 "has no variance" advise --model resnet18 --image 32 --batch 8 --micro 
 expect 2 "suits --batch 8 and --micro 9" advise --model mlp --batch 8 --micro 9 --cluster laptop
 expect 2 "--cluster is missing" advise --model mlp
 expect 2 "has no option --plan" advise --model mlp --cluster laptop --plan dp=2
+
+# ---- pictures ----
+if command -v gnuplot >/dev/null; then
+    is_png() { [[ $(head -c 4 "$1" | tail -c 3) == PNG ]] || fail "$1 is no PNG"; }
+    "$WEFT" advise $gpt $large --batch 64 --cluster ethernet --draw "$folder/rows.svg" >"$folder/out" || fail "advise --draw: exit $?"
+    for word in '\* pipeline' 'DP+PP+TP+ZeRO-1' 'lacks 77.81 GiB' 'spare 4.13 GiB' 'pipeline bubble' 'recommended'; do
+        has "$word" "$folder/rows.svg" || fail "the picture of the rows has no $word"
+    done
+    "$WEFT" advise $gpt $small --batch 32 --cluster laptop --draw "$folder/rows.png" >"$folder/out" && is_png "$folder/rows.png"
+    "$WEFT" advise $gpt $small --batch 32 --cluster laptop --draw "$folder/rows.svg" >"$folder/out"
+    has 'no plan: it needs 8 devices' "$folder/rows.svg" || fail "the picture does not name missing devices"
+    search="plan $gpt $small --batch 32 --cluster laptop --plan auto"
+    "$WEFT" $search --draw "$folder/search.svg" >"$folder/out" || fail "--plan auto --draw: exit $?"
+    for word in 'memory of a device' 'dp=1,offload=params, .*; does not fit' 'no other plan is better'; do
+        has "$word" "$folder/search.svg" || fail "the picture of the search has no $word"
+    done
+    "$WEFT" $search --draw "$folder/search.png" >"$folder/out" && is_png "$folder/search.png"
+    "$WEFT" plan $gpt --layers 48 --hidden 4096 --tokens 1024 --batch 512 --cluster dgx-a100 --plan auto --draw "$folder/many.png" >"$folder/out" &&
+        is_png "$folder/many.png" || fail "a picture of a plan that is not lowered: exit $?"
+    "$WEFT" plan --model gpt2-tiny --tokens 16 --batch 8 --cluster laptop --plan auto --proof full --draw "$folder/line.svg" >"$folder/out"
+    has 'time in the step' "$folder/line.svg" || fail "--proof full draws no timeline"
+fi
+expect 2 "this picture is a file .svg or .png" advise $gpt $small --cluster laptop --draw "$folder/rows.txt"
+expect 2 "this picture is a file .svg or .png" plan $gpt $small --cluster laptop --plan auto --draw "$folder/rows.txt"
 finish

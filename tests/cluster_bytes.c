@@ -101,7 +101,7 @@ static bool compare(wf_context *ctx, wf_cluster *cluster, const shape *s, const 
     wf_model *model = find_model(ctx, s);
     wf_program *program;
     wf_plan *plan;
-    wf_prediction x;
+    wf_prediction x = WF_PREDICTION_INIT;
     double peak = 0, host = 0;
     TEST_OK(ctx, wf_plan_parse(ctx, p->plan, &plan));
     bool suits = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program) == WF_OK;

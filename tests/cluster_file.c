@@ -26,7 +26,10 @@ static void shipped(void **state) {
 #define DEVICE                                                                                     \
     "\"device\":{\"memory_bytes\":8e9,\"memory_bandwidth\":1e12,\"peak_flops\":{\"f32\":1e13,"     \
     "\"f16\":1e13,\"bf16\":1e13}"
-#define HEAD  "{\"name\":\"x\"," DEVICE "}"
+#define HEAD "{\"name\":\"x\"," DEVICE "}"
+#define LINK(of, count, bandwidth, latency)                                                        \
+    HEAD ",\"levels\":[{\"name\":\"n\",\"of\":\"" of "\",\"count\":" count                         \
+         ",\"bandwidth\":" bandwidth ",\"latency_us\":" latency "}]}"
 #define LEVEL "{\"name\":\"node\",\"of\":\"device\",\"count\":4,\"bandwidth\":1e9,\"latency_us\":1"
 
 static const struct bad {
@@ -60,6 +63,18 @@ static const struct bad {
     {HEAD ",\"levels\":[{\"name\":\"n\",\"of\":\"device\",\"count\":0,\"bandwidth\":1e9,"
           "\"latency_us\":1}]}",
      "levels[0].count is 0; it must be from 1"},
+    {LINK("device", "-4", "1e9", "1"), "levels[0].count is -4; it must be from 1"},
+    {LINK("device", "1e9", "1e9", "1"), "levels[0].count is 1e+09; it must be from 1 to 1e+06"},
+    {LINK("device", "4", "0", "1"), "levels[0].bandwidth is 0; it must be from 1000"},
+    {LINK("device", "4", "1e400", "1"), "line 1"},
+    {LINK("device", "4", "1e9", "-1"), "levels[0].latency_us is -1; it must be from 0"},
+    {LINK("rack", "4", "1e9", "1"), "links members called 'rack'; the level before is 'device'"},
+    {HEAD ",\"levels\":[" LEVEL "},{\"name\":\"all\",\"of\":\"node\",\"count\":1e6,"
+          "\"bandwidth\":1e9,\"latency_us\":1},{\"name\":\"more\",\"of\":\"all\",\"count\":1e6,"
+          "\"bandwidth\":1e9,\"latency_us\":1}]}",
+     "the levels have more than 1e+08 devices"},
+    {HEAD ",\"host\":{\"memory_bytes\":-1}}", "host.memory_bytes is -1; it must be from 0"},
+    {HEAD ",\"software\":{\"overlap\":{\"dp\":2}}}", "software.overlap.dp is 2; it must be from 0"},
     {"{\"name\":\"x\"," DEVICE ",\"product\":{\"tiles\":[[0,1,1]]}}}", "tiles[0] is not [rows"},
     {"{\"name\":\"x\"," DEVICE ",\"product\":{\"tiles\":[]}}}", "an array of 1 to 8"},
     {"{\"name\":\"x\"," DEVICE ",\"product\":{\"tiles\":[1,1,1,1,1,1,1,1,1]}}}",

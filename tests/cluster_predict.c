@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 typedef struct shape {
     int64_t layers, hidden, heads, vocab, tokens, batch, micro;
@@ -37,7 +38,7 @@ static run begin(const shape *s, const char *cluster, int nodes, const char *pla
 }
 
 static wf_prediction predict(run *r) {
-    wf_prediction p;
+    wf_prediction p = WF_PREDICTION_INIT;
     r->q.recipe = &r->recipe;
     TEST_OK(r->ctx, wf_predict(r->ctx, &r->q, &p));
     return p;
@@ -274,6 +275,42 @@ static void bubbles(void **state) {
     test_context_end(ctx);
 }
 
+static void random_times(wfi_stage_times *times, int n) {
+    for (int k = 0; k < n; k++)
+        times[k] = (wfi_stage_times){1 + rand() % 9, 1 + rand() % 9, rand() % 9};
+}
+
+/* No pipeline is faster or keeps less than its bounds, with stages of any times. */
+static void bounds(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    int n_equal = 0;
+    for (int k = 0; k < 6000; k++) {
+        const wfi_schedule *schedule = wfi_schedules[rand() % 10];
+        int pp = 2 + rand() % 7, v = schedule->any_chunks ? 2 + rand() % 3 : 0;
+        wfi_case c = {.dp = 1, .pp = pp, .tp = 1, .schedule = schedule};
+        wfi_stage_times times[40];
+        wfi_pipeline p;
+        c.batch = c.n_micro = 1 + rand() % (4 * pp), c.chunks = wfi_schedule_n_chunks(schedule, v);
+        double busy = rand() % 3, hidden = rand() % 3, held[8];
+        random_times(times, pp * c.chunks);
+        double least = wfi_pipeline_least_us(&c, times, busy, busy + hidden);
+        wfi_pipeline_least_held(&c, held);
+        TEST_OK(ctx, wfi_pipeline_run(ctx, &c, times, busy, hidden, &p));
+        if (least > p.makespan_us + 1e-6 || least < p.makespan_us / 8)
+            fail_msg("%s, %d: %g us, at least %g", schedule->name, pp, p.makespan_us, least);
+        for (int d = 0; d < pp; d++) {
+            if (held[d] > p.held[d] + 1e-6)
+                fail_msg("%s, device %d of %d, %d: keeps %g, at least %g", schedule->name, d, pp,
+                         (int)c.n_micro, p.held[d], held[d]);
+            n_equal += fabs(held[d] - p.held[d]) < 1e-3;
+        }
+        wfi_free(ctx, p.held);
+    }
+    assert_true(n_equal > 10000);
+    test_context_end(ctx);
+}
+
 /* Layers, microbatches and ranks by the thousand. */
 static void large(void **state) {
     (void)state;
@@ -323,7 +360,7 @@ static void refused(void **state) {
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         run r = begin(&gpt_1_7b, "dgx-a100", 4, cases[k].plan);
-        wf_prediction p;
+        wf_prediction p = WF_PREDICTION_INIT;
         r.q.recipe = &r.recipe;
         TEST_REFUSED(r.ctx, wf_predict(r.ctx, &r.q, &p), cases[k].status, cases[k].why);
         end(&r);
@@ -334,8 +371,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws),       cmocka_unit_test(flops),     cmocka_unit_test(zero_bytes),
         cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(allreduces),
-        cmocka_unit_test(products),    cmocka_unit_test(bubbles),   cmocka_unit_test(large),
-        cmocka_unit_test(divisions),   cmocka_unit_test(refused),
+        cmocka_unit_test(products),    cmocka_unit_test(bubbles),   cmocka_unit_test(bounds),
+        cmocka_unit_test(large),       cmocka_unit_test(divisions), cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

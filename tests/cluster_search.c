@@ -5,8 +5,10 @@
 #include "cluster/search.h"
 #include "test.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <weft/program.h>
+#include <weft/schedule.h>
 
 typedef struct world {
     wf_context *ctx;
@@ -35,7 +37,7 @@ static void end(world *w) {
 }
 
 static wf_choice search(const world *w) {
-    wf_choice choices[16];
+    wf_choice choices[16] = {WF_CHOICE_INIT};
     int n;
     TEST_OK(w->ctx, wf_cluster_search(w->ctx, &w->q, 16, choices, &n));
     assert_in_range(n, 1, 16);
@@ -57,28 +59,173 @@ static void compares(void **state) {
     assert_true(wfi_is_better(&least, &lacks) && !wfi_is_better(&lacks, &least));
 }
 
-/* ---- against all cases, each predicted without limits ---- */
+/* ---- against all plans of up to eight ranks, each predicted without limits ---- */
 
 typedef struct exhaustive {
     wfi_predictor p;
+    wf_recipe recipe;
     wf_prediction best;
-    int n, n_fits, pp, tp, chunks; /* the most */
+    char text[200], best_text[200]; /* of plans */
+    int64_t best_micro;
+    int n, n_fits;
 } exhaustive;
 
-static wf_status look(void *self, const wfi_case *c) {
+/* Appends to the plan's text, from `at` on. Returns where it ends. */
+static size_t add(exhaustive *e, size_t at, const char *format, ...) WFI_PRINTF(3, 4);
+static size_t add(exhaustive *e, size_t at, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(e->text + at, sizeof e->text - at, format, arguments);
+    va_end(arguments);
+    return at + (size_t)n;
+}
+
+static void look_at_plan(exhaustive *e) {
+    wf_prediction x = WF_PREDICTION_INIT;
+    wfi_verdict verdict;
+    wf_plan *plan;
+    wfi_case c;
+    if (wf_plan_parse(e->p.ctx, e->text, &plan) != WF_OK) return;
+    wf_status status = wfi_case_of_plan(&e->p, plan, &c);
+    if (status == WF_OK) status = wfi_predict_case(&e->p, &c, NULL, &x, &verdict);
+    wf_plan_destroy(plan);
+    if (status != WF_OK) return;
+    e->n_fits += x.fits;
+    bool is_less = x.fits != e->best.fits ? x.fits
+                   : x.fits               ? x.step_ms < e->best.step_ms
+                                          : x.short_by_bytes < e->best.short_by_bytes;
+    if (e->n++ && !is_less) return;
+    e->best = x;
+    e->best_micro = e->recipe.n_micro;
+    memcpy(e->best_text, e->text, sizeof e->text);
+}
+
+static void look_at_savings(exhaustive *e, size_t at) {
+    static const char *const repeats[] = {"", ",recompute=selective", ",recompute=all"};
+    static const char *const names[] = {"state", "params", "activations"};
+    const wf_cluster *cluster = e->p.q.cluster;
+    for (int k = 0; k < 81; k++) {
+        size_t end = add(e, at, "%s", repeats[k % 3]);
+        bool has_space = true;
+        for (int i = 0, rest = k / 3, n = 0; i < 3; i++, rest /= 3) {
+            if (rest % 3 == 0) continue;
+            has_space &= (rest % 3 == 1 ? cluster->host_bytes : cluster->disk_bytes) > 0;
+            end = add(e, end, "%s%s%s", n++ ? "+" : ",offload=", names[i],
+                      rest % 3 == 1 ? "" : ":disk");
+        }
+        if (has_space) look_at_plan(e);
+    }
+}
+
+static void look_at_zero(exhaustive *e, size_t at, int dp) {
+    look_at_savings(e, add(e, at, "%s", ""));
+    for (int zero = 1; zero < 4; zero++)
+        for (int shard = 1; shard <= dp; shard++)
+            look_at_savings(e, add(e, at, ",zero=%d,shard=%d", zero, shard));
+}
+
+static void look_at_schedules(exhaustive *e, size_t at, int dp, int pp) {
+    const char *name;
+    for (int k = 0; (name = wf_schedule_name(k)); k++) {
+        bool any_chunks = wfi_schedule_find(name)->any_chunks && pp > 1;
+        bool is_same = pp == 1 && !wfi_schedule_find(name)->by_unit && k > 0;
+        if (is_same || !strcmp(name, "auto")) continue; /* one stage needs no schedule */
+        size_t end = add(e, at, ",schedule=%s", name);
+        if (!any_chunks) look_at_zero(e, end, dp);
+        for (int chunks = 1; chunks <= 8 && any_chunks; chunks++)
+            look_at_zero(e, add(e, end, ",chunks=%d", chunks), dp);
+    }
+}
+
+static void look_at_meshes(exhaustive *e, int n_devices) {
+    for (int dp = 1; dp <= n_devices; dp++)
+        for (int tp = 1; tp <= n_devices / dp; tp++)
+            for (int pp = 1; pp <= n_devices / dp / tp; pp++) {
+                size_t end = add(e, 0, "dp=%d,tp=%d,pp=%d", dp, tp, pp);
+                look_at_schedules(e, end, dp, pp);
+                if (tp > 1) look_at_schedules(e, add(e, end, ",sp"), dp, pp);
+            }
+}
+
+static void look_at_all(const world *w, exhaustive *e) {
+    int n = (int)wf_cluster_n_devices(w->cluster);
+    wf_prediction_request q = w->q;
+    e->recipe = w->recipe;
+    q.recipe = &e->recipe;
+    for (int64_t micro = 1; micro <= w->recipe.batch; micro++) {
+        if (w->recipe.batch % micro) continue; /* equal ones */
+        e->recipe.n_micro = micro;
+        TEST_OK(w->ctx, wfi_predictor_begin(w->ctx, &q, &e->p));
+        look_at_meshes(e, n);
+        wfi_predictor_end(&e->p);
+    }
+}
+
+/* Models of this machine, or a GPT of random size, on devices of random memory. */
+static void begin_random(world *w, int k) {
+    static const char *const names[] = {"mlp", "gpt2-tiny", "resnet18", "lstm"};
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    bool is_gpt = (size_t)k >= WFI_COUNT(names);
+    if (k == 2) config.height = config.width = 32;
+    if (k == 1 || k == 3 || is_gpt) config.n_tokens = 32;
+    if (is_gpt) {
+        config.n_layers = 1 + rand() % 4, config.hidden = 64 * (1 + rand() % 4);
+        config.n_heads = 1 << rand() % 3, config.n_classes = 64 + rand() % 1000;
+    }
+    *w = (world){.ctx = test_context(), .recipe = WF_RECIPE_INIT, .q = WF_PREDICTION_REQUEST_INIT};
+    TEST_OK(w->ctx, wf_cluster_load(w->ctx, "ethernet", &w->cluster));
+    TEST_OK(w->ctx, wf_cluster_set_nodes(w->cluster, 1 + k % 2));
+    w->cluster->levels[0].count = k == 5 ? 4 : 1 + rand() % 2;
+    if (k % 3) w->cluster->disk_bytes = 0;
+    w->cluster->library_bytes = 0, w->cluster->memory_bytes = 0.2e6 * (double)(1 << rand() % 10);
+    w->cluster->host_bytes = 1e6 * (double)(1 << rand() % 7);
+    TEST_OK(w->ctx, wf_model_find(w->ctx, is_gpt ? "gpt" : names[k], &config, &w->model));
+    w->recipe.batch = 2 + 2 * (rand() % 4), w->recipe.dtype = rand() % 2 ? WF_BF16 : WF_F32;
+    w->recipe.optimizer = WF_ADAMW;
+    w->q.cluster = w->cluster, w->q.model = w->model, w->q.recipe = &w->recipe;
+}
+
+static void equals_exhaustive(void **state) {
+    (void)state;
+    int n = 0, n_fits = 0, n_best = 0;
+    srand(7);
+    for (int k = 0; k < 24; k++) {
+        world w;
+        exhaustive e = {.n = 0};
+        begin_random(&w, k);
+        look_at_all(&w, &e);
+        wf_choice found = search(&w);
+        bool is_best = e.best.fits ? found.prediction.fits &&
+                                         found.prediction.step_ms <= e.best.step_ms * 1.0011
+                                   : found.prediction.short_by_bytes == e.best.short_by_bytes;
+        if (!is_best)
+            fail_msg(
+                "case %d: %s in %lld microbatches: %g ms, short by %g; but %s in %lld: %g ms, %g",
+                k, found.plan, (long long)found.n_micro, found.prediction.step_ms,
+                found.prediction.short_by_bytes, e.best_text, (long long)e.best_micro,
+                e.best.step_ms, e.best.short_by_bytes);
+        n += e.n, n_fits += e.n_fits, n_best += e.best.fits;
+        end(&w);
+    }
+    assert_true(n > 100000 && n_fits > n / 20 && n_fits < n - n / 20 && n_best > 8);
+}
+
+/* ---- against all cases of the search, each predicted without limits ---- */
+
+static wf_status look(void *self, const wfi_case *c, bool *suffices_out) {
     exhaustive *e = self;
     wf_prediction x;
-    bool is_exact;
-    e->pp = c->pp > e->pp ? c->pp : e->pp, e->tp = c->tp > e->tp ? c->tp : e->tp;
-    e->chunks = c->chunks > e->chunks ? c->chunks : e->chunks;
-    assert_false(c->zero >= 2 && c->pp > 1); /* each microbatch would sum over the replicas */
-    if (wfi_predict_case(&e->p, c, NULL, &x, &is_exact) != WF_OK) return WF_OK;
-    assert_true(is_exact);
+    wfi_verdict verdict;
+    (void)suffices_out;
+    assert_false(c->zero == 2 && c->pp > 1); /* the same as zero=1 */
+    if (wfi_predict_case(&e->p, c, NULL, &x, &verdict) != WF_OK) return WF_OK;
+    assert_int_equal(verdict, WFI_PREDICTED);
     /* Limits that a case just meets do not exclude it; one that lacks as many bytes as the best is
      * no better. */
     const wfi_limits own = {x.step_ms * (1 + 1e-9), x.short_by_bytes + 1};
-    if (e->n % 8 == 0) TEST_OK(e->p.ctx, wfi_predict_case(&e->p, c, &own, &x, &is_exact));
-    assert_true(is_exact);
+    wf_prediction again;
+    if (e->n % 8 == 0) TEST_OK(e->p.ctx, wfi_predict_case(&e->p, c, &own, &again, &verdict));
+    assert_int_equal(verdict, WFI_PREDICTED);
     bool is_less = x.fits ? x.step_ms < e->best.step_ms : x.short_by_bytes < e->best.short_by_bytes;
     if (!e->n++ || x.fits > e->best.fits || (x.fits == e->best.fits && is_less)) e->best = x;
     e->n_fits += x.fits;
@@ -91,9 +238,11 @@ static void finds_best(void **state) {
         const char *cluster;
         int nodes;
         int64_t layers, hidden, batch;
-    } cases[] = {{"ethernet", 2, 4, 1024, 16}, {"ethernet", 1, 12, 4096, 8},
-                 {"laptop", 1, 12, 768, 32},   {"laptop", 1, 48, 4096, 8},
-                 {"dgx-a100", 1, 8, 2048, 32}, {"ethernet", 2, 96, 12288, 8}};
+    } cases[] = {{"ethernet", 4, 4, 1024, 16},
+                 {"ethernet", 1, 12, 4096, 8},
+                 {"laptop", 1, 48, 4096, 8},
+                 {"dgx-a100", 2, 8, 2048, 32},
+                 {"ethernet", 3, 96, 12288, 8}};
     const wfi_bounds any = {"any",        WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_ANY_SIZE,
                             WFI_ANY_SIZE, 15,           false};
     int n = 0, n_fits = 0;
@@ -105,10 +254,6 @@ static void finds_best(void **state) {
         TEST_OK(w.ctx, wfi_predictor_begin(w.ctx, &w.q, &e.p));
         TEST_OK(w.ctx, wfi_each_case(&e.p, &any, look, &e));
         wfi_predictor_end(&e.p);
-        int64_t n_devices = wf_cluster_n_devices(w.cluster);
-        assert_int_equal(e.pp, wfi_min_i64(cases[k].layers + 2, n_devices));
-        assert_int_equal(e.tp, n_devices == 1 ? 1 : (int64_t)w.cluster->levels[0].count);
-        assert_int_equal(e.chunks, n_devices == 1 ? 1 : wfi_min_i64(cases[k].layers / 2, 8));
         wf_choice found = search(&w);
         assert_int_equal(found.prediction.fits, e.best.fits);
         if (e.best.fits)
@@ -124,7 +269,7 @@ static void finds_best(void **state) {
 /* ---- plans as text ---- */
 
 static void is_a_plan(const world *w, const wf_choice *choice) {
-    wf_prediction x;
+    wf_prediction x = WF_PREDICTION_INIT;
     wf_plan *plan;
     world given = *w;
     if (!*choice->plan) return;
@@ -163,10 +308,10 @@ static void can_be_lowered(const world *w, const wf_choice *choice) {
 static void strategies(void **state) {
     (void)state;
     static const char *const names[] = {
-        "one device", "DataParallel", "DDP",   "ZeRO-1",   "ZeRO-2",          "ZeRO-3",
-        "pipeline",   "tensor",       "PP+DP", "PP+TP+DP", "DP+PP+TP+ZeRO-1", "offload"};
+        "one device", "DataParallel", "DDP",   "ZeRO-1",   "ZeRO-2",          "ZeRO-3", "pipeline",
+        "tensor",     "PP+DP",        "TP+DP", "PP+TP+DP", "DP+PP+TP+ZeRO-1", "offload"};
     world w;
-    wf_choice rows[WF_N_STRATEGIES];
+    wf_choice rows[WF_N_STRATEGIES] = {WF_CHOICE_INIT};
     begin(&w, "ethernet", 2, 4, 512, 16);
     TEST_OK(w.ctx, wf_cluster_advise(w.ctx, &w.q, rows));
     for (int k = 0; k < WF_N_STRATEGIES; k++) {
@@ -201,7 +346,7 @@ static void fills_large_clusters(void **state) {
     for (size_t k = 0; k < WFI_COUNT(batches); k++) {
         world w;
         begin(&w, "dgx-a100", 1000000, 2, 64, batches[k]);
-        wf_choice found = search(&w), rows[WF_N_STRATEGIES];
+        wf_choice found = search(&w), rows[WF_N_STRATEGIES] = {WF_CHOICE_INIT};
         assert_in_range(found.prediction.n_ranks, 1, WFI_MOST_RANKS);
         is_a_plan(&w, &found);
         TEST_OK(w.ctx, wf_cluster_advise(w.ctx, &w.q, rows));
@@ -235,11 +380,9 @@ static void counts_nodes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compares),
-        cmocka_unit_test(finds_best),
-        cmocka_unit_test(strategies),
-        cmocka_unit_test(keeps_recipe),
-        cmocka_unit_test(fills_large_clusters),
+        cmocka_unit_test(compares),     cmocka_unit_test(equals_exhaustive),
+        cmocka_unit_test(finds_best),   cmocka_unit_test(strategies),
+        cmocka_unit_test(keeps_recipe), cmocka_unit_test(fills_large_clusters),
         cmocka_unit_test(counts_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,11 @@ exit_status draw_check(const char *path) {
     return complain(EXIT_USAGE, "--draw %.200s: a picture is a file .svg, .png or .txt", path);
 }
 
+exit_status draw_check_picture(const char *path) {
+    if (end_of(path) < END_TXT) return EXIT_DONE;
+    return complain(EXIT_USAGE, "--draw %.200s: this picture is a file .svg or .png", path);
+}
+
 static exit_status draw_as_text(const cli *c, const char *path, const drawing *d) {
     output out;
     exit_status bad = output_begin(&out, c, "the picture", path);
@@ -128,6 +133,14 @@ static exit_status draw_as_text(const cli *c, const char *path, const drawing *d
     if (draw_text(out.stream, d, TEXT_COLUMNS, false)) return output_end(&out);
     output_drop(&out);
     return complain(EXIT_FAILED, "no memory left");
+}
+
+static exit_status complain_of_gnuplot(const char *path, int status, const char *advice) {
+    if (!status) return EXIT_DONE;
+    if (status == GNUPLOT_MISSING || status == 127)
+        return complain(EXIT_FAILED, "the picture %.200s needs gnuplot, which is not installed%s",
+                        path, advice);
+    return complain(EXIT_FAILED, "%s, so there is no %.200s", gnuplot_meaning(status), path);
 }
 
 static exit_status draw_by_gnuplot(const cli *c, const char *path, const drawing *d) {
@@ -141,15 +154,23 @@ static exit_status draw_by_gnuplot(const cli *c, const char *path, const drawing
     if (!script) return complain(EXIT_FAILED, "no memory left");
     exit_status bad = gnuplot_draw(c, ".", script, path, &status);
     free(script);
-    if (bad) return bad;
-    if (status == GNUPLOT_MISSING || status == 127)
-        return complain(EXIT_FAILED,
-                        "the picture %.200s needs gnuplot, which is not installed; --draw with a "
-                        "file .txt does without",
-                        path);
-    if (status)
-        return complain(EXIT_FAILED, "%s, so there is no %.200s", gnuplot_meaning(status), path);
-    return EXIT_DONE;
+    return bad ? bad : complain_of_gnuplot(path, status, "; --draw with a file .txt does without");
+}
+
+exit_status draw_by_script(const cli *c, const char *path, int width, int height,
+                           const char *script) {
+    bool is_svg = end_of(path) == END_SVG;
+    char *all;
+    int status,
+        n = asprintf(&all, "set terminal %s size %d,%d font '%s,12' background rgb 'white'\n%s",
+                     is_svg ? "svg" : "pngcairo", width, height, is_svg ? "sans-serif" : "sans",
+                     script);
+    if (n < 0) return complain(EXIT_FAILED, "no memory left");
+    exit_status bad = gnuplot_draw(c, ".", all, path, &status);
+    free(all);
+    if (!bad) bad = complain_of_gnuplot(path, status, "");
+    if (!bad) say(c, "drawn   %s\n", path);
+    return bad;
 }
 
 exit_status draw_file(const cli *c, const char *path, const drawing *d) {

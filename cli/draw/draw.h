@@ -26,6 +26,11 @@ typedef struct drawing {
 
 /* Whether `path` ends as one of the kinds of pictures; complains. */
 exit_status draw_check(const char *path);
+/* The same without .txt. */
+exit_status draw_check_picture(const char *path);
+/* Draws a script, which has no terminal, of so many pixels. */
+exit_status draw_by_script(const cli *c, const char *path, int width, int height,
+                           const char *script);
 /* Draws to `path`, by its end; leaves no half of a picture. */
 exit_status draw_file(const cli *c, const char *path, const drawing *d);
 

@@ -84,7 +84,7 @@ static void describe(const cli *c, const wf_plan *plan, char *title, size_t byte
 }
 
 exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *simulated,
-                          json_t *report) {
+                          const char *draw, json_t *report) {
     char title[400];
     exit_status bad = EXIT_DONE;
     describe(c, plan, title, sizeof title);
@@ -95,7 +95,7 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *
     json_object_set_new(report, "bytes_over_time",
                         json_pack("{s:o}", "planned", timeline_bytes_json(simulated)));
     if (c->o.trace) bad = complain_of(c, wf_trace_write(c->ctx, c->o.trace, title, &part, 1));
-    if (!bad && c->o.draw) bad = draw_file(c, c->o.draw, &d);
+    if (!bad && draw) bad = draw_file(c, draw, &d);
     return bad;
 }
 

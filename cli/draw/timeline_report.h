@@ -15,9 +15,9 @@ json_t *timeline_json(const wf_timeline *timeline);
 json_t *timeline_bytes_json(const wf_timeline *timeline);
 
 /* weft plan: adds "simulated" and "bytes_over_time" to the report, prints if there are
- * several ranks, writes --trace and draws --draw. */
+ * several ranks, writes --trace and draws to `draw`, if it is not NULL. */
 exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *simulated,
-                          json_t *report);
+                          const char *draw, json_t *report);
 /* Whether --trace, if given, can be written: before the work. */
 exit_status timeline_check(const cli *c);
 /* weft train and weft bench train with --trace: the last step of the full batch, beside its

@@ -33,8 +33,10 @@ typedef struct wf_prediction_request {
     { sizeof(wf_prediction_request), NULL, NULL, NULL, NULL, NULL, WF_ACCOUNTING_WEFT, 0 }
 
 /* Times are of the slowest stage; step_ms is the sum of the nine that follow it. Bytes are of the
- * device that needs the most; peak_bytes is the sum of the six before it. */
+ * device that needs the most; peak_bytes is the sum of the six before it. Those of the host and the
+ * disk are the most that a device has there. */
 typedef struct wf_prediction {
+    size_t struct_size; /* set by WF_PREDICTION_INIT */
     double step_ms;
     double forward_ms, backward_ms, recompute_ms;
     double tp_ms, bubble_ms, pp_ms, dp_ms, optimizer_ms, offload_ms; /* as far as not hidden */
@@ -44,7 +46,8 @@ typedef struct wf_prediction {
     double host_bytes, disk_bytes; /* with offload= */
     double memory_bytes;           /* of a device */
     int fits;
-    double short_by_bytes;              /* 0 if it fits */
+    double short_by_bytes; /* 0 if it fits */
+    const char *lacks;     /* "device memory", "host memory" or "disk"; NULL if it fits; static */
     double model_flops, hardware_flops; /* of a step on all devices; only the latter counts
                                          * recomputation */
     double mfu, hfu;                    /* these, as shares of the devices' peak: 0 to 1 */
@@ -52,16 +55,27 @@ typedef struct wf_prediction {
     int n_ranks;
 } wf_prediction;
 
+#define WF_PREDICTION_INIT                                                                         \
+    {                                                                                              \
+        sizeof(wf_prediction), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
+            0, 0, NULL, 0, 0, 0, 0, 0, 0                                                           \
+    }
+
 /* A plan that a search has found, with the recipe's fields that suit it. */
 typedef struct wf_choice {
+    size_t struct_size;   /* set by WF_CHOICE_INIT; of an array, only the first is read */
     const char *strategy; /* static */
     char plan[200];       /* "": the strategy has no plan for this model, cluster and batch */
+    char why[200];        /* it has none; else "" */
     int64_t n_micro, n_lanes, n_slices;
     wf_prediction prediction;
 } wf_choice;
 
+#define WF_CHOICE_INIT                                                                             \
+    { sizeof(wf_choice), NULL, "", "", 0, 0, 0, WF_PREDICTION_INIT }
+
 /* Strategies of the decision table: "one device", "DataParallel", "DDP", ... */
-#define WF_N_STRATEGIES 12
+#define WF_N_STRATEGIES 13
 
 #ifdef __cplusplus
 extern "C" {
@@ -93,13 +107,19 @@ WF_API WF_NODISCARD wf_status wf_predict(wf_context *ctx, const wf_prediction_re
                                          wf_prediction *prediction_out);
 
 /* Finds the plans with the shortest predicted step that fit, the best first, each of another mesh:
- * at most `n`. The search covers dp, tp with sp, pp, schedules, chunks, zero, shard, recompute,
- * offload and, if recipe.n_micro is 0, microbatches. Of plans within 0.1 %, the simpler is taken.
- * If none fits, finds the one plan that lacks the fewest bytes. `request->plan` is not read.
- * Writes choices_out[n]. Errors: those of wf_predict, but for plans. */
+ * at most `n`, none four times as long as the best. The search covers dp, tp with sp, pp,
+ * schedules, chunks, zero, shard, recompute, offload and, if recipe.n_micro is 0, microbatches. Of
+ * plans within 0.1 %, the simpler is taken. If none fits, finds the one plan that lacks the fewest
+ * bytes. `request->plan` is not read. Writes choices_out[n]. Errors: those of wf_predict, but for
+ * plans. */
 WF_API WF_NODISCARD wf_status wf_cluster_search(wf_context *ctx,
                                                 const wf_prediction_request *request, int n,
                                                 wf_choice *choices_out, int *n_out);
+/* Calls `visit` with each plan of such a search whose step takes at most `most_ms`, those that do
+ * not fit among them. Errors: those of wf_cluster_search. */
+typedef void (*wf_choice_visit)(void *self, const wf_choice *choice);
+WF_API WF_NODISCARD wf_status wf_cluster_each(wf_context *ctx, const wf_prediction_request *request,
+                                              double most_ms, wf_choice_visit visit, void *self);
 /* Finds the best plan of each strategy of the decision table: rows_out[WF_N_STRATEGIES]. Errors:
  * those of wf_cluster_search. */
 WF_API WF_NODISCARD wf_status wf_cluster_advise(wf_context *ctx,

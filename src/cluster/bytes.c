@@ -91,11 +91,11 @@ static double put(const wfi_case *c, wfi_offload what, double bytes, wf_predicti
 static void count_papers(const wfi_predictor *p, const wfi_case *c, const wfi_stage *stages,
                          int device, double held, wf_prediction *to) {
     double n = wfi_device_used(c, stages, device), saved = 0, layer = 0, end = 0;
-    for (int s = 0; s < c->pp * c->chunks; s++) {
-        if (wfi_schedule_device_of(c->schedule, c->pp, s) != device) continue;
-        saved += stages[s].saved_bytes;
-        layer = fmax(layer, stages[s].layer_bytes);
-        end = fmax(end, stages[s].end_bytes);
+    for (int k = 0; k < c->chunks; k++) {
+        const wfi_stage *stage = &stages[wfi_case_stage(c, device, k)];
+        saved += stage->saved_bytes;
+        layer = fmax(layer, stage->layer_bytes);
+        end = fmax(end, stage->end_bytes);
     }
     to->gradient_bytes = n * wfi_bytes_each(p, WFI_BYTES_GRADIENT) * share_of(c, 2);
     to->activation_bytes = put(c, WFI_OFFLOAD_ACTIVATIONS, held * saved, to);
@@ -149,28 +149,50 @@ static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_wo
     to->library_bytes = p->q.cluster->library_bytes;
 }
 
+/* Parameters and state in equal parts: all else depends on the schedule and on the moment. */
+double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w) {
+    bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
+    double each = 0, parameter = is_weft ? 4 : wfi_bytes_each(p, WFI_BYTES_PARAMETER);
+    if (is_on_device(c, WFI_OFFLOAD_PARAMS)) each += parameter * share_of(c, 3);
+    if (is_on_device(c, WFI_OFFLOAD_STATE))
+        each += wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1);
+    return (1 - 1e-9) * (each * w->n_own / c->pp + p->q.cluster->library_bytes);
+}
+
 static double sum(const wf_prediction *x) {
     return x->parameter_bytes + x->gradient_bytes + x->state_bytes + x->activation_bytes +
            x->buffer_bytes + x->library_bytes;
 }
 
+void wfi_count_missing(wf_prediction *to, double bytes, const char *of) {
+    if (bytes <= to->short_by_bytes) return;
+    to->short_by_bytes = bytes;
+    to->lacks = of;
+    to->fits = 0;
+}
+
 void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                        const wfi_stage *stages, const double *held, wf_prediction *to) {
+    double host = 0, disk = 0;
     for (int d = 0; d < c->pp; d++) {
         wf_prediction own = *to;
         own.host_bytes = own.disk_bytes = 0;
-        count_device(p, c, w, stages, d, held ? held[d] : 1.0 / c->chunks, &own);
+        count_device(p, c, w, stages, d, held[d], &own);
         own.peak_bytes = sum(&own);
+        host = fmax(host, own.host_bytes);
+        disk = fmax(disk, own.disk_bytes);
         if (own.peak_bytes > to->peak_bytes) *to = own;
     }
+    to->host_bytes = host;
+    to->disk_bytes = disk;
     const wf_cluster *cl = p->q.cluster;
     double inside = wfi_case_per_node(c, cl);
     to->memory_bytes = cl->memory_bytes;
-    to->short_by_bytes = fmax(0, to->peak_bytes + p->q.reserved_bytes - to->memory_bytes);
+    to->short_by_bytes = 0;
+    to->lacks = NULL;
+    wfi_count_missing(to, to->peak_bytes + p->q.reserved_bytes - to->memory_bytes, "device memory");
     /* Devices of a node share its host's memory and disk. */
-    if (to->host_bytes > 0)
-        to->short_by_bytes = fmax(to->short_by_bytes, to->host_bytes - cl->host_bytes / inside);
-    if (to->disk_bytes > 0)
-        to->short_by_bytes = fmax(to->short_by_bytes, to->disk_bytes - cl->disk_bytes / inside);
-    to->fits = to->short_by_bytes <= 0;
+    wfi_count_missing(to, to->host_bytes - cl->host_bytes / inside, "host memory");
+    wfi_count_missing(to, to->disk_bytes - cl->disk_bytes / inside, "disk");
+    to->fits = !to->lacks;
 }

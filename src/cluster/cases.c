@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-#define MOST_CHUNKS 8
+/* On so few devices, all cases are tried. */
+#define MOST_COMPLETE 8
+#define MOST_CHUNKS   8 /* on more */
 /* A longer pipeline is not searched: published runs have at most 64 stages. */
 #define MOST_STAGES 128
 /* Microbatches of a recipe. */
@@ -15,8 +17,9 @@ typedef struct maker {
     const wfi_bounds *b;
     wfi_take take;
     void *self;
-    int64_t n_devices, n_heads, n_layers, batch;
+    int64_t n_devices, n_heads, n_layers, n_blocks, batch;
     int per_node;
+    bool is_complete;
 } maker;
 
 static bool allows(wfi_axis_use use, int size) {
@@ -25,68 +28,90 @@ static bool allows(wfi_axis_use use, int size) {
 
 /* ---- memory ---- */
 
-/* Ways of a case to save memory, from the cheapest on. */
+/* Ways of a case to save memory. */
 typedef struct saving {
     wfi_recompute recompute;
     wfi_space state, params, activations;
-    bool by_unit; /* breadth-first: each unit once a step */
 } saving;
 
 #define HERE WFI_SPACE_DEVICE
 #define HOST WFI_SPACE_HOST
 #define DISK WFI_SPACE_DISK
 
-static const saving savings[] = {
-    {WFI_RECOMPUTE_NONE, HERE, HERE, HERE, false},
-    {WFI_RECOMPUTE_SELECTIVE, HERE, HERE, HERE, false},
-    {WFI_RECOMPUTE_ALL, HERE, HERE, HERE, false},
-    {WFI_RECOMPUTE_ALL, HERE, HERE, HERE, true},
-    {WFI_RECOMPUTE_NONE, HERE, HERE, HOST, false},
-    {WFI_RECOMPUTE_NONE, HOST, HERE, HERE, false},
-    {WFI_RECOMPUTE_ALL, HOST, HERE, HERE, false},
-    {WFI_RECOMPUTE_ALL, HOST, HOST, HERE, false},
-    {WFI_RECOMPUTE_ALL, HOST, HOST, HERE, true},
-    {WFI_RECOMPUTE_ALL, DISK, DISK, HERE, false},
-    {WFI_RECOMPUTE_ALL, DISK, DISK, HERE, true},
-};
+/* All ways, or on many devices those with the host, and the one with the most on disks. */
+#define N_SAVINGS     (3 * 3 * 3 * 3)
+#define N_FEW_SAVINGS (3 * 2 * 2 * 2 + 1)
 
-static bool suits(const maker *m, const wfi_case *c, const saving *s) {
-    bool offloads = s->state != HERE || s->activations != HERE;
-    bool moves = c->zero == 3 || s->params != HERE;
-    if (s->by_unit && (c->pp > 1 || !moves)) return false;
-    if (s->state == DISK && m->p->q.cluster->disk_bytes <= 0) return false;
-    if (s->state == HOST && m->p->q.cluster->host_bytes <= 0) return false;
-    return allows(m->b->offload, offloads ? 2 : 1);
+static saving saving_at(const maker *m, int k) {
+    static const wfi_recompute repeats[] = {WFI_RECOMPUTE_NONE, WFI_RECOMPUTE_SELECTIVE,
+                                            WFI_RECOMPUTE_ALL};
+    static const wfi_space spaces[] = {HERE, HOST, DISK};
+    int n = m->is_complete ? 3 : 2, far = k / 3;
+    if (!m->is_complete && k == N_FEW_SAVINGS - 1)
+        return (saving){WFI_RECOMPUTE_ALL, DISK, DISK, HERE};
+    return (saving){repeats[k % 3], spaces[far % n], spaces[far / n % n], spaces[far / (n * n)]};
 }
 
+static bool has_space(const maker *m, wfi_space space) {
+    const wf_cluster *c = m->p->q.cluster;
+    return space == HERE || (space == HOST ? c->host_bytes : c->disk_bytes) > 0;
+}
+
+/* Breadth-first, each unit moves once a step, and its gradient is complete. */
+static bool suits(const maker *m, const wfi_case *c, const saving *s) {
+    bool offloads = s->state != HERE || s->params != HERE || s->activations != HERE;
+    bool moves = c->zero >= 2 || s->params != HERE;
+    if (c->schedule->by_unit && c->pp == 1 && !moves) return false;
+    if (!has_space(m, s->state) || !has_space(m, s->params) || !has_space(m, s->activations))
+        return false;
+    return allows(m->b->offload, offloads ? 2 : 1) && !(c->has_root && offloads);
+}
+
+/* Nothing is faster than to save nothing. */
 static wf_status try_savings(const maker *m, wfi_case c) {
-    const wfi_schedule *schedule = c.schedule;
-    for (size_t k = 0; k < WFI_COUNT(savings); k++) {
-        const saving *s = &savings[k];
-        if (!suits(m, &c, s) || (c.has_root && k)) continue;
-        c.recompute = s->recompute;
-        c.offload[WFI_OFFLOAD_STATE] = s->state;
-        c.offload[WFI_OFFLOAD_PARAMS] = s->params;
-        c.offload[WFI_OFFLOAD_ACTIVATIONS] = s->activations;
-        c.schedule = s->by_unit ? &wfi_schedule_breadth : schedule;
-        WF_TRY(m->take(m->self, &c));
+    int n = m->is_complete ? N_SAVINGS : N_FEW_SAVINGS;
+    bool suffices = false;
+    for (int k = 0; k < n && !suffices; k++) {
+        const saving s = saving_at(m, k);
+        bool is_used = false;
+        if (!suits(m, &c, &s)) continue;
+        c.recompute = s.recompute;
+        c.offload[WFI_OFFLOAD_STATE] = s.state;
+        c.offload[WFI_OFFLOAD_PARAMS] = s.params;
+        c.offload[WFI_OFFLOAD_ACTIVATIONS] = s.activations;
+        WF_TRY(m->take(m->self, &c, &is_used));
+        suffices = k == 0 && is_used;
     }
     return WF_OK;
 }
 
-/* zero divides among all replicas; zero=3 also among those of a node. */
+/* One stage may also run breadth-first. */
+static wf_status try_orders(const maker *m, wfi_case c) {
+    WF_TRY(try_savings(m, c));
+    if (c.pp > 1 || c.has_root) return WF_OK;
+    c.schedule = &wfi_schedule_breadth;
+    return try_savings(m, c);
+}
+
+/* Replicas that divide: all, those of a node, or, of few replicas, as many as the parser accepts.
+ */
+static bool may_shard(const maker *m, const wfi_case *c, int shard) {
+    int inside = m->per_node / (c->tp * (c->pp_stride < c->dp_stride ? c->pp : 1));
+    if (shard == c->dp) return true;
+    if (c->dp % shard || !wfi_lanes_allow(c->dp, c->dp / shard)) return false;
+    return c->dp <= MOST_COMPLETE || (c->zero == 3 && shard == inside && inside > 1);
+}
+
+/* In a pipeline, zero=2 sums whole gradients first, as zero=1 does. */
 static wf_status try_zero(const maker *m, wfi_case c) {
     for (int zero = 0; zero <= WFI_N_ZERO; zero++) {
-        int inside = m->per_node / (c.tp * (c.pp_stride < c.dp_stride ? c.pp : 1));
         if (!(m->b->zero >> zero & 1) || (zero && c.dp == 1)) continue;
-        if (zero >= 2 && c.pp > 1) continue; /* sums of each microbatch would cross replicas */
+        if (zero == 2 && c.pp > 1) continue;
         c.zero = zero;
         c.shard = c.dp;
-        WF_TRY(try_savings(m, c));
-        if (zero < 3 || inside < 2 || inside >= c.dp || c.dp % inside) continue;
-        if (!wfi_lanes_allow(c.dp, c.dp / inside)) continue; /* as the plan's parser */
-        c.shard = inside;
-        WF_TRY(try_savings(m, c));
+        do {
+            if (may_shard(m, &c, c.shard)) WF_TRY(try_orders(m, c));
+        } while (zero && --c.shard > 1);
     }
     return WF_OK;
 }
@@ -94,18 +119,22 @@ static wf_status try_zero(const maker *m, wfi_case c) {
 /* ---- schedules and microbatches ---- */
 
 static wf_status try_schedules(const maker *m, wfi_case c) {
-    static const wfi_schedule *const plain[] = {&wfi_schedule_1f1b, &wfi_schedule_zb1,
-                                                &wfi_schedule_zbv};
+    static const wfi_schedule *const plain[] = {
+        &wfi_schedule_1f1b, &wfi_schedule_gpipe, &wfi_schedule_zb1,
+        &wfi_schedule_zb2,  &wfi_schedule_zbv,   &wfi_schedule_vhalf,
+        &wfi_schedule_vmin, &wfi_schedule_naive, &wfi_schedule_breadth};
     for (size_t k = 0; k < WFI_COUNT(plain); k++) {
         c.schedule = plain[k];
         c.chunks = wfi_schedule_n_chunks(plain[k], 0);
-        if (k && (c.pp == 1 || (int64_t)c.pp * c.chunks > m->n_layers)) continue;
+        if (k && (c.pp == 1 || (int64_t)c.pp * c.chunks > m->n_blocks)) continue;
+        if (!m->is_complete && plain[k]->by_unit) continue;
         WF_TRY(try_zero(m, c));
     }
     c.schedule = &wfi_schedule_interleaved;
-    for (c.chunks = 2; c.chunks <= MOST_CHUNKS && c.pp > 1; c.chunks++) {
+    int64_t most = m->is_complete ? m->n_blocks / c.pp : MOST_CHUNKS;
+    for (c.chunks = 2; c.chunks <= most && c.pp > 1; c.chunks++) {
         int64_t n = (int64_t)c.pp * c.chunks;
-        if (n <= m->n_layers && m->n_layers % n == 0) WF_TRY(try_zero(m, c));
+        if (m->is_complete || (n <= m->n_layers && m->n_layers % n == 0)) WF_TRY(try_zero(m, c));
     }
     return WF_OK;
 }
@@ -118,14 +147,20 @@ static int64_t first_samples(const maker *m, int64_t own) {
     return b;
 }
 
+/* Lanes that the recipe has divide its microbatches. */
+static wf_status try_n_micro(const maker *m, wfi_case c, int64_t n) {
+    int64_t lanes = m->p->q.recipe->n_lanes;
+    if (n % c.dp || n > m->batch || n > MOST_MICRO || (lanes && n % lanes)) return WF_OK;
+    c.n_micro = n;
+    return try_schedules(m, c);
+}
+
 static wf_status try_micro(const maker *m, wfi_case c) {
     int64_t given = m->p->q.recipe->n_micro, own = m->batch / c.dp, first = first_samples(m, own);
-    c.n_micro = given;
-    if (given) return given % c.dp || given > m->batch ? WF_OK : try_schedules(m, c);
-    for (int64_t b = first; b <= own && b <= 256 * first; b *= 2) {
-        if (own % b) break;
-        c.n_micro = m->batch / b;
-        if (c.n_micro <= MOST_MICRO) WF_TRY(try_schedules(m, c));
+    if (given) return try_n_micro(m, c, given);
+    for (int64_t b = first; b <= own && b <= 256 * first; b = m->is_complete ? b + 1 : 2 * b) {
+        if (own % b == 0) WF_TRY(try_n_micro(m, c, m->batch / b));
+        if (own % b && !m->is_complete) break;
     }
     return WF_OK;
 }
@@ -135,17 +170,23 @@ static wf_status try_micro(const maker *m, wfi_case c) {
 /* Lanes and slices that the recipe has are kept: ranks share them out. */
 static bool keeps_recipe(const maker *m, int dp, int tp) {
     const wf_recipe *r = m->p->q.recipe;
-    return (!r->n_lanes || r->n_lanes % dp == 0) && (!r->n_slices || r->n_slices % tp == 0);
+    return (!r->n_lanes || wfi_lanes_allow(r->n_lanes, dp)) &&
+           (!r->n_slices || wfi_lanes_allow(r->n_slices, tp));
 }
 
 static bool may_divide(const maker *m, int tp) {
-    return tp == 1 || (m->n_heads && m->n_heads % tp == 0);
+    return !m->n_heads || m->n_heads % tp == 0;
 }
 
-/* At most n, and as many as a plan may have and the batch has equal shares for. */
+static int64_t shares_of(const maker *m) {
+    int64_t given = m->p->q.recipe->n_micro;
+    return given ? given : m->batch;
+}
+
+/* At most n, and as many as a plan may have and the recipe has equal shares for. */
 static int replicas(const maker *m, int64_t n) {
-    n = wfi_max_i64(1, wfi_min_i64(wfi_min_i64(n, WFI_MAX_AXIS), m->batch));
-    while (n > 1 && m->batch % n) n--;
+    n = wfi_max_i64(1, wfi_min_i64(wfi_min_i64(n, WFI_MAX_AXIS), shares_of(m)));
+    while (n > 1 && shares_of(m) % n) n--;
     return (int)n;
 }
 
@@ -165,6 +206,9 @@ static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
     c.dp_stride = tp * pp;
     if ((int64_t)dp * pp * tp > WFI_MOST_RANKS) return WF_OK;
     if (!allows(m->b->dp, dp) || !keeps_recipe(m, dp, tp)) return WF_OK;
+    if (!c.divides_rows || !m->is_complete) return try_micro(m, c);
+    WF_TRY(try_micro(m, c));
+    c.divides_rows = false;
     return try_micro(m, c);
 }
 
@@ -175,6 +219,9 @@ static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {
 /* Replicas on all devices, on nodes by powers of two, on parts of a node, and none: links may be
  * too slow for more. */
 static wf_status try_replicas(const maker *m, int tp, int pp) {
+    for (int dp = (int)(m->n_devices / pp / tp); m->is_complete && dp > 0; dp--)
+        if (shares_of(m) % dp == 0) WF_TRY(try_mesh(m, tp, pp, dp));
+    if (m->is_complete) return WF_OK;
     int64_t n = (int64_t)tp * pp, n_devices = m->b->has_root ? m->per_node : m->n_devices;
     int64_t fewer = m->per_node;
     int last = 0;
@@ -199,23 +246,20 @@ static int devices_inside(const wf_cluster *c) {
 
 wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *b, wfi_take take, void *self) {
     const wf_model_config *config = wf_model_config_of(p->q.model);
-    maker m = {p,
-               b,
-               take,
-               self,
-               wf_cluster_n_devices(p->q.cluster),
-               0,
-               0,
-               p->q.recipe->batch,
-               devices_inside(p->q.cluster)};
+    maker m = {.p = p, .b = b, .take = take, .self = self, .batch = p->q.recipe->batch};
     wfi_work *w;
     WF_TRY(wfi_predictor_work(p, 1, &w));
+    m.n_devices = wf_cluster_n_devices(p->q.cluster);
+    m.is_complete = m.n_devices <= MOST_COMPLETE;
+    m.per_node = devices_inside(p->q.cluster);
     m.n_heads = config ? config->n_heads : 0;
-    m.n_layers = wfi_work_n_blocks(w) - (w->layer < 0 ? 0 : 2);
-    int64_t most = wfi_min_i64(wfi_work_n_blocks(w), MOST_STAGES);
+    m.n_blocks = wfi_work_n_blocks(w);
+    m.n_layers = m.n_blocks - (w->layer < 0 ? 0 : 2);
+    int64_t most = wfi_min_i64(m.n_blocks, MOST_STAGES);
+    int64_t most_tp = m.is_complete ? m.n_devices : m.per_node;
     for (int pp = 1; pp <= most && pp <= m.n_devices; pp++) {
         if (!is_tried(&m, pp)) continue;
-        for (int tp = 1; tp <= m.per_node && (int64_t)tp * pp <= m.n_devices; tp++) {
+        for (int tp = 1; tp <= most_tp && (int64_t)tp * pp <= m.n_devices; tp++) {
             if (allows(b->pp, pp) && allows(b->tp, tp) && may_divide(&m, tp))
                 WF_TRY(try_replicas(&m, tp, pp));
         }

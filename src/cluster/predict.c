@@ -99,45 +99,41 @@ static bool is_same_run(const wfi_known_run *a, const wfi_known_run *b) {
            !memcmp(a->times, b->times, (size_t)a->n_stages * sizeof *a->times);
 }
 
-/* Takes `run->times`. */
+/* Takes `run->times`. The run that is found stays known until some others are. */
 static wf_status find_run(wfi_predictor *p, const wfi_case *c, wfi_known_run *run,
-                          wfi_pipeline *to) {
+                          wfi_known_run **known_out) {
     for (int k = 0; k < WFI_MAX_RUNS; k++)
         if (p->runs[k].times && is_same_run(&p->runs[k], run)) {
-            *to = p->runs[k].run;
+            *known_out = &p->runs[k];
             wfi_free(p->ctx, run->times);
             return WF_OK;
         }
     wfi_known_run *known = &p->runs[p->next_run++ % WFI_MAX_RUNS];
-    size_t n = (size_t)run->n_stages;
-    wfi_stage_times *times = wfi_alloc(p->ctx, n, sizeof *times, "a pipeline");
-    wf_status status = times ? WF_OK : WF_NO_MEMORY;
-    if (times) memcpy(times, run->times, n * sizeof *times);
-    if (times) status = wfi_pipeline_run(p->ctx, c, times, run->busy_us, run->hidden_us, &run->run);
-    wfi_free(p->ctx, times);
+    wf_status status =
+        wfi_pipeline_run(p->ctx, c, run->times, run->busy_us, run->hidden_us, &run->run);
     if (status != WF_OK) {
         wfi_free(p->ctx, run->times);
         return status;
     }
     release_run(p->ctx, known);
     *known = *run;
-    *to = run->run;
+    *known_out = known;
     return WF_OK;
 }
 
-static wf_status run_pipeline(const wfi_step *s, wfi_pipeline *to) {
+static wf_status describe_run(const wfi_step *s, wfi_known_run *to) {
     const wfi_case *c = s->c;
     double us = wfi_step_transfer_us(s), hidden = s->p->q.cluster->overlap_pp * us;
-    wfi_known_run run = {.schedule = c->schedule,
-                         .pp = c->pp,
-                         .n_stages = c->pp * c->chunks,
-                         .n_micro = wfi_case_n_micro(c),
-                         .busy_us = us - hidden,
-                         .hidden_us = hidden};
-    run.times = wfi_alloc(s->p->ctx, (size_t)run.n_stages, sizeof *run.times, "a pipeline");
-    if (!run.times) return WF_NO_MEMORY;
-    for (int k = 0; k < run.n_stages; k++) run.times[k] = times_of(s, k);
-    return find_run(s->p, c, &run, to);
+    *to = (wfi_known_run){.schedule = c->schedule,
+                          .pp = c->pp,
+                          .n_stages = c->pp * c->chunks,
+                          .n_micro = wfi_case_n_micro(c),
+                          .busy_us = us - hidden,
+                          .hidden_us = hidden};
+    to->times = wfi_alloc(s->p->ctx, (size_t)to->n_stages, sizeof *to->times, "a pipeline");
+    if (!to->times) return WF_NO_MEMORY;
+    for (int k = 0; k < to->n_stages; k++) to->times[k] = times_of(s, k);
+    return WF_OK;
 }
 
 /* The root also has the outputs of a microbatch of each replica; slices give it sums of these. */
@@ -147,33 +143,61 @@ static void add_root(const wfi_step *s, wf_prediction *to) {
     double bytes = share * wfi_step_output_bytes(s) * s->c->dp / (double)s->c->n_micro;
     to->buffer_bytes += bytes;
     to->peak_bytes += bytes;
-    to->short_by_bytes = fmax(0, to->peak_bytes + s->p->q.reserved_bytes - to->memory_bytes);
-    to->fits = to->short_by_bytes <= 0;
+    wfi_count_missing(to, to->peak_bytes + s->p->q.reserved_bytes - to->memory_bytes,
+                      "device memory");
 }
 
-/* Returns whether the step may still be within the limits, by what is known before the pipeline has
- * run: a device works on all microbatches, and keeps at least one. */
-static bool is_within(const wfi_step *s, const wfi_limits *limits, const wf_prediction *ends) {
-    double ms = ends->dp_ms + ends->optimizer_ms + ends->offload_ms;
-    double gathers = wfi_case_n_micro(s->c) * wfi_step_gathers_us(s, s->device) / 1e3;
-    ms = s->p->q.cluster->scale * (ms + s->work_us / 1e3 - gathers);
-    if (ms > limits->step_ms) return false;
+/* The time of a step with a pipeline of `us`. Rounding must not exclude a case that just fits. */
+static double step_ms(const wfi_step *s, double us, const wf_prediction *ends) {
+    double gathers = wfi_case_n_micro(s->c) * wfi_step_gathers_us(s, s->device);
+    double ms = ends->dp_ms + ends->optimizer_ms + ends->offload_ms + (us - gathers) / 1e3;
+    return (1 - 1e-9) * s->p->q.cluster->scale * ms;
+}
+
+/* Judges a pipeline that takes `us` and keeps `held`, or more of both. */
+static wfi_verdict judge(const wfi_step *s, const wfi_limits *limits, double us, const double *held,
+                         const wf_prediction *ends) {
+    if (!limits) return WFI_PREDICTED;
+    if (step_ms(s, us, ends) > limits->step_ms) return WFI_TOO_SLOW;
+    if (isinf(limits->short_by_bytes)) return WFI_PREDICTED;
     wf_prediction least = *ends;
-    wfi_predict_bytes(s->p, s->c, s->w, s->stages, NULL, &least);
-    return least.fits || least.short_by_bytes < limits->short_by_bytes;
+    wfi_predict_bytes(s->p, s->c, s->w, s->stages, held, &least);
+    bool is_less = least.fits || least.short_by_bytes < limits->short_by_bytes;
+    return is_less ? WFI_PREDICTED : WFI_TOO_LARGE;
+}
+
+/* Judges by what is known before the pipeline has run. */
+static wf_status judge_before(const wfi_step *s, const wfi_limits *limits, const wfi_known_run *run,
+                              const wf_prediction *ends, wfi_verdict *verdict_out) {
+    double *held = wfi_alloc(s->p->ctx, (size_t)s->c->pp, sizeof *held, "a pipeline");
+    if (!held) return WF_NO_MEMORY;
+    wfi_pipeline_least_held(s->c, held);
+    double us =
+        wfi_pipeline_least_us(s->c, run->times, run->busy_us, run->busy_us + run->hidden_us);
+    *verdict_out = judge(s, limits, us, held, ends);
+    wfi_free(s->p->ctx, held);
+    return WF_OK;
 }
 
 static wf_status predict(wfi_step *s, const wfi_limits *limits, wf_prediction *to,
-                         bool *is_exact_out) {
-    wfi_pipeline run;
+                         wfi_verdict *verdict_out) {
+    wfi_known_run run, *known;
     find_device(s);
     fill_end(s, to);
-    *is_exact_out = !limits || is_within(s, limits, to);
-    if (!*is_exact_out) return WF_OK;
-    WF_TRY(run_pipeline(s, &run));
-    fill_times(s, &run, to);
+    WF_TRY(describe_run(s, &run));
+    wf_status status = judge_before(s, limits, &run, to, verdict_out);
+    if (status != WF_OK || *verdict_out != WFI_PREDICTED) {
+        wfi_free(s->p->ctx, run.times);
+        return status;
+    }
+    WF_TRY(find_run(s->p, s->c, &run, &known));
+    *verdict_out = judge(s, limits, known->run.makespan_us, known->run.held, to);
+    if (*verdict_out != WFI_PREDICTED) return WF_OK;
+    if (!(known->run.compute_us > 0))
+        WF_TRY(wfi_pipeline_run_compute(s->p->ctx, s->c, known->times, &known->run));
+    fill_times(s, &known->run, to);
     conclude(s->p->q.cluster->scale, to);
-    wfi_predict_bytes(s->p, s->c, s->w, s->stages, run.held, to);
+    wfi_predict_bytes(s->p, s->c, s->w, s->stages, known->run.held, to);
     add_root(s, to);
     fill_flops(s, to);
     return WF_OK;
@@ -189,6 +213,12 @@ static bool is_same(const wfi_work_request *a, const wfi_work_request *b) {
            a->divides_rows == b->divides_rows;
 }
 
+static void forget_work(wfi_predictor *p, wfi_work *work) {
+    for (int k = 0; k < WFI_MAX_DIVISIONS; k++)
+        if (p->divisions[k].work == work) p->divisions[k].work = NULL;
+    wfi_work_destroy(work);
+}
+
 /* A refusal by the model is remembered, too. */
 static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_out) {
     wfi_work_request r = {p->q.cluster,    p->q.model,   p->q.recipe,  wfi_case_n_samples(c), c->tp,
@@ -197,7 +227,7 @@ static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_
     int k = 0;
     while (k < p->n_known && !is_same(&p->known[k].request, &r)) k++;
     struct wfi_known_work *known = &p->known[k < WFI_MAX_WORKS ? k : WFI_MAX_WORKS - 1];
-    if (k == WFI_MAX_WORKS) wfi_work_destroy(known->work);
+    if (k == WFI_MAX_WORKS) forget_work(p, known->work);
     if (k == p->n_known || k == WFI_MAX_WORKS) {
         *known = (struct wfi_known_work){.request = r};
         known->status = wfi_work_create(p->ctx, &r, &known->work);
@@ -224,23 +254,35 @@ wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out) {
 }
 
 /* A device has at least its part of the work. */
-static double least_ms(const wfi_predictor *p, const wfi_case *c, const wfi_work *w) {
-    return p->q.cluster->scale * w->us * wfi_case_n_micro(c) / c->pp / 1e3;
+static bool is_too_slow(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                        const wfi_limits *limits) {
+    double ms = p->q.cluster->scale * w->us * wfi_case_n_micro(c) / c->pp / 1e3;
+    return (1 - 1e-9) * ms > limits->step_ms;
+}
+
+static bool is_too_large(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+                         const wfi_limits *limits) {
+    double room = p->q.cluster->memory_bytes - p->q.reserved_bytes;
+    return wfi_least_bytes(p, c, w) - room > limits->short_by_bytes;
 }
 
 wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,
-                           wf_prediction *to, bool *is_exact_out) {
+                           wf_prediction *to, wfi_verdict *verdict_out) {
     wfi_work *w;
     wfi_stage *stages;
     WF_TRY(find_work(p, c, &w));
-    *is_exact_out = !limits || least_ms(p, c, w) <= limits->step_ms;
-    if (!*is_exact_out) return WF_OK;
+    *verdict_out = WFI_TOO_SLOW;
+    if (limits && is_too_slow(p, c, w, limits)) return WF_OK;
+    *verdict_out = WFI_TOO_LARGE;
+    if (limits && is_too_large(p, c, w, limits)) return WF_OK;
     WF_TRY(wfi_stages_create(p, c, w, &stages));
     wfi_step s = {.p = p, .c = c, .w = w, .stages = stages};
     wfi_step_add_gathers(&s, stages);
-    *to = (wf_prediction){
-        .n_parameters = w->n_parameters, .n_ranks = c->dp * c->pp * c->tp, .bound = ""};
-    wf_status status = predict(&s, limits, to, is_exact_out);
+    *to = (wf_prediction){.struct_size = sizeof *to,
+                          .n_parameters = w->n_parameters,
+                          .n_ranks = c->dp * c->pp * c->tp,
+                          .bound = ""};
+    wf_status status = predict(&s, limits, to, verdict_out);
     wfi_free(p->ctx, stages);
     return status;
 }
@@ -273,17 +315,19 @@ wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *q, w
 void wfi_predictor_end(wfi_predictor *p) {
     while (p->n_known) wfi_work_destroy(p->known[--p->n_known].work);
     for (int k = 0; k < WFI_MAX_RUNS; k++) release_run(p->ctx, &p->runs[k]);
+    for (int k = 0; k < WFI_MAX_DIVISIONS; k++) wfi_free(p->ctx, p->divisions[k].first);
 }
 
 wf_status wf_predict(wf_context *ctx, const wf_prediction_request *request,
                      wf_prediction *prediction_out) {
     wfi_predictor p;
     wfi_case c;
+    WF_TRY(wfi_check_struct(ctx, prediction_out, sizeof *prediction_out, "wf_prediction"));
     WF_TRY(wfi_predictor_begin(ctx, request, &p));
     if (!request->plan) return wfi_fail(ctx, WF_INVALID_ARG, "a prediction needs a plan");
     wf_status status = wfi_case_of_plan(&p, request->plan, &c);
-    bool is_exact;
-    if (status == WF_OK) status = wfi_predict_case(&p, &c, NULL, prediction_out, &is_exact);
+    wfi_verdict verdict;
+    if (status == WF_OK) status = wfi_predict_case(&p, &c, NULL, prediction_out, &verdict);
     wfi_predictor_end(&p);
     return status;
 }

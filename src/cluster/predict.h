@@ -36,12 +36,16 @@ static inline double wfi_case_per_node(const wfi_case *c, const wf_cluster *clus
 static inline int wfi_case_n_micro(const wfi_case *c) {
     return (int)((c->n_micro + c->dp - 1) / c->dp);
 }
+/* The stage that is chunk k of a device. */
+static inline int wfi_case_stage(const wfi_case *c, int device, int k) {
+    return k * c->pp + (c->schedule->is_v && k % 2 ? c->pp - 1 - device : device);
+}
 
 #define WFI_MAX_WORKS 256
 
 typedef struct wfi_pipeline {
     double makespan_us; /* with transfers */
-    double compute_us;  /* without */
+    double compute_us;  /* without; 0: not computed yet */
     double *held;       /* [pp] microbatches that a device keeps at most */
 } wfi_pipeline;
 
@@ -55,6 +59,15 @@ typedef struct wfi_known_run {
 } wfi_known_run;
 #define WFI_MAX_RUNS 8
 
+/* Where the stages of a case begin: cases that differ in schedule, zero or offload have the same.
+ */
+typedef struct wfi_known_division {
+    const wfi_work *work; /* NULL: none */
+    int n_stages;
+    int64_t *first; /* [n_stages + 1] blocks */
+} wfi_known_division;
+#define WFI_MAX_DIVISIONS 8
+
 /* The work of a microbatch is kept from case to case. */
 typedef struct wfi_predictor {
     wf_context *ctx;
@@ -67,7 +80,8 @@ typedef struct wfi_predictor {
     } known[WFI_MAX_WORKS];
     int n_known;
     wfi_known_run runs[WFI_MAX_RUNS]; /* the next to go: next_run */
-    int next_run;
+    wfi_known_division divisions[WFI_MAX_DIVISIONS];
+    int next_run, next_division;
 } wfi_predictor;
 
 /* Errors: INVALID_ARG. */
@@ -84,10 +98,11 @@ wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out);
 typedef struct wfi_limits {
     double step_ms, short_by_bytes;
 } wfi_limits;
-/* Predicts a case; false in *is_exact_out if a limit is passed, and the rest is then not computed.
- * `limits` NULL: there are none. Errors: those of wf_predict. */
+typedef enum wfi_verdict { WFI_PREDICTED, WFI_TOO_SLOW, WFI_TOO_LARGE } wfi_verdict;
+/* Predicts a case, unless a limit is surely passed: the rest is then not computed. `limits` NULL:
+ * there are none. Errors: those of wf_predict. */
 wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,
-                           wf_prediction *prediction_out, bool *is_exact_out);
+                           wf_prediction *prediction_out, wfi_verdict *verdict_out);
 /* Errors: INVALID_ARG, UNSUPPORTED. */
 wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case *case_out);
 
@@ -108,26 +123,37 @@ typedef struct wfi_stage {
 /* Parameters that the device keeps: weights that two of its stages use are there once. */
 double wfi_device_used(const wfi_case *c, const wfi_stage *stages, int device);
 /* stages_out[pp * chunks], the caller frees them. Errors: INVALID_ARG. */
-wf_status wfi_stages_create(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+wf_status wfi_stages_create(wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                             wfi_stage **stages_out);
 
 /* ---- pipeline.c ---- */
 
+/* Sets the fewest microbatches that each device needs to keep: held_out[pp]. */
+void wfi_pipeline_least_held(const wfi_case *c, double *held_out);
+/* No pipeline takes less time, with transfers of `transfer_us` that take busy_us of the sender. */
+double wfi_pipeline_least_us(const wfi_case *c, const wfi_stage_times *times, double busy_us,
+                             double transfer_us);
 /* `times` [pp * chunks]; a transfer takes busy_us of the sender, and arrives hidden_us later.
  * Microbatches of the steady phase take equally long, so only some are simulated. The caller frees
  * `held`. */
-wf_status wfi_pipeline_run(wf_context *ctx, const wfi_case *c, wfi_stage_times *times,
+wf_status wfi_pipeline_run(wf_context *ctx, const wfi_case *c, const wfi_stage_times *times,
                            double busy_us, double hidden_us, wfi_pipeline *pipeline_out);
+/* Sets compute_us of a pipeline that has run. */
+wf_status wfi_pipeline_run_compute(wf_context *ctx, const wfi_case *c, const wfi_stage_times *times,
+                                   wfi_pipeline *pipeline);
 
 /* ---- bytes.c ---- */
 
 /* Bytes kept of one microbatch by a block, as the accounting has it. */
 double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
 double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
-/* Sets the bytes of the device that needs the most. `held` NULL: the fewest that any schedule
- * needs. */
+/* Sets the bytes of the device that needs the most. `held`: [pp] microbatches. */
 void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                        const wfi_stage *stages, const double *held, wf_prediction *to);
+/* Counts bytes `of` a space that are missing, if there are more than of others. */
+void wfi_count_missing(wf_prediction *to, double bytes, const char *of);
+/* Bytes that the fullest device needs at least. */
+double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w);
 /* Bytes of a parameter, its gradient and its state. */
 double wfi_bytes_each(const wfi_predictor *p, int which);
 

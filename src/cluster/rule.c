@@ -7,9 +7,9 @@ enum {
     ZERO = 1 << 3 | 1 << 4 | 1 << 5,
     PIPELINE = 1 << 6,
     TENSOR = 1 << 7,
-    PP_TP_DP = 1 << 9,
-    ALL_WITH_ZERO = 1 << 10,
-    OFFLOAD = 1 << 11
+    PP_TP_DP = 1 << 10,
+    ALL_WITH_ZERO = 1 << 11,
+    OFFLOAD = 1 << 12
 };
 
 /* Between nodes, a device has less than this part of its bandwidth inside a node. */

@@ -14,19 +14,13 @@ typedef struct wfi_bounds {
     bool has_root; /* dataparallel */
 } wfi_bounds;
 
-typedef struct wfi_found {
-    wfi_case c;
-    wf_prediction prediction;
-} wfi_found;
-
-/* Calls `take` with each case within the bounds, simple ones first, until that fails. */
-typedef wf_status (*wfi_take)(void *self, const wfi_case *c);
+/* Calls `take` with each case within the bounds, simple ones first, until that fails. On at most 8
+ * devices these are all that a prediction distinguishes, with microbatches of equal size; on more,
+ * those that may be the best. *suffices_out, false before: no case that only saves more memory is
+ * of use. */
+typedef wf_status (*wfi_take)(void *self, const wfi_case *c, bool *suffices_out);
 wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *bounds, wfi_take take, void *self);
 
-/* Keeps the best of each mesh, at most n, the best first; or, if nothing fits, the one that lacks
- * the fewest bytes. found_out[n]. */
-wf_status wfi_search(wfi_predictor *p, const wfi_bounds *bounds, int n, wfi_found *found_out,
-                     int *n_out);
 /* Returns whether a is better by more than a tie. */
 bool wfi_is_better(const wf_prediction *a, const wf_prediction *b);
 

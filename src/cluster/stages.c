@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct division {
-    const wfi_predictor *p;
+    wfi_predictor *p;
     const wfi_work *w;
     int64_t n_blocks;
     int n_stages;
@@ -58,8 +58,11 @@ static wf_status divide_by_cut(const division *d, const char *cut) {
 
 static bool divide_by_marks(const division *d) {
     int n = 1;
-    for (int64_t i = 1; i < d->n_blocks; i++)
-        if (wfi_work_block(d->w, i)->begins_stage && n++ < d->n_stages) d->first[n - 1] = i;
+    for (int64_t i = 1; i < d->n_blocks; i++) {
+        const wfi_block *b = wfi_work_block(d->w, i);
+        if (b->begins_stage && n++ < d->n_stages) d->first[n - 1] = i;
+        if (!b->begins_stage) i += wfi_work_n_equal(d->w, i) - 1;
+    }
     return n == d->n_stages;
 }
 
@@ -81,15 +84,25 @@ static bool divide_equally(const division *d) {
 
 /* ---- balanced ---- */
 
+/* Of n equal blocks from i on, those that end a stage before `most`, if it has `us` already. */
+static int64_t count_within(const division *d, int64_t i, int64_t n, double us, double most) {
+    double room = floor((most - us) / fmax(block_us(d, wfi_work_block(d->w, i)), 1e-300));
+    return (int64_t)fmax(0, fmin((double)n, room));
+}
+
 /* Returns whether no stage needs to be longer than `most`; first[] is set. */
 static bool divide_within(const division *d, double most) {
     int64_t i = 0;
     for (int s = 0; s < d->n_stages; s++) {
         double us = 0;
         int64_t last = d->n_blocks - (d->n_stages - 1 - s); /* a block is left for each stage */
+        int64_t n = 1, taken = 1;
         d->first[s] = i;
-        do us += block_us(d, wfi_work_block(d->w, i++));
-        while (i < last && us + block_us(d, wfi_work_block(d->w, i)) <= most);
+        for (; i < last && taken == n; i += taken) {
+            n = wfi_min_i64(wfi_work_n_equal(d->w, i), last - i);
+            taken = wfi_max_i64(count_within(d, i, n, us, most), i == d->first[s]);
+            us += (double)taken * block_us(d, wfi_work_block(d->w, i));
+        }
         if (us > most * (1 + 1e-9)) return false;
     }
     return i == d->n_blocks;
@@ -97,10 +110,12 @@ static bool divide_within(const division *d, double most) {
 
 static void balance(const division *d) {
     double least = 0, most = 0;
-    for (int64_t i = 0; i < d->n_blocks; i++) {
+    int64_t n;
+    for (int64_t i = 0; i < d->n_blocks; i += n) {
+        n = wfi_work_n_equal(d->w, i);
         double us = block_us(d, wfi_work_block(d->w, i));
         least = fmax(least, us);
-        most += us;
+        most += (double)n * us;
     }
     for (int k = 0; k < 40 && most - least > 1e-6 * most; k++) {
         double middle = (least + most) / 2;
@@ -111,30 +126,31 @@ static void balance(const division *d) {
 
 /* ---- sums ---- */
 
-static void add_phase(const wfi_phase_work *work, int phase, wfi_stage *to) {
-    to->us[phase] += work->us;
-    to->summed_us[phase] += work->summed_us;
-    to->flops[phase] += work->flops;
+static void add_phase(const wfi_phase_work *work, int phase, double n, wfi_stage *to) {
+    to->us[phase] += n * work->us;
+    to->summed_us[phase] += n * work->summed_us;
+    to->flops[phase] += n * work->flops;
 }
 
 /* The papers repeat the forward of layers, or of their attention, and neither that of the embedding
  * nor that of the head. */
-static void add_repeated(const wfi_case *c, const wfi_block *b, wfi_stage *to) {
+static void add_repeated(const wfi_case *c, const wfi_block *b, double n, wfi_stage *to) {
     if (!b->is_layer || c->recompute == WFI_RECOMPUTE_NONE) return;
     bool is_all = c->recompute == WFI_RECOMPUTE_ALL;
-    add_phase(is_all ? &b->phase[WFI_F] : &b->attention, WFI_R, to);
+    add_phase(is_all ? &b->phase[WFI_F] : &b->attention, WFI_R, n, to);
 }
 
-static void add_block(const wfi_predictor *p, const wfi_case *c, const wfi_block *b,
-                      wfi_stage *to) {
-    for (int k = 0; k < 4; k++) add_phase(&b->phase[k], k, to);
-    if (p->q.accounting == WF_ACCOUNTING_MEGATRON) add_repeated(c, b, to);
-    to->n_blocks++;
-    to->n_parameters += b->n_parameters;
-    to->n_used += b->n_used;
-    to->saved_bytes += wfi_block_saved_bytes(p, c, b);
-    to->weight_bytes += b->weight_bytes;
-    for (int k = 0; k < 2; k++) to->packed_bytes[k] += b->pass[k].packed;
+/* Adds n equal blocks. */
+static void add_blocks(const wfi_predictor *p, const wfi_case *c, const wfi_block *b, double n,
+                       wfi_stage *to) {
+    for (int k = 0; k < 4; k++) add_phase(&b->phase[k], k, n, to);
+    if (p->q.accounting == WF_ACCOUNTING_MEGATRON) add_repeated(c, b, n, to);
+    to->n_blocks += n;
+    to->n_parameters += n * b->n_parameters;
+    to->n_used += n * b->n_used;
+    to->saved_bytes += n * wfi_block_saved_bytes(p, c, b);
+    to->weight_bytes += n * b->weight_bytes;
+    for (int k = 0; k < 2; k++) to->packed_bytes[k] += n * b->pass[k].packed;
     double transient = wfi_block_transient_bytes(p, c, b);
     if (b->is_layer) to->layer_bytes = fmax(to->layer_bytes, transient);
     if (!b->is_layer) to->end_bytes = fmax(to->end_bytes, transient);
@@ -142,9 +158,12 @@ static void add_block(const wfi_predictor *p, const wfi_case *c, const wfi_block
 
 static void sum_blocks(const division *d, const wfi_case *c, wfi_stage *stages) {
     double element = d->p->precision == WFI_F32 ? 4 : 2;
+    int64_t n;
     for (int s = 0; s < d->n_stages; s++) {
-        for (int64_t i = d->first[s]; i < d->first[s + 1]; i++)
-            add_block(d->p, c, wfi_work_block(d->w, i), &stages[s]);
+        for (int64_t i = d->first[s]; i < d->first[s + 1]; i += n) {
+            n = wfi_min_i64(wfi_work_n_equal(d->w, i), d->first[s + 1] - i);
+            add_blocks(d->p, c, wfi_work_block(d->w, i), (double)n, &stages[s]);
+        }
         stages[s].first = d->first[s];
         stages[s].end = d->first[s + 1];
         stages[s].input_bytes = element * wfi_work_block(d->w, d->first[s])->input_elements;
@@ -155,8 +174,7 @@ double wfi_device_used(const wfi_case *c, const wfi_stage *stages, int device) {
     int n_stages = c->pp * c->chunks,
         last = wfi_schedule_device_of(c->schedule, c->pp, n_stages - 1);
     double n = 0;
-    for (int s = 0; s < n_stages; s++)
-        if (wfi_schedule_device_of(c->schedule, c->pp, s) == device) n += stages[s].n_used;
+    for (int k = 0; k < c->chunks; k++) n += stages[wfi_case_stage(c, device, k)].n_used;
     bool has_both = device == last && device == wfi_schedule_device_of(c->schedule, c->pp, 0);
     if (!has_both) return n;
     return n - stages[n_stages - 1].n_used + stages[n_stages - 1].n_parameters;
@@ -177,15 +195,29 @@ static wf_status divide(const division *d, const wfi_case *c) {
     return WF_OK;
 }
 
-wf_status wfi_stages_create(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+static wf_status find_division(division *d, const wfi_case *c) {
+    wfi_predictor *p = d->p;
+    for (int k = 0; k < WFI_MAX_DIVISIONS && !c->cut; k++)
+        if (p->divisions[k].work == d->w && p->divisions[k].n_stages == d->n_stages) {
+            d->first = p->divisions[k].first;
+            return WF_OK;
+        }
+    wfi_known_division *known = &p->divisions[p->next_division++ % WFI_MAX_DIVISIONS];
+    wfi_free(p->ctx, known->first);
+    *known = (wfi_known_division){c->cut ? NULL : d->w, d->n_stages, NULL};
+    known->first = wfi_alloc(p->ctx, (size_t)d->n_stages + 1, sizeof *known->first, "stages");
+    d->first = known->first;
+    wf_status status = d->first ? divide(d, c) : WF_NO_MEMORY;
+    if (status != WF_OK) known->work = NULL;
+    return status;
+}
+
+wf_status wfi_stages_create(wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                             wfi_stage **stages_out) {
     division d = {.p = p, .w = w, .n_blocks = wfi_work_n_blocks(w), .n_stages = c->pp * c->chunks};
-    size_t n = (size_t)d.n_stages;
-    d.first = wfi_alloc(p->ctx, n + 1, sizeof *d.first, "stages");
-    *stages_out = wfi_alloc(p->ctx, n, sizeof **stages_out, "stages");
-    wf_status status = d.first && *stages_out ? divide(&d, c) : WF_NO_MEMORY;
-    if (status == WF_OK) sum_blocks(&d, c, *stages_out);
-    if (status != WF_OK) wfi_free(p->ctx, *stages_out);
-    wfi_free(p->ctx, d.first);
-    return status;
+    WF_TRY(find_division(&d, c));
+    *stages_out = wfi_alloc(p->ctx, (size_t)d.n_stages, sizeof **stages_out, "stages");
+    if (!*stages_out) return WF_NO_MEMORY;
+    sum_blocks(&d, c, *stages_out);
+    return WF_OK;
 }

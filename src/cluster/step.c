@@ -8,11 +8,10 @@ static double share_hidden(double us, double overlap, double available_us) {
 static double total_of(const wfi_step *s, int device, const double *(*values)(const wfi_stage *),
                        unsigned phases) {
     double sum = 0;
-    for (int k = 0; k < s->c->pp * s->c->chunks; k++) {
-        if (wfi_schedule_device_of(s->c->schedule, s->c->pp, k) != device) continue;
+    for (int k = 0; k < s->c->chunks; k++)
         for (int phase = 0; phase < 4; phase++)
-            if (phases >> phase & 1) sum += values(&s->stages[k])[phase];
-    }
+            if (phases >> phase & 1)
+                sum += values(&s->stages[wfi_case_stage(s->c, device, k)])[phase];
     return sum;
 }
 
@@ -197,9 +196,8 @@ static double far_us(const wfi_step *s, wfi_offload what, double bytes) {
 double wfi_step_offload_us(const wfi_step *s) {
     double saved = 0, n = wfi_case_n_micro(s->c);
     double shared = s->n_used / (s->c->zero ? s->c->shard : 1);
-    for (int k = 0; k < s->c->pp * s->c->chunks; k++)
-        if (wfi_schedule_device_of(s->c->schedule, s->c->pp, k) == s->device)
-            saved += s->stages[k].saved_bytes;
+    for (int k = 0; k < s->c->chunks; k++)
+        saved += s->stages[wfi_case_stage(s->c, s->device, k)].saved_bytes;
     double uses = s->c->schedule->by_unit ? 2 : 2 * n;
     double moved = far_us(s, WFI_OFFLOAD_PARAMS, (uses + 1) * s->n_used * parameter_wire(s)) +
                    far_us(s, WFI_OFFLOAD_ACTIVATIONS, 2 * n * saved);

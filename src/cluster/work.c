@@ -319,8 +319,12 @@ static void repeat_layers(builder *b, int64_t n_layers) {
 }
 
 static void add_up(wfi_work *w) {
-    for (int64_t i = 0; i < wfi_work_n_blocks(w); i++)
-        for (int k = 0; k < 4; k++) w->us += wfi_work_block(w, i)->phase[k].us;
+    int64_t n;
+    for (int64_t i = 0; i < wfi_work_n_blocks(w); i += n) {
+        n = wfi_work_n_equal(w, i);
+        for (int k = 0; k < 4; k++) w->us += (double)n * wfi_work_block(w, i)->phase[k].us;
+        w->n_own += (double)n * wfi_work_block(w, i)->n_parameters;
+    }
 }
 
 static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layers, wfi_work *w) {

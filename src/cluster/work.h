@@ -73,6 +73,7 @@ typedef struct wfi_work {
     int32_t layer;       /* the kind that is there n_layers times; -1: each is there once */
     int64_t n_layers;    /* n_kinds and these - 1 blocks in all */
     double n_parameters; /* of the model */
+    double n_own;        /* of a rank that has all blocks */
     double us;           /* of all blocks, without sums */
     double updated[WFI_MOST_AHEAD + 1]; /* parameters of units in a row, at most */
 } wfi_work;
@@ -88,6 +89,11 @@ static inline const wfi_block *wfi_work_block(const wfi_work *w, int64_t i) {
     int64_t more = w->layer < 0 ? 0 : w->n_layers - 1;
     if (w->layer < 0 || i < w->layer) return &w->kinds[i];
     return &w->kinds[i <= w->layer + more ? w->layer : i - more];
+}
+/* Blocks from i on that are of the same kind, at least 1. */
+static inline int64_t wfi_work_n_equal(const wfi_work *w, int64_t i) {
+    bool is_layer = w->layer >= 0 && i >= w->layer && i < w->layer + w->n_layers;
+    return is_layer ? w->layer + w->n_layers - i : 1;
 }
 
 /* ---- lives.c ---- */
