@@ -58,30 +58,32 @@ refuses() { # STATUS SENTENCE FIELD VALUE
 }
 row name '"b"'
 "$WEFT" bench published --rows "$folder/row.json" --quiet || fail "a good row is refused"
-refuses 1 "row 1: gpus is not a whole number from 1 to" gpus 0
-refuses 1 "gpus is not a whole number" gpus 1e30
-refuses 1 "batch is not a whole number" batch -1
-refuses 1 "batch is not a whole number" batch 4.5
-refuses 1 "microbatch is not a whole number" microbatch '"two"'
-refuses 1 "published_s is neither null nor a positive number" published_s -3
-refuses 1 "published_s is missing" published_s null
-refuses 1 "name holds a control character" name '"a\u001b[2J"'
-refuses 1 "plan is missing" plan ''
-refuses 1 "model is missing or not an object" model ''
-refuses 1 "bert is not a family of models" model '{"family": "bert", "layers": 4, "hidden": 64, "heads": 4, "vocab": 100, "tokens": 16}'
-refuses 1 "width is not a field of a row's model" model '{"family": "gpt", "width": 64}'
-refuses 1 "speed is not a field of a row" speed 1
-refuses 1 "fits is not true or false" fits 1
-refuses 2 "a: plan 'dp=3' has 3 ranks; gpus is 2" plan '"dp=3"'
+refuses 2 "row.json: row 1 (a): gpus is not a whole number from 1 to" gpus 0
+refuses 2 "gpus is not a whole number" gpus 1e30
+refuses 2 "batch is not a whole number" batch -1
+refuses 2 "batch is not a whole number" batch 4.5
+refuses 2 "microbatch is not a whole number" microbatch '"two"'
+refuses 2 "published_s is neither null nor a positive number" published_s -3
+refuses 2 "published_s is missing" published_s null
+refuses 2 "name holds a control character" name '"a\u001b[2J"'
+refuses 2 "plan is missing" plan ''
+refuses 2 "model is missing or not an object" model ''
+refuses 2 "bert is not a family of models" model '{"family": "bert", "layers": 4, "hidden": 64, "heads": 4, "vocab": 100, "tokens": 16}'
+refuses 2 "width is not a field of a row's model" model '{"family": "gpt", "width": 64}'
+refuses 2 "speed is not a field of a row" speed 1
+refuses 2 "fits is not true or false" fits 1
+refuses 2 "row.json: row 1 (a): plan 'dp=3' has 3 ranks; gpus is 2" plan '"dp=3"'
+refuses 2 "row 1 (a): plan 'dp=2' has 2 ranks; gpus is 2000000" gpus 2000000
+refuses 2 "row 1: name is missing" name ''
 refuses 2 "unknown key 'dq'" plan '"dq=2"'
 refuses 2 "under the name 'no-such-cluster'" cluster '"no-such-cluster"'
-refuses 2 "a: dtype" dtype '"f8"'
+refuses 2 "row 1 (a): dtype" dtype '"f8"'
 echo '{"rows": []}' >"$folder/row.json"
-expect 1 "rows is not an array of 1 to 10000 rows" bench published --rows "$folder/row.json"
+expect 2 "rows is not an array of 1 to 10000 rows" bench published --rows "$folder/row.json"
 echo '{"rows": [' >"$folder/row.json"
-expect 1 "row.json: line 2: " bench published --rows "$folder/row.json"
+expect 2 "row.json: line 2: " bench published --rows "$folder/row.json"
 echo '[1]' >"$folder/row.json"
-expect 1 "rows is not an array" bench published --rows "$folder/row.json"
+expect 2 "rows is not an array" bench published --rows "$folder/row.json"
 expect 1 "none.json" bench published --rows "$folder/none.json"
 expect 1 "cannot be written" bench published --json "$folder/none/r.json"
 finish

@@ -32,7 +32,7 @@ static double worst_of(const errors *e) {
 
 static exit_status complain_of_row(const cli *c, const json_t *row, wf_status status) {
     exit_status exit = status == WF_NO_MEMORY ? EXIT_FAILED : EXIT_USAGE;
-    return complain(exit, "%s: %s", row_text(row, "name"), wf_context_error(c->ctx));
+    return complain(exit, "%s: %s", row_text(row, "place"), wf_context_error(c->ctx));
 }
 
 static wf_status find_model(const cli *c, const json_t *row, wf_model **model_out) {
@@ -145,7 +145,7 @@ static json_t *result_of(const json_t *row, const wf_prediction *p) {
 
 static exit_status predict_all(const cli *c, const json_t *rows, json_t *results) {
     for (json_t *row = NULL; (row = next_row(rows, row));) {
-        wf_prediction p = {0};
+        wf_prediction p = WF_PREDICTION_INIT;
         wf_status status = predict(c, row, &p);
         if (status != WF_OK) return complain_of_row(c, row, status);
         json_array_append_new(results, result_of(row, &p));

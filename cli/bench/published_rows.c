@@ -47,12 +47,11 @@ static const field fields[] = {
 
 /* A row of a file, while it is read. */
 typedef struct reader {
-    const char *where;
-    size_t number; /* from 1 */
+    char place[300]; /* "rows.json: row 1 (name)" */
 } reader;
 
 static exit_status refuse(const reader *r, const char *name, const char *why) {
-    return complain(EXIT_FAILED, "%s: row %zu: %.80s %s", r->where, r->number, name, why);
+    return complain(EXIT_USAGE, "%s: %.80s %s", r->place, name, why);
 }
 
 static exit_status check_field(const reader *r, const field *f, const char *name,
@@ -65,8 +64,8 @@ static exit_status check_field(const reader *r, const field *f, const char *name
     if (f->kind == TEXT && text_has_control(text))
         return refuse(r, name, "holds a control character");
     if (f->kind == COUNT && (!json_is_number(value) || !is_within || x != floor(x)))
-        return complain(EXIT_FAILED, "%s: row %zu: %s is not a whole number from %.0f to %.0f",
-                        r->where, r->number, name, f->least, f->most);
+        return complain(EXIT_USAGE, "%s: %s is not a whole number from %.0f to %.0f", r->place,
+                        name, f->least, f->most);
     if (f->kind == REAL && !json_is_null(value) && (!json_is_number(value) || !is_within))
         return refuse(r, name, "is neither null nor a positive number");
     if (f->kind == TRUTH && !json_is_boolean(value)) return refuse(r, name, "is not true or false");
@@ -118,12 +117,18 @@ static exit_status add_rows(json_t *all, const json_t *rows, const char *where) 
     size_t n = json_array_size(rows);
     exit_status bad = EXIT_DONE;
     if (!json_is_array(rows) || !n || n > PUBLISHED_MAX_ROWS)
-        return complain(EXIT_FAILED, "%s: rows is not an array of 1 to %d rows", where,
+        return complain(EXIT_USAGE, "%s: rows is not an array of 1 to %d rows", where,
                         PUBLISHED_MAX_ROWS);
     for (size_t i = 0; i < n && !bad; i++) {
-        reader r = {where, i + 1};
-        bad = check_row(&r, json_array_get(rows, i));
-        if (!bad) json_array_append(all, json_array_get(rows, i));
+        json_t *row = json_array_get(rows, i);
+        const char *name = json_string_value(json_object_get(row, "name"));
+        reader r;
+        snprintf(r.place, sizeof r.place, "%.180s: row %zu%s%.60s%s", where, i + 1,
+                 name ? " (" : "", name ? name : "", name ? ")" : "");
+        bad = check_row(&r, row);
+        if (bad) break;
+        json_object_set_new(row, "place", json_string(r.place));
+        json_array_append(all, row);
     }
     return bad;
 }
@@ -131,13 +136,13 @@ static exit_status add_rows(json_t *all, const json_t *rows, const char *where) 
 exit_status published_parse(json_t *rows, const char *text, size_t n_bytes, const char *where) {
     json_error_t error;
     json_t *json = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!json) return complain(EXIT_FAILED, "%s: line %d: %.160s", where, error.line, error.text);
+    if (!json) return complain(EXIT_USAGE, "%s: line %d: %.160s", where, error.line, error.text);
     const char *key;
     json_t *value;
     exit_status bad = EXIT_DONE;
     json_object_foreach(json, key, value) {
         if (strcmp(key, "rows") != 0 && !bad)
-            bad = complain(EXIT_FAILED, "%s: '%.80s' is not a field; there is rows", where, key);
+            bad = complain(EXIT_USAGE, "%s: '%.80s' is not a field; there is rows", where, key);
     }
     if (!bad) bad = add_rows(rows, json_object_get(json, "rows"), where);
     json_decref(json);
