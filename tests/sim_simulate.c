@@ -5,6 +5,7 @@
  */
 #include "plan/costs.h"
 #include "program/timeline.h"
+#include "sim/cores.h"
 #include "test_program.h"
 
 #include <jansson.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 #include <weft/nn.h>
 #include <weft/trace.h>
+#include <weft/trainer.h>
 
 #define FORWARD  30.0
 #define BACKWARD 40.0
@@ -29,16 +31,21 @@ static void four(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "d", 5), y));
 }
 
-static wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t n_micro) {
+static wf_program *make_program_of(wf_context *ctx, const char *plan_text, int64_t n_micro,
+                                   int n_lanes) {
     wf_model *model;
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = recipe.n_micro = n_micro;
-    recipe.n_lanes = 1;
+    recipe.n_lanes = n_lanes;
     recipe.kernels = WF_KERNELS_REFERENCE;
     TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
     wf_program *p = test_program(ctx, model, &recipe, plan_text);
     wf_model_destroy(model);
     return p;
+}
+
+static wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t n_micro) {
+    return make_program_of(ctx, plan_text, n_micro, 1);
 }
 
 /* Every unit the same; a message takes `message_us`, bytes take none. */
@@ -154,6 +161,91 @@ static void replicas_reduce_together(void **state) {
     wf_costs_destroy(costs);
     wf_program_destroy(p);
     wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+static double work_us(const wf_timeline *t, wf_span_kind first, wf_span_kind last) {
+    double us = 0;
+    for (int64_t i = 0; i < wf_timeline_first_span(t, 1); i++) {
+        wf_span span = wf_timeline_span(t, i);
+        if (span.kind >= first && span.kind <= last) us += span.end_us - span.begin_us;
+    }
+    return us;
+}
+
+/* On CPUs, sums over ranks take cores from the kernels beside them: with one core a rank, a step is
+ * as long as all of its work; with more, as without shared cores. */
+static void streams_share_cores(void **state) {
+    (void)state;
+    enum { SUM = 25, N_UNITS = 4 };
+    wf_context *ctx = test_context();
+    wf_program *p = make_program_of(ctx, "dp=2,bucket=1", 4, 2);
+    double *us = calloc((size_t)p->n_instructions, sizeof *us);
+    double *begin_us = calloc((size_t)p->n_instructions, sizeof *us);
+    double *end_us = calloc((size_t)p->n_instructions, sizeof *us);
+    double work = 0;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        if (now->kind == WFI_FORWARD) us[i] = FORWARD;
+        if (now->kind == WFI_BACKWARD_WEIGHT) us[i] = BACKWARD + WEIGHT;
+        if (now->kind == WFI_CHANGE) us[i] = SUM;
+        if (now->kind == WFI_UPDATE) us[i] = 1;
+        if (!now->rank) work += us[i];
+    }
+    assert_float_equal(work, N_UNITS * (2 * (FORWARD + BACKWARD + WEIGHT) + SUM + 1), 1e-9);
+    for (int cores = 1; cores <= 2; cores++) {
+        double step_us = 0;
+        TEST_OK(ctx, wfi_simulate_cores(p, cores, us, 0, begin_us, end_us));
+        for (int32_t i = 0; i < p->n_instructions; i++) {
+            assert_true(end_us[i] - begin_us[i] >= us[i] - 1e-6);
+            for (int32_t d = 0; d < p->instructions[i].n_depends; d++)
+                assert_true(begin_us[i] >= end_us[p->instructions[i].depends[d]]);
+            step_us = fmax(step_us, end_us[i]);
+        }
+        /* The sums of three units hide behind the backward of the unit before. */
+        assert_float_equal(step_us, cores == 1 ? work : work - (N_UNITS - 1) * SUM, 1e-3);
+    }
+    free(us);
+    free(begin_us);
+    free(end_us);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* A step from the least CPU times of its instructions has the same instructions. */
+static void replays_a_step(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    float x[8 * 8] = {0};
+    int32_t y[8] = {0};
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    wf_program *p = make_program_of(ctx, "dp=2", 8, 2);
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_timeline *measured, *replayed;
+    wf_trainer *trainer;
+    wf_model *model;
+    wf_plan *plan;
+    wf_step_result result;
+    config.trace = 1;
+    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, wf_program_recipe(p), plan, &config, &trainer));
+    for (int s = 0; s < 3; s++) {
+        if (s < 2)
+            TEST_REFUSED(ctx, wf_trainer_replay(trainer, &replayed), WF_INVALID_ARG, "two steps");
+        TEST_OK(ctx, wf_trainer_step(trainer, feeds, 2, 8, &result));
+    }
+    TEST_OK(ctx, wf_trainer_timeline(trainer, &measured));
+    TEST_OK(ctx, wf_trainer_replay(trainer, &replayed));
+    assert_int_equal(wf_timeline_n_spans(replayed), wf_timeline_n_spans(measured));
+    assert_true(wf_timeline_step_us(replayed) > 0);
+    assert_true(work_us(replayed, WF_SPAN_FORWARD, WF_SPAN_BACKWARD_WEIGHT) > 0);
+    wf_timeline_destroy(measured);
+    wf_timeline_destroy(replayed);
+    wf_trainer_destroy(trainer);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
     test_context_end(ctx);
 }
 
@@ -388,6 +480,8 @@ int main(void) {
         cmocka_unit_test(naive_does_not_overlap),
         cmocka_unit_test(transfers),
         cmocka_unit_test(replicas_reduce_together),
+        cmocka_unit_test(streams_share_cores),
+        cmocka_unit_test(replays_a_step),
         cmocka_unit_test(costs_of_another_model),
         cmocka_unit_test(traces_are_read_back),
         cmocka_unit_test(arrows_and_counters),

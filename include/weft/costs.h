@@ -19,12 +19,16 @@ typedef struct wf_unit_cost {
     double weight_us;          /* gradient of the weights */
     double backward_weight_us; /* both at once */
     double recompute_us;       /* the part of the forward that is recomputed before the backward */
+    double recompute_scale;    /* of its measured time to its share of forward_us; 0: unknown */
 } wf_unit_cost;
 
 typedef struct wf_rates {
     double message_us;         /* fixed cost of a transfer, without its bytes */
-    double copy_us_per_byte;   /* transfers, loads, packing */
-    double update_us_per_byte; /* optimizer, sums of gradients */
+    double copy_us_per_byte;   /* transfers and loads */
+    double pack_us_per_byte;   /* weights into the kernels' layouts */
+    double update_us_per_byte; /* optimizer */
+    double sum_us_per_byte;    /* sums of gradients within a rank */
+    double reduce_us_per_byte; /* sums over ranks; half of the bytes read and written */
     double host_us_per_byte;   /* between device and host memory, either direction */
     double disk_us_per_byte;   /* to or from a file */
 } wf_rates;
@@ -40,6 +44,10 @@ WF_API wf_unit_cost wf_costs_unit(const wf_costs *costs, int unit);
 WF_API wf_rates wf_costs_rates(const wf_costs *costs);
 WF_API int wf_costs_is_measured(const wf_costs *costs);
 WF_API void wf_costs_destroy(wf_costs *costs); /* NULL is allowed */
+
+/* Replaces the times of a unit, but not its name; out of range: nothing. Replaces the rates. */
+WF_API void wf_costs_set_unit(wf_costs *costs, int unit, wf_unit_cost times);
+WF_API void wf_costs_set_rates(wf_costs *costs, wf_rates rates);
 
 /* Makes later programs of `plan` use these costs instead of computed ones. The plan keeps a copy.
  * Errors: NO_MEMORY. Whether the costs match the model is checked when a program is created. */

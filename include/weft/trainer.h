@@ -375,10 +375,17 @@ WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
  * or no such step), NO_MEMORY; in a job also TIMEOUT and REMOTE. */
 WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
                                                   wf_timeline **timeline_out);
-/* The measured costs of each unit: the mean of the middle half of its latest 256 microbatches,
- * without those of the first step. They suit simulations of programs with the same microbatches.
- * Needs config.trace and two steps of the full batch. Errors: those of wf_trainer_timeline. */
+/* The measured costs of each unit: the least CPU time of each microbatch in all traced steps but
+ * the first, in the mean over microbatches. They suit simulations of programs with the same
+ * microbatches. Needs config.trace and two steps of the full batch. Errors: those of
+ * wf_trainer_timeline. */
 WF_API WF_NODISCARD wf_status wf_trainer_costs(const wf_trainer *trainer, wf_costs **costs_out);
+
+/* The timeline of a step without other programs: each instruction takes its least CPU time of all
+ * traced steps but the first; on devices other than CPUs, its least time. Needs all ranks in this
+ * process, config.trace and two steps of the full batch. Errors: INVALID_ARG, NO_MEMORY. */
+WF_API WF_NODISCARD wf_status wf_trainer_replay(const wf_trainer *trainer,
+                                                wf_timeline **timeline_out);
 
 /* Replaces `lanes=measured` of the plan by shares of the recipe's lanes: runs some microbatches of
  * zeros with equal shares, and divides the lanes by the times that the replicas compute. Does

@@ -44,7 +44,10 @@ wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_
         }
     costs->rates = (wf_rates){.message_us = MESSAGE_US,
                               .copy_us_per_byte = 1 / BYTES_PER_US,
+                              .pack_us_per_byte = 1 / BYTES_PER_US,
                               .update_us_per_byte = 1 / BYTES_PER_US,
+                              .sum_us_per_byte = 1 / BYTES_PER_US,
+                              .reduce_us_per_byte = 1 / BYTES_PER_US,
                               .host_us_per_byte = 1 / BYTES_PER_US,
                               .disk_us_per_byte = 1 / DISK_BYTES_PER_US};
     *costs_out = costs;
@@ -91,6 +94,7 @@ wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy
     WF_TRY(allocate(ctx, costs->n_units, &copy));
     copy->rates = costs->rates;
     copy->is_measured = costs->is_measured;
+    copy->shares_cores = costs->shares_cores;
     wf_status status = WF_OK;
     for (int32_t u = 0; u < costs->n_units && status == WF_OK; u++) {
         copy->units[u] = costs->units[u];
@@ -117,7 +121,8 @@ wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph
 double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit) {
     const wf_unit_cost *own = &of->units[unit];
     double share = own->forward_us > 0 ? own->recompute_us / own->forward_us : 0;
-    return share * costs->units[unit].forward_us;
+    double scale = costs->units[unit].recompute_scale;
+    return share * costs->units[unit].forward_us * (scale > 0 ? scale : 1);
 }
 
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs) {
@@ -154,6 +159,16 @@ wf_rates wf_costs_rates(const wf_costs *costs) {
 
 int wf_costs_is_measured(const wf_costs *costs) {
     return costs->is_measured;
+}
+
+void wf_costs_set_unit(wf_costs *costs, int unit, wf_unit_cost times) {
+    if (unit < 0 || unit >= costs->n_units) return;
+    times.name = costs->units[unit].name;
+    costs->units[unit] = times;
+}
+
+void wf_costs_set_rates(wf_costs *costs, wf_rates rates) {
+    costs->rates = rates;
 }
 
 void wf_costs_destroy(wf_costs *costs) {

@@ -12,19 +12,25 @@ struct wf_costs {
     wf_unit_cost *units; /* names are owned */
     wf_rates rates;
     bool is_measured;
+    bool shares_cores; /* the streams of a rank share its cores, as on CPUs */
 };
 
 /* What takes time by its bytes. */
 typedef enum wfi_rate {
     WFI_RATE_COPY,
+    WFI_RATE_PACK,
     WFI_RATE_UPDATE,
+    WFI_RATE_SUM,
+    WFI_RATE_REDUCE,
     WFI_RATE_HOST,
     WFI_RATE_DISK,
     WFI_N_RATES
 } wfi_rate;
 static inline double *wfi_rate_of(wf_rates *rates, wfi_rate rate) {
-    double *const us_per_byte[] = {&rates->copy_us_per_byte, &rates->update_us_per_byte,
-                                   &rates->host_us_per_byte, &rates->disk_us_per_byte};
+    double *const us_per_byte[] = {&rates->copy_us_per_byte,   &rates->pack_us_per_byte,
+                                   &rates->update_us_per_byte, &rates->sum_us_per_byte,
+                                   &rates->reduce_us_per_byte, &rates->host_us_per_byte,
+                                   &rates->disk_us_per_byte};
     return us_per_byte[rate];
 }
 

@@ -408,13 +408,22 @@ static inline wfi_space wfi_moved_space(const wf_program *p, const wfi_instructi
 static inline wfi_rate wfi_instruction_rate(const wf_program *p, const wfi_instruction *now) {
     if (wfi_type_of(now)->cost == WFI_COST_SPACE)
         return wfi_moved_space(p, now) == WFI_SPACE_DISK ? WFI_RATE_DISK : WFI_RATE_HOST;
+    if (now->kind == WFI_PACK) return WFI_RATE_PACK;
+    if (now->kind == WFI_CHANGE) return WFI_RATE_REDUCE;
+    if (now->kind == WFI_FOLD || now->kind == WFI_TIE) return WFI_RATE_SUM;
     return wfi_type_of(now)->cost == WFI_COST_COPY ? WFI_RATE_COPY : WFI_RATE_UPDATE;
 }
-/* That an instruction reads or writes. */
-static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
-    size_t bytes = 0;
-    for (int32_t r = 0; r < i->n_references; r++) bytes += i->references[r].bytes;
-    return bytes;
+/* Returns the bytes that an instruction takes time for: those of its references, but a copy's once.
+ * A member of an all-reduce of n bytes reads and writes n; of n ranks, the share of these that
+ * another change moves. */
+static inline double wfi_instruction_bytes(const wf_program *p, const wfi_instruction *i) {
+    bool is_copy = i->kind == WFI_COPY || wfi_type_of(i)->cost == WFI_COST_SPACE;
+    double bytes = 0, n = i->kind == WFI_CHANGE ? p->groups[i->group].n : 1;
+    for (int32_t r = 0; r < (is_copy ? 1 : i->n_references); r++)
+        bytes += (double)i->references[r].bytes;
+    if (i->kind != WFI_CHANGE) return bytes;
+    if (i->from != WFI_PARTIAL) return bytes * (1 - 1 / n);
+    return i->to == WFI_REPLICATE ? bytes : bytes * (1 + 1 / n) / 2;
 }
 
 /* Whether b is a's part on another rank: they do the same to blocks of the same names. */

@@ -100,15 +100,20 @@ void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r);
 void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes);
 /* Runs instruction (intptr_t)argument, in which one rank takes part. A task. */
 wf_status wfi_executor_instruction(void *self, void *argument);
-/* Around what instruction i does, if it is traced. */
-static inline void wfi_executor_begin(const wfi_executor *e, int32_t i) {
+/* Around what instruction i does, or a phase of it, if it is traced. */
+void wfi_executor_count_cpu(const wfi_executor *e, int32_t i, int sign);
+static inline void wfi_executor_begin(const wfi_executor *e, int32_t i, bool is_first) {
     const wfi_instruction *now = &e->p->instructions[i];
     if (!e->trace) return;
-    wfi_stream_mark(e->workers[now->rank].streams[now->stream], &e->trace->begin_ns[i]);
+    if (is_first)
+        wfi_stream_mark(e->workers[now->rank].streams[now->stream], &e->trace->begin_ns[i]);
+    wfi_executor_count_cpu(e, i, -1);
 }
-static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
+static inline void wfi_executor_end(const wfi_executor *e, int32_t i, bool is_last) {
     const wfi_instruction *now = &e->p->instructions[i];
     if (!e->trace) return;
+    wfi_executor_count_cpu(e, i, 1);
+    if (!is_last) return;
     wfi_stream_mark(e->workers[now->rank].streams[now->stream], &e->trace->end_ns[i]);
 }
 /* When instruction i is through. */

@@ -29,6 +29,15 @@ static int64_t profile_ns(const wfi_executor *e, const wfi_instruction *now) {
     return wfi_now_ns();
 }
 
+/* A device's and a disk's work takes none of the thread's time. */
+void wfi_executor_count_cpu(const wfi_executor *e, int32_t i, int sign) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    bool is_disk =
+        wfi_type_of(now)->cost == WFI_COST_SPACE && wfi_moved_space(e->p, now) == WFI_SPACE_DISK;
+    if (!worker_of(e, now)->device->kind->finish_task && !is_disk)
+        e->trace->cpu_ns[i] += sign * wfi_thread_cpu_ns();
+}
+
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,
                             void *const *operands, void *scratch, bool launches) {
     wfi_step_args args = e->step.args;
@@ -287,14 +296,14 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
-    wfi_executor_begin(e, i);
+    wfi_executor_begin(e, i, true);
     int64_t slow_begin = wfi_slow_begin(e, now), begin = profile_ns(e, now);
     wf_status status = dispatch(e, now);
     if (status == WF_OK) status = wfi_executor_check(e, i);
     if (status != WF_OK) return fail_at(e, i, status);
     int64_t took_ns = profile_ns(e, now) - begin;
     wfi_slow_end(e, now, slow_begin);
-    wfi_executor_end(e, i);
+    wfi_executor_end(e, i, true);
     if (!e->profile->is_on || now->segment) return WF_OK;
     return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft", took_ns, 0);
 }

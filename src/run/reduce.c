@@ -108,13 +108,13 @@ static wf_status run_phase(void *self, void *argument) {
     phase f = find_phase(e, i, wfi_argument_phase(argument));
     wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
     wfi_executor_delay(e, i);
-    if (f.part.phase == 0) wfi_executor_begin(e, i);
+    wfi_executor_begin(e, i, f.part.phase == 0);
     for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
         wfi_executor_touch(e, &f.now->references[g.reference]);
         int32_t n = list_steps(&f, g.reference, steps);
         WF_TRY(run_steps(&f, &g, steps, n));
     }
-    if (is_last(&f)) wfi_executor_end(e, i);
+    wfi_executor_end(e, i, is_last(&f));
     return wfi_executor_check(e, i);
 }
 

@@ -12,13 +12,6 @@
 
 #include <weft/job.h>
 
-/* The latest times of one unit's part, a microbatch each. */
-#define WFI_N_SAMPLES 256
-typedef struct wfi_samples {
-    double us[WFI_N_SAMPLES];
-    uint64_t n; /* ever; the latest WFI_N_SAMPLES are kept */
-} wfi_samples;
-
 /* What takes time by its bytes. */
 typedef struct wfi_rate_sum {
     double us, bytes;
@@ -26,11 +19,11 @@ typedef struct wfi_rate_sum {
 
 typedef struct wfi_trace {
     const wf_program *p;
-    int32_t rank;                    /* whose instructions are traced here; -1: all ranks' */
-    int64_t start_ns;                /* of the step */
-    int64_t *begin_ns, *end_ns;      /* [n_instructions] */
-    wfi_samples *samples;            /* [n_units * WFI_N_PARTS] */
-    wfi_rate_sum rates[WFI_N_RATES]; /* over all steps */
+    int32_t rank;               /* whose instructions are traced here; -1: all ranks' */
+    int64_t start_ns;           /* of the step */
+    int64_t *begin_ns, *end_ns; /* [n_instructions] */
+    int64_t *cpu_ns;   /* [n_instructions] of the stream's thread; 0: a device or a disk works */
+    int64_t *least_ns; /* [n_instructions] of all steps but the first: CPU time, or time */
     int64_t n_steps;
 } wfi_trace;
 

@@ -30,13 +30,13 @@ static wf_status copy_received(void *self, void *argument) {
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *receive = &e->p->instructions[i], *send = send_of(e, i);
     wfi_executor_delay(e, i);
-    wfi_executor_begin(e, i);
+    wfi_executor_begin(e, i, true);
     void *to = wfi_executor_touch(e, &receive->references[0]);
     if (!wfi_reads_moves(e->reads, send->rank))
         WF_TRY(wfi_memory_fetch(
             e->workers[receive->rank].streams[receive->stream], to, e->workers[send->rank].device,
             wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes));
-    wfi_executor_end(e, i);
+    wfi_executor_end(e, i, true);
     return wfi_executor_check(e, i);
 }
 

@@ -4,8 +4,14 @@
  */
 #include "plan/costs.h"
 #include "program/timeline.h"
+#include "run/trainer.h"
+#include "sim/cores.h"
 
 #include <math.h>
+#include <weft/info.h>
+
+/* A larger copy goes through memory: on CPUs it is as fast as one to host memory. */
+#define CACHED_BYTES (4 << 20)
 
 typedef struct simulation {
     const wf_program *p;
@@ -24,13 +30,19 @@ static double part_us(const simulation *s, int32_t u, wfi_part part) {
     return us[part];
 }
 
-static double duration(const simulation *s, const wfi_instruction *now, int32_t n_ranks) {
-    double bytes = (double)wfi_instruction_bytes(now);
+static double work(const simulation *s, const wfi_instruction *now) {
     if (wfi_type_of(now)->cost == WFI_COST_UNIT) return part_us(s, now->unit, now->part);
     wf_rates rates = s->costs->rates;
-    bool is_copy = wfi_type_of(now)->cost == WFI_COST_COPY;
-    double us_per_byte = *wfi_rate_of(&rates, wfi_instruction_rate(s->p, now));
-    return bytes * us_per_byte + (is_copy || n_ranks > 1 ? rates.message_us : 0);
+    wfi_rate rate = wfi_instruction_rate(s->p, now);
+    double bytes = wfi_instruction_bytes(s->p, now);
+    if (s->costs->shares_cores && rate == WFI_RATE_COPY && bytes > CACHED_BYTES)
+        rate = WFI_RATE_HOST;
+    return bytes * *wfi_rate_of(&rates, rate);
+}
+
+static double duration(const simulation *s, const wfi_instruction *now, int32_t n_ranks) {
+    bool is_message = wfi_type_of(now)->cost == WFI_COST_COPY || n_ranks > 1;
+    return work(s, now) + (is_message ? s->costs->rates.message_us : 0);
 }
 
 static double *clock_of(const simulation *s, const wfi_instruction *now) {
@@ -57,11 +69,44 @@ static void run_together(const simulation *s, int32_t k, int32_t n) {
     }
 }
 
+static double cores_of(const wf_program *p) {
+    return fmax(1, (double)(wf_info_limits().n_cores / p->n_ranks));
+}
+
+/* The timeline of instructions that share cores. */
+static wf_status share_cores(const wf_program *p, const double *us, double message_us,
+                             wf_timeline **timeline_out) {
+    size_t n = (size_t)p->n_instructions;
+    double *begin_us = wfi_alloc(p->ctx, n, sizeof *begin_us, "a simulation");
+    double *end_us = wfi_alloc(p->ctx, n, sizeof *end_us, "a simulation");
+    wf_status status = begin_us && end_us ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK)
+        status = wfi_simulate_cores(p, cores_of(p), us, message_us, begin_us, end_us);
+    if (status == WF_OK) status = wfi_timeline_create(p, begin_us, end_us, timeline_out);
+    wfi_free(p->ctx, begin_us);
+    wfi_free(p->ctx, end_us);
+    return status;
+}
+
+static wf_status simulate_cores(const simulation *s, wf_timeline **timeline_out) {
+    const wf_program *p = s->p;
+    double *us = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *us, "a simulation");
+    if (!us) return WF_NO_MEMORY;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        us[i] = now->kind == WFI_SEND || now->kind == WFI_REPORT ? 0 : work(s, now);
+    }
+    wf_status status = share_cores(p, us, s->costs->rates.message_us, timeline_out);
+    wfi_free(p->ctx, us);
+    return status;
+}
+
 wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
                               wf_timeline **timeline_out) {
     simulation s = {.p = p, .costs = costs ? costs : p->costs};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     WF_TRY(wfi_costs_match(p->ctx, s.costs, p->graph));
+    if (s.costs->shares_cores) return simulate_cores(&s, timeline_out);
     s.free_us = wfi_alloc(p->ctx, n_streams, sizeof *s.free_us, "a simulation");
     s.begin_us = wfi_alloc(p->ctx, n, sizeof *s.begin_us, "a simulation");
     s.end_us = wfi_alloc(p->ctx, n, sizeof *s.end_us, "a simulation");
@@ -75,5 +120,19 @@ wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
     wfi_free(p->ctx, s.free_us);
     wfi_free(p->ctx, s.begin_us);
     wfi_free(p->ctx, s.end_us);
+    return status;
+}
+
+wf_status wf_trainer_replay(const wf_trainer *t, wf_timeline **timeline_out) {
+    const wfi_trace *trace = t->ready[0]->executor->trace;
+    if (!trace || trace->n_steps < 2 || t->job)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "a replay needs a trace of two steps, with all ranks in this process");
+    size_t n = (size_t)trace->p->n_instructions;
+    double *us = wfi_alloc(t->ctx, n, sizeof *us, "a replay");
+    for (size_t i = 0; i < n && us; i++)
+        us[i] = trace->p->instructions[i].kind == WFI_SEND ? 0 : (double)trace->least_ns[i] / 1e3;
+    wf_status status = us ? share_cores(trace->p, us, 0, timeline_out) : WF_NO_MEMORY;
+    wfi_free(t->ctx, us);
     return status;
 }

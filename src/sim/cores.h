@@ -1,0 +1,13 @@
+/* Programs on CPUs. Private to src/sim. */
+#ifndef WFI_SIM_CORES_H
+#define WFI_SIM_CORES_H
+
+#include "program/program.h"
+
+/* Finds begin and end of each instruction, where a rank's streams share `cores` cores. us
+ * [n_instructions]: work of an instruction on a core of its own; message_us: latency of a transfer
+ * or a sum over ranks. */
+wf_status wfi_simulate_cores(const wf_program *p, double cores, const double *us, double message_us,
+                             double *begin_us, double *end_us);
+
+#endif
