@@ -91,7 +91,7 @@ static wf_status predict_plan(const cli *c, const json_t *row, wf_prediction_req
     char why[300];
     int64_t n_gpus = (int64_t)row_number(row, "gpus");
     int64_t each = (int64_t)row_number(row, "microbatch");
-    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_recipe recipe = c->o.recipe; /* the defaults */
     recipe.batch = (int64_t)row_number(row, "batch");
     recipe.n_micro = (recipe.batch + each - 1) / each;
     recipe.optimizer = WF_ADAMW;

@@ -43,9 +43,10 @@ static wf_status find_input(const wf_graph *g, int32_t output, int32_t *value_ou
 }
 
 static wf_status create_trainer(wf_module *m, const wf_model *model, const wfi_device_list *list) {
-    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_recipe recipe;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_plan *one;
+    WF_TRY(wf_recipe_parse(m->ctx, "", &recipe)); /* smaller than another WF_RECIPE_INIT */
     recipe.batch = m->config.grain ? m->config.grain : 1;
     recipe.seed = m->config.seed;
     recipe.kernels = m->config.kernels;
