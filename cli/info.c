@@ -1,4 +1,6 @@
 /* weft info: the machine, devices, libraries and environment. */
+#include "measure.h"
+#include "output.h"
 #include "processor.h"
 #include "report.h"
 #include "text.h"
@@ -150,6 +152,9 @@ static void say_variables(const cli *c, const json_t *environment) {
 }
 
 exit_status run_info(cli *c) {
+    exit_status bad =
+        c->o.measure ? output_check_file("the cluster file", c->o.measure) : EXIT_DONE;
+    if (bad) return bad;
     json_t *found = machine(), *libs = libraries(), *environment = variables(), *entry;
     size_t i;
     const wf_limits limits = wf_info_limits();
@@ -167,11 +172,13 @@ exit_status run_info(cli *c) {
     json_array_foreach(libs, i, entry)
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
     say_variables(c, environment);
-    return report_write(
+    if (c->o.measure) bad = measure_machine(c, json_member(found, "memory_bytes"));
+    exit_status written = report_write(
         c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:s?, s:s?, s:{s:f, s:I}, s:o, s:o}", "weft",
                      wf_version(), "machine", found ? found : json_null(), "devices", "name", "cpu",
                      "cores", n_cores, "cuda", has_cuda ? cuda : NULL, "opencl",
                      has_opencl ? opencl : NULL, "limits", "cpu_quota", limits.cpu_quota,
                      "memory_limit_bytes", (json_int_t)limits.memory_bytes, "libraries", libs,
                      "environment", environment));
+    return bad ? bad : written;
 }

@@ -335,7 +335,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       OF_RANK, NULL, NULL, "print errors and the report only")                                     \
     X(verbose, FLAG, verbose, RUN, TPBEP, OF_RANK, NULL, NULL,                                     \
       "print the whole recipe; in plan, every rank and part of a unit")                            \
-    X(all, FLAG, all, RUN, FOR_INFO, 0, NULL, NULL, "print all environment variables")
+    X(all, FLAG, all, RUN, FOR_INFO, 0, NULL, NULL, "print all environment variables")             \
+    X(measure, TEXT, measure, RUN, FOR_INFO, 0, "FILE", NULL,                                      \
+      "measure this machine and write it as a --cluster file")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
@@ -363,7 +365,7 @@ typedef struct options {
     char *model, *data, *tokenizer, *prompt, *stop, *plan, *devices, *init, *out, *trace, *draw,
         *certificate, *record, *replay, *json, *config, *deepspeed, *cluster;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
-    char *python, *bytes, *algorithm, *wire, *plans, *rows;
+    char *python, *bytes, *algorithm, *wire, *plans, *rows, *measure;
     int64_t stages, memory_limit, chunks;
     int64_t sim_workers, servers, sim_staleness, sim_local_steps;
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;

@@ -17,6 +17,24 @@ if [[ $flags ]]; then
     for set in $want; do grep -qw "$set" "$folder/out" || fail "$set is not shown"; done
 fi
 
+# ---- --measure: a cluster file, whose numbers weft plan and weft advise read ----
+"$WEFT" info --measure "$folder/here.json" >"$folder/out" 2>"$folder/said" || fail "--measure: exit $?: $(cat "$folder/said")"
+grep -c "^measured   a core: .* GFLOP/s in f32" "$folder/out" >/dev/null && grep -c "^saved      $folder/here.json$" "$folder/out" >/dev/null || fail "--measure: not said: $(cat "$folder/out")"
+for name in f32 bf16 memory_bandwidth launch_us memory_bytes bandwidth; do
+    field $name <"$folder/here.json" | awk '{ if (!($1 > 0)) exit 1; n++ } END { exit !n }' || fail "--measure: $name is '$(field $name <"$folder/here.json")'"
+done
+cores=$(field cores <"$folder/info.json" | tail -1)
+[[ $cores == 1 || $(field count <"$folder/here.json") == "$cores" ]] || fail "--measure: not a device a core: $(cat "$folder/here.json")"
+for command in "plan --plan dp=1" "advise"; do
+    $WEFT $command --model gpt2-tiny --tokens 8 --batch 8 --cluster "$folder/here.json" >"$folder/out" 2>"$folder/said" || fail "weft $command does not read it: $(cat "$folder/said")"
+done
+expect 1 "the cluster file $folder/none/m.json cannot be written" info --measure "$folder/none/m.json"
+expect 1 "not a regular file" info --measure /dev/null
+echo kept >"$folder/full.json"
+(ulimit -f 0 && "$WEFT" info --measure "$folder/full.json") >"$folder/out" 2>"$folder/said" && fail "--measure: a full disk is not said"
+[[ $(cat "$folder/full.json") == kept ]] || fail "--measure: half a file: $(cat "$folder/full.json")"
+[[ $(cd "$folder" && compgen -G '*disk*') ]] && fail "--measure: a file is left behind"
+
 # ---- variables: an empty one is not set ----
 # counts_set: compares the lines of variables, and their count, with this environment.
 counts_set() {

@@ -277,6 +277,10 @@ tested+=(--trace --draw)
 gives --cluster cluster ethernet "plan --model mlp --image 6 --threads 1 --cluster ethernet"
 gives --nodes n_devices 8 "plan --model mlp --image 6 --threads 1 --cluster ethernet --nodes 2"
 
+"$WEFT" info --measure "$folder/here.json" >"$folder/out" 2>"$folder/said" || fail "info --measure: exit $?: $(cat "$folder/said")"
+[[ $(report plan --model mlp --image 6 --threads 1 --cluster "$folder/here.json" | field cluster) == measured ]] || fail "--measure: not a cluster"
+tested+=(--measure) # its numbers: cli_info
+
 # ---- none was forgotten ----
 for command in train eval plan advise draw "bench train" info convert; do
     # shellcheck disable=SC2086
