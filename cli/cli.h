@@ -65,6 +65,7 @@ exit_status run_bench_memory(cli *c);
 exit_status run_bench_price(cli *c);
 exit_status run_bench_async(cli *c);
 exit_status run_bench_published(cli *c);
+exit_status run_bench_predict(cli *c);
 exit_status run_bench_allreduce(cli *c);
 exit_status run_info(cli *c);
 exit_status run_draw(cli *c);

@@ -38,6 +38,8 @@ const command commands[] = {
      run_bench_async, NULL},
     {"bench published", "predict published runs on clusters", FOR_BENCH_PUBLISHED,
      run_bench_published, NULL},
+    {"bench predict", "compare predicted and measured steps of plans", FOR_BENCH_PREDICT,
+     run_bench_predict, NULL},
     {"tune", "find the fastest kernels and write them as a table", FOR_TUNE, run_tune, NULL},
     {"simulate", "simulate a schedule or asynchronous updates for given times", FOR_SIMULATE,
      run_simulate, NULL},

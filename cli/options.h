@@ -32,7 +32,8 @@ enum {
     FOR_BENCH_PRICE = 131072,
     FOR_BENCH_ASYNC = 262144,
     FOR_ADVISE = 524288,
-    FOR_BENCH_PUBLISHED = 1048576
+    FOR_BENCH_PUBLISHED = 1048576,
+    FOR_BENCH_PREDICT = 2097152
 };
 #define TP    (FOR_TRAIN | FOR_PLAN)
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
@@ -41,7 +42,8 @@ enum {
 #define ALL   (TPBE | FOR_BENCH_PARALLEL | RUNS | FOR_ADVISE)
 #define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_EVAL | FOR_PREDICT) /* of processes */
 /* Rows are runs of bench train, or of train. */
-#define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_PRICE | FOR_BENCH_ASYNC)
+#define RUNS                                                                                       \
+    (FOR_BENCH_DDP | FOR_BENCH_MEMORY | FOR_BENCH_PRICE | FOR_BENCH_ASYNC | FOR_BENCH_PREDICT)
 /* Models of any size. */
 #define SIZES (TPBE | RUNS | FOR_ADVISE)
 /* Measured in rounds, with peers beside. */
@@ -141,7 +143,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(plan, TEXT, plan, PLAN, TPBEP | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                 \
       "division of work and memory: dp=2,pp=2,cut=layer3,recompute=all; auto: "                    \
       "the fastest plan that fits")                                                                \
-    X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
+    X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY | FOR_BENCH_PREDICT, 0, "LIST", NULL,             \
       "plans, separated by ; (dp=N; the same with zero=1, 2 and 3, and with "                      \
       "breadth)")                                                                                  \
     X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
@@ -222,8 +224,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       NULL, "total optimizer steps, including those before --resume")                              \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "total epochs (1)")          \
     X(repeat, COUNT, repeat, RUN,                                                                  \
-      FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_BENCH_ASYNC | FOR_TUNE, 0,     \
-      "N", NULL, "rounds; each round times everything once (5)")                                   \
+      FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_PRICE | FOR_BENCH_ASYNC |                  \
+          FOR_BENCH_PREDICT | FOR_TUNE,                                                            \
+      0, "N", NULL, "rounds; each round times everything once (5)")                                \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "buffer sizes (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                           \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
@@ -254,7 +257,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "accept --init weights trained with another normalization, image size, "                     \
       "tokenizer or other classes")                                                                \
     X(out, TEXT, out, RUN,                                                                         \
-      FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_ASYNC | FOR_CONVERT | FOR_TUNE, \
+      FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_ASYNC | FOR_BENCH_PREDICT |     \
+          FOR_CONVERT | FOR_TUNE,                                                                  \
       OF_ROOT, "DIR", NULL, "folder for checkpoints, log and learning curve")                      \
     X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
       "floating-point type of the file; rounds to nearest, ties to even; a "                       \
