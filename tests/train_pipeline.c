@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define N_STEPS      5
-#define MOST_SAMPLES 16
+#define MOST_SAMPLES 128
 #define IMAGE        (3 * 8 * 8)
 #define N_TOKENS     6
 #define N_CLASSES    10
@@ -20,9 +20,11 @@
 typedef enum net { RESNET, GPT2, N_NETS } net;
 static const char *const net_names[N_NETS] = {"resnet18", "gpt2-tiny"};
 
-static const int stages[] = {1, 2, 3, 4}, micros[] = {1, 2, 5, 8};
+/* The last number of microbatches is large: its steady phase repeats (program/fold.c). */
+static const int stages[] = {1, 2, 3, 4}, micros[] = {1, 2, 5, 8, 64};
 #define N_STAGES 4
 #define N_MICROS 4
+#define MANY     N_MICROS
 
 /* ---- one run ---- */
 
@@ -95,7 +97,7 @@ static result run(net which, const char *plan_text, int micro) {
 
 /* One rank's, kept. */
 static const result *oracle(net which, int m) {
-    static result all[N_NETS][N_MICROS];
+    static result all[N_NETS][MANY + 1];
     result *kept = &all[which][m];
     if (!*kept->hex) *kept = run(which, "", micros[m]);
     return kept;
@@ -161,11 +163,17 @@ static void under_delays(void **state) {
     unsetenv("WEFT_CHECK_EVENTS");
 }
 
+static void repeated(void **state) {
+    (void)state;
+    for (int s = 0; s < n_schedules(); s++) compare(GPT2, s, 2 + s % 2, MANY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2),
         cmocka_unit_test(resnet18),
         cmocka_unit_test(under_delays),
+        cmocka_unit_test(repeated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "base/env.h"
 #include "nn/model.h"
 #include "pass/pass.h"
-#include "program/passes.h"
+#include "program/lower.h"
 
 #include <string.h>
 
@@ -141,15 +141,29 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     return wfi_program_find_classes(p);
 }
 
-wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
-    WF_TRY(wfi_program_lower(p, lists));
+static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
+                         wfi_fold *fold) {
+    bool fits;
+    WF_TRY(wfi_fold_find(p, pool, lists, fold));
+    if (!fold->shorter) WF_TRY(wfi_sequence_make(p, pool, lists, false, &fold->sequence));
+    WF_TRY(wfi_program_lower(p, lists, &fold->sequence));
     WFI_PROGRESS(p->ctx, "ordering %d instructions", p->n_instructions);
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
-    WF_TRY(wfi_program_place(p));
+    WF_TRY(fold->shorter ? wfi_fold_copy(fold, p) : wfi_program_place(p, NULL, 0, &fits));
     wfi_program_sum_blocks(p);
     WF_TRY(wfi_program_count_traffic(p));
     return wf_program_check(p);
+}
+
+wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
+    wfi_fold fold = {0};
+    wfi_pool pool;
+    wfi_pool_init(&pool, p->ctx);
+    wf_status status = compile(p, &pool, lists, &fold);
+    wfi_fold_end(&fold);
+    wfi_pool_release(&pool);
+    return status;
 }
 
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,

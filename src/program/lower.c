@@ -121,6 +121,7 @@ static wf_status emit_action(wfi_lowering *l, int32_t k) {
     wf_program *p = l->p;
     const wfi_action *action = &l->lists[l->rank].actions[k];
     int32_t begin = p->n_instructions;
+    l->sequence->emitted[l->rank][k] = begin;
     /* What another rank is to read before this action ends has been made by an earlier one. */
     WF_TRY(wfi_lower_transfers(l, l->sequence->end[l->rank][k]));
     (void)wfi_take_stage(l, action->stage);
@@ -226,6 +227,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     WF_TRY(change_parameters(l));
     WF_TRY(wfi_find_gathers(l));
     for (int32_t k = 0; k < l->lists[l->rank].n; k++) WF_TRY(emit_action(l, k));
+    l->sequence->emitted[l->rank][l->lists[l->rank].n] = p->n_instructions;
     WF_TRY(wfi_lower_last_gathers(l));
     WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
@@ -233,21 +235,18 @@ static wf_status lower_rank(wfi_lowering *l) {
     return wfi_differentiates(p) ? wfi_lower_finish(l) : emit_outputs(l);
 }
 
-wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
+wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists,
+                            const wfi_sequence *sequence) {
     size_t n_units = (size_t)p->graph->n_units;
-    wfi_sequence sequence;
-    wfi_pool pool;
-    wfi_pool_init(&pool, p->ctx);
     wfi_transfer *transfers = NULL;
     int32_t n_transfers = 0;
-    wf_status status = wfi_sequence_make(p, &pool, lists, &sequence);
-    if (status == WF_OK) status = wfi_find_transfers(p, lists, &sequence, &transfers, &n_transfers);
+    wf_status status = wfi_find_transfers(p, lists, sequence, &transfers, &n_transfers);
     for (int32_t k = 0; k < p->n_lowered && status == WF_OK; k++) {
         WFI_PROGRESS(p->ctx, "lowering rank %d of %d", k + 1, p->n_lowered);
         wfi_lowering l = {.p = p,
                           .rank = p->lowered[k],
                           .lists = lists,
-                          .sequence = &sequence,
+                          .sequence = sequence,
                           .transfers = transfers,
                           .n_transfers = n_transfers};
         wfi_pool rank_pool;
@@ -273,6 +272,5 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         wfi_free(p->ctx, l.things);
     }
     wfi_free(p->ctx, transfers);
-    wfi_pool_release(&pool);
     return status;
 }

@@ -8,13 +8,31 @@
 /* One order of the begins and ends of all ranks' actions: as they would come if each began as soon
  * as it could. Ranks name what they exchange in this order, so that none waits for a transfer that
  * stands behind one that waits for it. */
-typedef struct wfi_sequence {
+struct wfi_sequence {
     int32_t **begin, **end; /* [n_ranks][list's n] places in the order */
-} wfi_sequence;
+    /* [n_ranks][list's n + 1] the first instruction of each action, and the one after the last;
+     * lowering fills them. */
+    int32_t **emitted;
+};
 
 /* sequence.c. The arrays are the pool's. */
 wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
-                            wfi_sequence *sequence_out);
+                            bool is_even, wfi_sequence *sequence_out);
+
+/* The short form of a step: each lane of a replica leaves out a part of its steady phase (fold.c).
+ */
+struct wfi_fold {
+    int64_t n_period;   /* microbatches after which the steady phase repeats; 0: it does not */
+    int64_t n_left_out; /* microbatches of each lane: whole periods */
+    int32_t n_cuts;     /* lanes of a replica */
+    int32_t *cuts;      /* [n_cuts] places in the sequence at which parts are left out, ... */
+    int32_t n_places;   /* ... so many */
+    wfi_sequence sequence;
+    const wfi_action_list *lists;
+    wf_program *shorter; /* the program of the short form, and its lists and sequence */
+    wfi_action_list *short_lists;
+    wfi_sequence short_sequence;
+};
 
 /* A value or an input of one microbatch, or a lane of a tied weight, that goes from rank to rank.
  */

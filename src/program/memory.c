@@ -19,7 +19,12 @@ typedef struct placement {
     wfi_places places;
     /* The rank's blocks that are no state: [n], but `spare` [n_blocks]. */
     int32_t *list, *spare;
-    size_t *best; /* [n_blocks] offsets of the best attempt, and its list */
+    int32_t *every;    /* [n_every] also those that take the place of another one */
+    bool *takes_place; /* [n_blocks] of an earlier one */
+    int32_t n_every;
+    int64_t n_records;    /* with a short form: records of the whole step on a rank */
+    size_t records_bytes; /* ... and their bytes, between state and all else */
+    size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
     int32_t *best_list;
     double *keys; /* [n_blocks] */
     int32_t n;
@@ -31,6 +36,11 @@ typedef struct placement {
 
 static size_t align(const placement *m, size_t at) {
     return wfi_round_up(at, wfi_space_align(m->places.space));
+}
+
+/* Where blocks that are no state begin. */
+static size_t work_begin(const placement *m) {
+    return align(m, m->arena->state_bytes) + m->records_bytes;
 }
 
 /* ---- orders in which blocks are given their offsets ---- */
@@ -89,10 +99,11 @@ static void sort(const placement *m, int32_t *list, int32_t n) {
     memcpy(list, m->spare, (size_t)n * sizeof *list);
 }
 
-static void sort_by(const placement *m, double (*key)(const wfi_block *, const wfi_life *)) {
-    for (int32_t k = 0; k < m->n; k++)
-        m->keys[m->list[k]] = key(&m->p->blocks[m->list[k]], &m->lives[m->list[k]]);
-    sort(m, m->list, m->n);
+static void sort_by(const placement *m, double (*key)(const wfi_block *, const wfi_life *),
+                    int32_t *list, int32_t n) {
+    for (int32_t k = 0; k < n; k++)
+        m->keys[list[k]] = key(&m->p->blocks[list[k]], &m->lives[list[k]]);
+    sort(m, list, n);
 }
 
 /* Those that end above the bound to the front, all else as it was. */
@@ -125,8 +136,8 @@ static size_t find_alive(placement *m, int32_t seed, int32_t order, size_t *pack
     size_t bytes = 0;
     *packed_bytes_out = 0;
     for (int first = 1; first >= 0; first--)
-        for (int32_t k = 0; k < m->n; k++) {
-            int32_t b = m->list[k];
+        for (int32_t k = 0; k < m->n_every; k++) {
+            int32_t b = m->every[k];
             const wfi_life *l = &m->lives[b];
             bool is_first =
                 seed < 0 ? l->first_order <= order && order <= l->last_order : b == seed;
@@ -152,32 +163,32 @@ static void find_bound(placement *m, int32_t n_tries) {
     size_t now = 0;
     int32_t n = m->n_order[m->rank];
     memset(m->alive, 0, (size_t)(n + 1) * sizeof *m->alive);
-    for (int32_t k = 0; k < m->n; k++) {
-        const wfi_life *l = &m->lives[m->list[k]];
-        size_t bytes = p->blocks[m->list[k]].bytes;
+    for (int32_t k = 0; k < m->n_every; k++) {
+        const wfi_life *l = &m->lives[m->every[k]];
+        size_t bytes = p->blocks[m->every[k]].bytes;
         m->alive[l->first_order] += bytes;
         m->alive[wfi_min_i64(l->last_order + 1, n)] -= bytes;
     }
     for (int32_t k = 0; k < n; k++) m->alive[k] = now += m->alive[k];
     wfi_arena_plan *r = m->arena;
     int32_t peak = -1;
-    size_t base = align(m, r->state_bytes);
-    r->bound_bytes = r->state_bytes;
+    size_t base = work_begin(m), fixed_bytes = r->state_bytes + m->records_bytes;
+    r->bound_bytes = fixed_bytes;
     m->least_bytes = base;
-    n_tries = (int32_t)wfi_min_i64(n_tries, m->n);
+    n_tries = (int32_t)wfi_min_i64(n_tries, m->n_every);
     for (int32_t k = 0; k < n_tries && (k == 0 || m->places.n_looks < MOST_LOOKS); k++) {
         bool is_seed = k >= N_MOMENTS;
-        const wfi_life *worst = &m->lives[m->list[is_seed ? k - N_MOMENTS : 0]];
-        for (int32_t i = 1; i < m->n && !is_seed; i++) {
-            const wfi_life *other = &m->lives[m->list[i]];
+        const wfi_life *worst = &m->lives[m->every[is_seed ? k - N_MOMENTS : 0]];
+        for (int32_t i = 1; i < m->n_every && !is_seed; i++) {
+            const wfi_life *other = &m->lives[m->every[i]];
             if (m->alive[other->first_order] > m->alive[worst->first_order]) worst = other;
         }
         m->alive[worst->first_order] = 0;
-        size_t packed_bytes, bytes = find_alive(m, is_seed ? m->list[k - N_MOMENTS] : -1,
+        size_t packed_bytes, bytes = find_alive(m, is_seed ? m->every[k - N_MOMENTS] : -1,
                                                 worst->first_order, &packed_bytes);
         if (base + packed_bytes > m->least_bytes) m->least_bytes = base + packed_bytes;
-        if (r->state_bytes + bytes <= r->bound_bytes) continue;
-        r->bound_bytes = r->state_bytes + bytes;
+        if (fixed_bytes + bytes <= r->bound_bytes) continue;
+        r->bound_bytes = fixed_bytes + bytes;
         peak = (int32_t)(worst - m->lives);
     }
     if (m->places.space == WFI_SPACE_DEVICE) m->peak = peak;
@@ -245,7 +256,7 @@ static bool is_enough(const placement *m, size_t n_shuffles) {
  * ended needs `all` of them. */
 static wf_status attempt(placement *m, bool all) {
     size_t end;
-    WF_TRY(pack(m, align(m, m->arena->state_bytes), all ? SIZE_MAX : m->arena->peak_bytes, &end));
+    WF_TRY(pack(m, work_begin(m), all ? SIZE_MAX : m->arena->peak_bytes, &end));
     if (end > m->arena->peak_bytes) return WF_OK;
     m->arena->peak_bytes = end;
     memcpy(m->best_list, m->list, (size_t)m->n * sizeof *m->list);
@@ -270,7 +281,7 @@ static void move_some(const placement *m, uint64_t *random) {
 static wf_status place_best(placement *m) {
     uint64_t random = 1;
     for (size_t k = 0; k < WFI_COUNT(orders); k++) {
-        if (k) sort_by(m, orders[k].key);
+        if (k) sort_by(m, orders[k].key, m->list, m->n);
         for (int i = 0; i < orders[k].n_attempts; i++) {
             if (i) bring_forward(m);
             WF_TRY(attempt(m, true));
@@ -305,7 +316,10 @@ static void place_state(placement *m, size_t gap_bytes) {
         wfi_block *block = &p->blocks[b];
         if (block->space != m->places.space || is_behind_work(m, block)) continue;
         if (!block->is_state) {
-            if (m->lives[b].first >= 0) m->list[m->n++] = b;
+            if (m->n_records && block->kind == WFI_BLOCK_RECORD)
+                m->records_bytes = (size_t)m->n_records * align(m, block->bytes);
+            else if (m->lives[b].first >= 0)
+                m->every[m->n_every++] = b;
             continue;
         }
         block->offset = align(m, r->state_bytes) + gap_bytes;
@@ -315,17 +329,31 @@ static void place_state(placement *m, size_t gap_bytes) {
     if (first && first->state_bytes > r->state_bytes) r->state_bytes = first->state_bytes;
 }
 
+/* A record is read at the end of the step. So all of the whole step have places of their own. */
+void wfi_place_records(const wf_program *p, const wfi_rank *rank) {
+    size_t at = wfi_round_up(rank->arenas[WFI_SPACE_DEVICE].state_bytes, WFI_ALIGN_BYTES);
+    for (int32_t b = rank->first_block; b < rank->end_block; b++) {
+        if (p->blocks[b].kind != WFI_BLOCK_RECORD) continue;
+        p->blocks[b].offset = at;
+        at += wfi_round_up(p->blocks[b].bytes, WFI_ALIGN_BYTES);
+    }
+}
+
 static wf_status place_work(placement *m, size_t gap_bytes) {
     wfi_arena_plan *r = m->arena;
-    sort_by(m, size_key);
+    sort_by(m, size_key, m->every, m->n_every);
+    for (int32_t k = 0; k < m->n_every; k++)
+        if (!m->takes_place[m->every[k]]) m->list[m->n++] = m->every[k];
     m->places.n_looks = 0;
     find_bound(m, 1);
-    r->peak_bytes = r->state_bytes;
+    r->peak_bytes = r->state_bytes + m->records_bytes;
     if (gap_bytes) place_apart(m, gap_bytes);
     if (gap_bytes || !m->n) return WF_OK;
     r->peak_bytes = SIZE_MAX;
     WF_TRY(place_best(m));
-    for (int32_t k = 0; k < m->n; k++) m->p->blocks[m->list[k]].offset = m->best[m->list[k]];
+    for (int32_t k = 0; k < m->n; k++)
+        for (int32_t b = m->list[k]; b >= 0; b = wfi_places_next(&m->places, b))
+            m->p->blocks[b].offset = m->best[m->list[k]];
     return WF_OK;
 }
 
@@ -347,7 +375,8 @@ static void place_hidden(const placement *m, size_t gap_bytes) {
 /* Only the device's memory has gaps. */
 static wf_status place_blocks(placement *m) {
     size_t gap_bytes = m->places.space == WFI_SPACE_DEVICE ? m->p->gap_bytes : 0;
-    m->n = 0;
+    m->n = m->n_every = 0;
+    m->records_bytes = 0;
     *m->arena = (wfi_arena_plan){0};
     place_state(m, gap_bytes);
     WF_TRY(place_work(m, gap_bytes));
@@ -400,31 +429,62 @@ static wf_status place_ranks(placement *m) {
             copy_offsets(m, before, rank);
         else
             WF_TRY(place_rank(m, rank));
+        if (m->n_records) wfi_place_records(p, rank);
         int32_t first = p->n_instructions ? p->order[0] : -1;
         rank->peak_instruction = m->peak < 0 ? first : m->lives[m->peak].first;
     }
     return WF_OK;
 }
 
-wf_status wfi_program_place(wf_program *p) {
-    placement m = {.p = p};
+/* Whether each block of a chain ends before the next one begins. */
+static bool fits_chain(const placement *m, int32_t b) {
+    bool fits = true;
+    for (; m->places.next[b] >= 0; b = m->places.next[b])
+        fits &= wfi_ends_before(&m->lives[b], &m->lives[m->places.next[b]]);
+    return fits;
+}
+
+/* The chain becomes two, each of every other block. */
+static void halve_chain(const placement *m, int32_t *next, int32_t first) {
+    m->takes_place[next[first]] = false;
+    for (int32_t b = first, one = next[first]; one >= 0; b = one, one = next[one])
+        next[b] = next[one];
+}
+
+static bool fit_turns(const placement *m, int32_t *next) {
+    int32_t n = m->p->n_blocks;
+    bool fits = true;
+    for (int32_t b = 0; b < n; b++)
+        if (next[b] >= 0) m->takes_place[next[b]] = true;
+    for (int32_t b = 0; b < n; b++)
+        if (!m->takes_place[b] && !fits_chain(m, b)) halve_chain(m, next, b);
+    for (int32_t b = 0; b < n && fits; b++) fits = m->takes_place[b] || fits_chain(m, b);
+    return fits;
+}
+
+wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, bool *fits_out) {
+    placement m = {.p = p, .n_records = n_records};
     size_t n_blocks = (size_t)p->n_blocks;
     const char *what = "the memory plan";
     m.lives = wfi_alloc(p->ctx, n_blocks, sizeof *m.lives, what);
     m.list = wfi_alloc(p->ctx, n_blocks, sizeof *m.list, what);
+    m.every = wfi_alloc(p->ctx, n_blocks, sizeof *m.every, what);
+    m.takes_place = wfi_alloc(p->ctx, n_blocks, sizeof *m.takes_place, what);
     m.spare = wfi_alloc(p->ctx, n_blocks, sizeof *m.spare, what);
     m.best = wfi_alloc(p->ctx, n_blocks, sizeof *m.best, what);
     m.best_list = wfi_alloc(p->ctx, n_blocks, sizeof *m.best_list, what);
     m.keys = wfi_alloc(p->ctx, n_blocks, sizeof *m.keys, what);
     m.n_order = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *m.n_order, what);
     m.alive = wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *m.alive, what);
-    bool ok =
-        m.lives && m.list && m.spare && m.best && m.best_list && m.keys && m.n_order && m.alive;
+    bool ok = m.lives && m.list && m.every && m.takes_place && m.spare && m.best && m.best_list &&
+              m.keys && m.n_order && m.alive;
     wf_status status = ok ? wfi_lives_find(p, m.lives, m.n_order) : WF_NO_MEMORY;
-    m.places = (wfi_places){.p = p, .lives = m.lives};
-    if (status == WF_OK) status = place_ranks(&m);
+    m.places = (wfi_places){.p = p, .lives = m.lives, .next = next};
+    *fits_out = status == WF_OK && (!next || fit_turns(&m, next));
+    if (*fits_out) status = place_ranks(&m);
     wfi_places_release(&m.places);
-    void *const all[] = {m.lives, m.list, m.spare, m.best, m.best_list, m.keys, m.n_order, m.alive};
+    void *const all[] = {m.lives, m.list, m.every,   m.takes_place, m.spare,
+                         m.best,  m.keys, m.n_order, m.best_list,   m.alive};
     for (size_t k = 0; k < WFI_COUNT(all); k++) wfi_free(p->ctx, all[k]);
     return status;
 }

@@ -48,12 +48,30 @@ wf_status wfi_program_choose_recompute(wf_program **program);
  * once and in this order, gradients of a lane in ascending order. What ranks do to each other is
  * left to order.c. Errors: BUG; the sentence names the stage and the action. */
 wf_status wfi_program_check_actions(const wf_program *p, const wfi_action_list *lists);
-wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists);
+typedef struct wfi_sequence wfi_sequence;
+wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists,
+                            const wfi_sequence *sequence);
 /* Reads and writes -> dependencies; drops those that others imply. */
 wf_status wfi_program_depend(wf_program *p);
 /* Fills clock and order. Errors: BUG: a deadlock; the sentence names who waits. */
 wf_status wfi_program_order(wf_program *p);
-wf_status wfi_program_place(wf_program *p);
+/* fold.c: finds whether the middle of each lane's step repeats, and plans the memory of the short
+ * form. `fold`: see lower.h; without a period if nothing repeats. */
+typedef struct wfi_fold wfi_fold;
+wf_status wfi_fold_find(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
+                        wfi_fold *fold_out);
+/* Ends the short form. */
+void wfi_fold_end(wfi_fold *fold);
+/* turns.c: next_out [n_blocks of the short form]: the block that has the same offset one period
+ * later, or -1. *is_periodic_out: whether the short form's instructions repeat. */
+wf_status wfi_fold_find_turns(const wfi_fold *fold, int32_t *next_out, bool *is_periodic_out);
+/* Gives blocks of the program the offsets of the short form's. Errors: BUG: it does not repeat. */
+wf_status wfi_fold_copy(const wfi_fold *fold, wf_program *p);
+/* `next`: see above; NULL: there is no short form. n_records: of the whole step on each rank that
+ * has any; 0: records are placed like all else. *fits_out: whether each block ends before the next
+ * one begins; if not, nothing is placed. */
+wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, bool *fits_out);
+void wfi_place_records(const wf_program *p, const wfi_rank *rank);
 /* summary.c: counts the bytes of each lowered rank for reports. */
 void wfi_program_sum_blocks(wf_program *p);
 /* Bytes that each rank sends and receives. */

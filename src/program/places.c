@@ -170,16 +170,32 @@ static wf_status fill_slot(wfi_places *places, int32_t b) {
     return WF_OK;
 }
 
+static bool is_all_there(const run *r, const wfi_life *own) {
+    return r->covers & own->touches ||
+           (!wfi_ends_before(&r->latest, own) && !wfi_ends_before(own, &r->latest));
+}
+
+/* Whether the slot's bytes are taken while the block is alive, or one that takes its place. */
+static bool is_taken(wfi_places *places, const slot *s, int32_t b) {
+    bool is = false;
+    for (; b >= 0 && !is; b = wfi_places_next(places, b)) {
+        const use when = use_of(places, b);
+        is = s->covers & places->lives[b].touches;
+        places->n_looks += !is;
+        is = is || !is_free(places, s, &when);
+    }
+    return is;
+}
+
 /* From *offset on: whether the block can lie before the run's end, and where; or behind it. */
 static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t align,
                             size_t *offset) {
     size_t bytes = places->p->blocks[b].bytes;
-    const wfi_life *own = &places->lives[b];
-    const use when = use_of(places, b);
     if (r->slots[0].begin >= *offset + bytes) return true;
     if (r->end <= *offset) return false;
-    bool is_full = r->covers & own->touches ||
-                   (!wfi_ends_before(&r->latest, own) && !wfi_ends_before(own, &r->latest));
+    bool is_full = false;
+    for (int32_t a = b; a >= 0; a = wfi_places_next(places, a))
+        is_full |= is_all_there(r, &places->lives[a]);
     if (is_full && r->gap < bytes) {
         *offset = wfi_round_up(r->end, align);
         return false;
@@ -188,20 +204,21 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
         const slot *s = &r->slots[k];
         if (s->begin >= *offset + bytes) return true;
         if (s->end <= *offset) continue;
-        bool is_taken = s->covers & own->touches;
-        places->n_looks += !is_taken;
-        if (is_taken || !is_free(places, s, &when)) *offset = wfi_round_up(s->end, align);
+        if (is_taken(places, s, b)) *offset = wfi_round_up(s->end, align);
     }
     return false;
 }
 
 wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
-    wfi_block *block = &places->p->blocks[b];
-    size_t align = wfi_places_align(places, block), offset = wfi_round_up(base, align);
+    size_t align = wfi_places_align(places, &places->p->blocks[b]);
+    size_t offset = wfi_round_up(base, align);
     int32_t k = 0;
     while (k < places->n_runs && !fits_before_end(places, &places->runs[k], b, align, &offset)) k++;
-    block->offset = offset;
-    return fill_slot(places, b);
+    for (; b >= 0; b = wfi_places_next(places, b)) {
+        places->p->blocks[b].offset = offset;
+        WF_TRY(fill_slot(places, b));
+    }
+    return WF_OK;
 }
 
 void wfi_places_empty(wfi_places *places) {

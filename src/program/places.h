@@ -34,6 +34,8 @@ static inline bool wfi_ends_before(const wfi_life *a, const wfi_life *b) {
 typedef struct wfi_places {
     wf_program *p;
     const wfi_life *lives; /* [n_blocks] */
+    const int32_t *next;   /* [n_blocks] the block that takes its place one period later, or -1;
+                              NULL: all have places of their own */
     wfi_space space;
     struct wfi_place_run *runs; /* [n_runs] in order of addresses */
     int32_t n_runs;
@@ -49,7 +51,10 @@ static inline size_t wfi_places_align(const wfi_places *places, const wfi_block 
     return is_moved && align < WFI_DIRECT_ALIGN ? WFI_DIRECT_ALIGN : align;
 }
 
-/* Gives block b its offset, not below `base`. */
+static inline int32_t wfi_places_next(const wfi_places *places, int32_t b) {
+    return places->next ? places->next[b] : -1;
+}
+/* Gives block b, and those that take its place later, an offset, not below `base`. */
 wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base);
 /* No block has one any more. */
 void wfi_places_empty(wfi_places *places);

@@ -109,33 +109,54 @@ static wf_status allocate(merge *m, wfi_pool *pool) {
     size_t n_micro = (size_t)p->recipe.n_micro;
     s->begin = wfi_pool_alloc(pool, n_ranks, sizeof *s->begin);
     s->end = wfi_pool_alloc(pool, n_ranks, sizeof *s->end);
+    s->emitted = wfi_pool_alloc(pool, n_ranks, sizeof *s->emitted);
     m->next = wfi_pool_alloc(pool, n_ranks, sizeof *m->next);
     m->free_at = wfi_pool_alloc(pool, n_ranks, sizeof *m->free_at);
     m->times = wfi_pool_alloc(pool, n_stages, sizeof *m->times);
     m->forward_end = wfi_pool_alloc(pool, n_stages * n_micro, sizeof *m->forward_end);
     m->backward_end = wfi_pool_alloc(pool, n_stages * n_micro, sizeof *m->backward_end);
-    if (!s->begin || !s->end || !m->next || !m->free_at || !m->times || !m->forward_end ||
-        !m->backward_end)
+    if (!s->begin || !s->end || !s->emitted || !m->next || !m->free_at || !m->times ||
+        !m->forward_end || !m->backward_end)
         return WF_NO_MEMORY;
     for (int32_t k = 0; k < p->n_lowered; k++) {
         int32_t rank = p->lowered[k];
         size_t n = (size_t)wfi_max_i64(m->lists[rank].n, 1);
         s->begin[rank] = wfi_pool_alloc(pool, n, sizeof(int32_t));
         s->end[rank] = wfi_pool_alloc(pool, n, sizeof(int32_t));
-        if (!s->begin[rank] || !s->end[rank]) return WF_NO_MEMORY;
+        s->emitted[rank] = wfi_pool_alloc(pool, n + 1, sizeof(int32_t));
+        if (!s->begin[rank] || !s->end[rank] || !s->emitted[rank]) return WF_NO_MEMORY;
         m->n_left += m->lists[rank].n;
     }
     m->events = wfi_pool_alloc(pool, 2 * (size_t)m->n_left + 1, sizeof *m->events);
     return m->events ? WF_OK : WF_NO_MEMORY;
 }
 
+/* All stages take the times of the slowest one, in whole numbers, and transfers take none. So sums
+ * are exact, and a steady phase repeats exactly. */
+static void make_even(merge *m) {
+    wfi_stage_times most = {0, 0, 0};
+    for (int32_t s = 0; s < m->p->n_stages; s++) {
+        most.forward = fmax(most.forward, m->times[s].forward);
+        most.backward = fmax(most.backward, m->times[s].backward);
+        most.weight = fmax(most.weight, m->times[s].weight);
+    }
+    double unit = (most.forward + most.backward + most.weight) / 1024;
+    if (!(unit > 0)) unit = 1;
+    most.forward = fmax(round(most.forward / unit), 1);
+    most.backward = fmax(round(most.backward / unit), 1);
+    most.weight = fmax(round(most.weight / unit), 1);
+    for (int32_t s = 0; s < m->p->n_stages; s++) m->times[s] = most;
+    m->transfer = 0;
+}
+
 wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
-                            wfi_sequence *sequence) {
+                            bool is_even, wfi_sequence *sequence) {
     merge m = {.p = p, .lists = lists, .sequence = sequence};
     WF_TRY(allocate(&m, pool));
     for (int32_t s = 0; s < p->n_stages; s++)
         wfi_program_stage_times(p, p->first_unit, s, &m.times[s]);
     m.transfer = wfi_program_transfer_time(p, p->first_unit, p->n_stages);
+    if (is_even) make_even(&m);
     for (size_t k = 0; k < (size_t)p->n_stages * (size_t)p->recipe.n_micro; k++)
         m.forward_end[k] = m.backward_end[k] = -1;
     while (m.n_left) take_next(&m);

@@ -1,0 +1,91 @@
+/* Steps whose steady phase repeats: the memory plan does not depend on how often it does, except
+ * for the records of losses. Each program is proved when it is made.
+ */
+#include "program/program.h"
+#include "test.h"
+
+#include <weft/nn.h>
+
+/* Two of any period up to 4, or of 6 or 12 microbatches. */
+#define N_MORE 24
+
+static wf_program *make(wf_context *ctx, const char *text, int64_t n_lane, wfi_program_use use) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    config.n_classes = 22;
+    config.n_tokens = 8;
+    config.n_layers = 3;
+    config.hidden = 64;
+    config.n_heads = 4;
+    recipe.n_lanes = 4;
+    recipe.n_micro = recipe.batch = 4 * n_lane;
+    recipe.n_slices = 2;
+    recipe.optimizer = WF_ADAM;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
+                                    use, NULL, &p));
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    return p;
+}
+
+/* Of the records of one more microbatch of each lane. */
+static size_t record_bytes(const wf_program *p, int32_t rank) {
+    int32_t k = p->ranks[rank].first_block;
+    while (k < p->ranks[rank].end_block && p->blocks[k].kind != WFI_BLOCK_RECORD) k++;
+    if (k == p->ranks[rank].end_block) return 0;
+    return (size_t)(p->recipe.n_lanes / p->mesh.dp) *
+           wfi_round_up(p->blocks[k].bytes, WFI_ALIGN_BYTES);
+}
+
+static const char *const plans[] = {"",
+                                    "dp=2",
+                                    "pp=2",
+                                    "pp=4",
+                                    "pp=3,dp=2,zero=1",
+                                    "dp=2,zero=3",
+                                    "pp=2,dp=2,zero=3",
+                                    "pp=2,tp=2",
+                                    "pp=2,tp=2,sp,recompute=all",
+                                    "pp=2,schedule=interleaved",
+                                    "pp=2,schedule=zb1",
+                                    "pp=2,schedule=zb2",
+                                    "pp=2,schedule=zbv",
+                                    "pp=3,schedule=vmin",
+                                    "pp=2,offload=activations",
+                                    "offload=activations+params",
+                                    "pp=2,dp=2,offload=params,bucket=1"};
+
+static void peak_of_any_length(void **state) {
+    (void)state;
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_context *ctx = test_context();
+        wf_program *some = make(ctx, plans[k], 48, WFI_USE_LOOK);
+        wf_program *all = make(ctx, plans[k], 48, WFI_USE_RUN);
+        wf_program *more = make(ctx, plans[k], 48 + N_MORE, WFI_USE_RUN);
+        for (int32_t r = 0; r < all->n_ranks; r++)
+            for (int s = 0; s < WFI_N_SPACES; s++) {
+                wfi_arena_plan a = all->ranks[r].arenas[s], b = more->ranks[r].arenas[s];
+                wfi_arena_plan c = some->ranks[r].arenas[s];
+                size_t records = s == WFI_SPACE_DEVICE ? N_MORE * record_bytes(all, r) : 0;
+                if (a.peak_bytes + records != b.peak_bytes || a.peak_bytes != c.peak_bytes ||
+                    a.bound_bytes + records != b.bound_bytes || a.state_bytes != b.state_bytes)
+                    fail_msg("plan '%s', rank %d: %zu, %zu and %zu bytes, records %zu", plans[k],
+                             (int)r, c.peak_bytes, a.peak_bytes, b.peak_bytes, records);
+            }
+        wf_program_destroy(some);
+        wf_program_destroy(all);
+        wf_program_destroy(more);
+        test_context_end(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(peak_of_any_length)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
