@@ -238,4 +238,14 @@ if command -v script >/dev/null; then
     TERM=xterm script -qec "stty cols 100; $WEFT plan $gpt --micro auto" /dev/null </dev/null | tr '\r' '\n' >"$folder/terminal"
     grep -qE 'measuring --micro 8, 1 of at most 1, [0-9]+:[0-9][0-9] so far' "$folder/terminal" || fail "--micro auto on a terminal: $(cat "$folder/terminal")"
 fi
+
+# ---- a steady phase that repeats: the same words without and with all instructions ----
+# The report and --program make all instructions; --proof full makes those of all ranks, too.
+long="plan --model gpt2-tiny --tokens 16 --threads 1 --batch 192 --micro 192 --lanes 4 --plan dp=2,pp=2,schedule=zb1"
+"$WEFT" $long >"$folder/short" 2>/dev/null || fail "a short form: exit $?"
+"$WEFT" $long --json "$folder/report" >"$folder/whole" 2>/dev/null
+"$WEFT" $long --proof full >"$folder/full" 2>/dev/null
+"$WEFT" $long --program 2>/dev/null >"$folder/out" && has ' m=95 ' "$folder/out" || fail "--program: the last microbatch is missing"
+cmp -s "$folder/short" "$folder/whole" || fail "the short form: $(diff "$folder/short" "$folder/whole")"
+cmp -s "$folder/short" "$folder/full" || fail "the short form and --proof full: $(diff "$folder/short" "$folder/full")"
 finish

@@ -89,6 +89,13 @@ WF_API WF_NODISCARD wf_status wf_program_create_full(wf_context *ctx, const wf_m
                                                      const wf_recipe *recipe, const wf_plan *plan,
                                                      wf_program_kind kind,
                                                      wf_program **program_out);
+/* Creates the program of wf_program_create. Where the steady phase of a step repeats, the program
+ * has and proves only a short form of it. wf_program_text lists the short form, and timelines have
+ * no memory moments. All other figures are the same. Errors: those of wf_program_create. */
+WF_API WF_NODISCARD wf_status wf_program_create_short(wf_context *ctx, const wf_model *model,
+                                                      const wf_recipe *recipe, const wf_plan *plan,
+                                                      wf_program_kind kind,
+                                                      wf_program **program_out);
 WF_API void wf_program_destroy(wf_program *program);
 /* Creates a program of the same model, recipe and plan, for another kind or number of samples. Both
  * programs have the same stages and can run on the same state. Errors: those of

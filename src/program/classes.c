@@ -136,7 +136,7 @@ static wf_status find_like(wf_program *p, bool is_whole, wfi_axis axis, int32_t 
 
 wf_status wfi_program_find_classes(wf_program *p) {
     bool is_whole =
-        p->use != WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
+        p->use > WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
     p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
     if (!p->lowered) return WF_NO_MEMORY;
     for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r].like = r;

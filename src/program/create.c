@@ -141,16 +141,31 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     return wfi_program_find_classes(p);
 }
 
+/* Ranks and groups are the same in both. */
+static wf_status take_shorter(wf_program *p, wfi_fold *fold) {
+    wf_program *s = fold->shorter;
+    WF_TRY(wfi_fold_mark(fold));
+    p->shorter = s;
+    fold->shorter = NULL;
+    wfi_program_sum_blocks(s);
+    WF_TRY(wfi_program_count_traffic(s));
+    for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r] = s->ranks[r];
+    return wf_program_check(s);
+}
+
 static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
                          wfi_fold *fold) {
     bool fits;
     WF_TRY(wfi_fold_find(p, pool, lists, fold));
+    /* Ranks that share cores are simulated with all instructions. */
+    bool is_short = p->use == WFI_USE_LOOK_SHORT && !p->costs->shares_cores;
+    if (fold->shorter && is_short) return take_shorter(p, fold);
     if (!fold->shorter) WF_TRY(wfi_sequence_make(p, pool, lists, false, &fold->sequence));
     WF_TRY(wfi_program_lower(p, lists, &fold->sequence));
     WFI_PROGRESS(p->ctx, "ordering %d instructions", p->n_instructions);
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
-    WF_TRY(fold->shorter ? wfi_fold_copy(fold, p) : wfi_program_place(p, NULL, 0, &fits));
+    WF_TRY(fold->shorter ? wfi_fold_copy(fold, p) : wfi_program_place(p, NULL, 0, 0, &fits));
     wfi_program_sum_blocks(p);
     WF_TRY(wfi_program_count_traffic(p));
     return wf_program_check(p);
@@ -161,7 +176,7 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
     wfi_pool pool;
     wfi_pool_init(&pool, p->ctx);
     wf_status status = compile(p, &pool, lists, &fold);
-    wfi_fold_end(&fold);
+    wfi_program_end_shorter(fold.shorter);
     wfi_pool_release(&pool);
     return status;
 }
@@ -201,6 +216,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
 /* Programs that work on the same arena have their state in the same places. A rank that was not
  * lowered has it where the one is that it is like. */
 static wf_status same_state(const wf_program *p, const wf_program *like) {
+    like = wfi_code_of(like);
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         bool is_own = block->kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(p);
@@ -271,6 +287,14 @@ wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_rec
                               NULL, program_out);
 }
 
+wf_status wf_program_create_short(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                  const wf_plan *plan, wf_program_kind kind,
+                                  wf_program **program_out) {
+    return wfi_program_create(ctx, model, recipe, plan,
+                              wfi_backend_of(wfi_plan_device(plan, 0).kind), kind,
+                              WFI_USE_LOOK_SHORT, NULL, program_out);
+}
+
 wf_status wf_program_create_full(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                                  const wf_plan *plan, wf_program_kind kind,
                                  wf_program **program_out) {
@@ -314,6 +338,7 @@ const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int3
 void wf_program_destroy(wf_program *p) {
     if (!p) return;
     for (size_t t = 0; t < WFI_COUNT(p->tests); t++) wf_program_destroy(p->tests[t]);
+    wfi_program_end_shorter(p->shorter);
     for (int32_t v = 0; v < p->n_variants; v++) {
         wfi_code_destroy(p->variants[v].code);
         wf_graph_destroy(p->variants[v].graph);

@@ -44,16 +44,20 @@ static int32_t later(const division *d, int32_t a, int32_t b) {
     return a < 0 || (b >= 0 && d->end_us[b] > d->end_us[a]) ? b : a;
 }
 
-/* Divides the gap from `begin` to `end` by the instruction that was waited for, -1 = none.
- * Returns where that one had ended. */
-static double divide_gap(const division *d, int32_t waited, double begin, double end,
-                         wf_rank_time *time) {
-    if (waited < 0) return begin;
-    double arrived = clamp(d->end_us[waited], begin, end);
-    double ready = clamp(d->ready_us[waited], begin, arrived);
+double wfi_divide_gap(double ended_us, double ready_us, double begin, double end,
+                      wf_rank_time *time) {
+    double arrived = clamp(ended_us, begin, end);
+    double ready = clamp(ready_us, begin, arrived);
     time->bubble_us += ready - begin;
     time->transfer_us += arrived - ready;
     return arrived;
+}
+
+/* Does so for the instruction that was waited for, -1 = none. */
+static double divide_gap(const division *d, int32_t waited, double begin, double end,
+                         wf_rank_time *time) {
+    if (waited < 0) return begin;
+    return wfi_divide_gap(d->end_us[waited], d->ready_us[waited], begin, end, time);
 }
 
 static wf_rank_time divide_rank(const division *d, int32_t r, double step_us) {

@@ -5,6 +5,21 @@
  * The step is cut along its sequence, an order of the begins and ends of all ranks' actions. From
  * one period before a cut to one period after it, the sequence is compared event by event. So
  * lowering, which reads only the lists and the sequence, emits the same instructions again.
+ * turns.c compares the instructions of the two periods around a cut, and their dependencies.
+ *
+ * A program that is only planned may have only the short form (WFI_USE_LOOK_SHORT). Its proof is
+ * one of the whole step:
+ *
+ * - The whole step is the short form with pairs of periods inserted at the cuts, each instruction
+ *   of which depends on instructions as far behind it as in the short form. A legal order of the
+ *   short form, with the order of the periods repeated, is a legal order of the whole step.
+ * - A block is alive for less than the period, or two. So any two blocks that are alive at the same
+ *   time are alive at the same time in the short form, under other microbatches, and there they do
+ *   not share bytes. A ring has no other blocks.
+ * - A period adds its microbatches to a lane's sum as the one before it does: to the sum so far, in
+ *   ascending order. The first and the last microbatches of each lane are in the short form.
+ *
+ * A program that runs has all instructions, and its proof does not rely on this.
  */
 #include "program/lower.h"
 
@@ -12,6 +27,8 @@
 #define LEAST_LANE 32
 /* Periods that are tried, if the blocks of one do not end before the next one's begin. */
 #define MOST_TRIES 4
+/* The largest rank's peak may be above the lower bound by so small a part. */
+#define TIGHT_PARTS 100
 
 /* The begin or the end of an action. */
 typedef struct event {
@@ -212,16 +229,31 @@ static wf_status begin_shorter(const wf_program *p, wfi_fold *f) {
     return WF_OK;
 }
 
-void wfi_fold_end(wfi_fold *f) {
-    wf_program *s = f->shorter;
-    f->shorter = NULL;
+void wfi_program_end_shorter(wf_program *s) {
     if (!s) return;
     wfi_free(s->ctx, s->blocks);
     wfi_free(s->ctx, s->instructions);
     wfi_free(s->ctx, s->clock);
     wfi_free(s->ctx, s->order);
+    wfi_free(s->ctx, s->rings);
     wfi_pool_release(&s->pool);
     wfi_free(s->ctx, s);
+}
+
+/* Whether the largest rank needs little more than any plan would. Ranks with fewer microbatches in
+ * flight than others have may need more. */
+static bool is_tight(const wf_program *s) {
+    bool is = true;
+    for (int space = 0; space < WFI_N_SPACES; space++) {
+        size_t peak = 0, bound = 0;
+        for (int32_t k = 0; k < s->n_lowered; k++) {
+            const wfi_arena_plan *arena = &s->ranks[s->lowered[k]].arenas[space];
+            if (arena->peak_bytes > peak) peak = arena->peak_bytes;
+            if (arena->bound_bytes > bound) bound = arena->bound_bytes;
+        }
+        is &= peak <= bound + bound / TIGHT_PARTS;
+    }
+    return is;
 }
 
 static wf_status place_shorter(const wf_program *p, wfi_fold *f, bool *fits_out) {
@@ -232,7 +264,8 @@ static wf_status place_shorter(const wf_program *p, wfi_fold *f, bool *fits_out)
     int32_t *next = wfi_alloc(p->ctx, (size_t)s->n_blocks, sizeof *next, "the memory plan");
     wf_status status = next ? wfi_fold_find_turns(f, next, fits_out) : WF_NO_MEMORY;
     if (status == WF_OK && *fits_out)
-        status = wfi_program_place(s, next, p->recipe.n_micro / p->mesh.dp, fits_out);
+        status = wfi_program_place(s, next, p->recipe.n_micro / p->mesh.dp, f->n_period, fits_out);
+    if (status == WF_OK && *fits_out) *fits_out = is_tight(s);
     wfi_free(p->ctx, next);
     return status;
 }
@@ -254,11 +287,14 @@ wf_status wfi_fold_find(wf_program *p, wfi_pool *pool, const wfi_action_list *li
     if (!f->cuts) return WF_NO_MEMORY;
     int64_t least = s.n_in_flight;
     for (int k = 0; k < MOST_TRIES && !fits; k++, least = f->n_period + 1) {
-        wfi_fold_end(f);
+        wfi_program_end_shorter(f->shorter);
+        f->shorter = NULL;
         find_period(&s, least, f);
         if (!f->n_period) return WF_OK;
         WF_TRY(try_fold(p, pool, f, &fits));
     }
-    if (!fits) wfi_fold_end(f);
+    if (fits) return WF_OK;
+    wfi_program_end_shorter(f->shorter);
+    f->shorter = NULL;
     return WF_OK;
 }

@@ -24,6 +24,9 @@ typedef struct placement {
     int32_t n_every;
     int64_t n_records;    /* with a short form: records of the whole step on a rank */
     size_t records_bytes; /* ... and their bytes, between state and all else */
+    int64_t n_period;     /* microbatches after which a place is taken again */
+    size_t rings_bytes;   /* behind the records */
+    size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
     size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
     int32_t *best_list;
     double *keys; /* [n_blocks] */
@@ -40,7 +43,7 @@ static size_t align(const placement *m, size_t at) {
 
 /* Where blocks that are no state begin. */
 static size_t work_begin(const placement *m) {
-    return align(m, m->arena->state_bytes) + m->records_bytes;
+    return align(m, m->arena->state_bytes) + m->records_bytes + m->rings_bytes;
 }
 
 /* ---- orders in which blocks are given their offsets ---- */
@@ -172,7 +175,7 @@ static void find_bound(placement *m, int32_t n_tries) {
     for (int32_t k = 0; k < n; k++) m->alive[k] = now += m->alive[k];
     wfi_arena_plan *r = m->arena;
     int32_t peak = -1;
-    size_t base = work_begin(m), fixed_bytes = r->state_bytes + m->records_bytes;
+    size_t base = work_begin(m), fixed_bytes = r->state_bytes + m->records_bytes + m->rings_bytes;
     r->bound_bytes = fixed_bytes;
     m->least_bytes = base;
     n_tries = (int32_t)wfi_min_i64(n_tries, m->n_every);
@@ -318,7 +321,7 @@ static void place_state(placement *m, size_t gap_bytes) {
         if (!block->is_state) {
             if (m->n_records && block->kind == WFI_BLOCK_RECORD)
                 m->records_bytes = (size_t)m->n_records * align(m, block->bytes);
-            else if (m->lives[b].first >= 0)
+            else if (m->lives[b].first >= 0 && !(m->p->ring_of && m->p->ring_of[b]))
                 m->every[m->n_every++] = b;
             continue;
         }
@@ -346,7 +349,7 @@ static wf_status place_work(placement *m, size_t gap_bytes) {
         if (!m->takes_place[m->every[k]]) m->list[m->n++] = m->every[k];
     m->places.n_looks = 0;
     find_bound(m, 1);
-    r->peak_bytes = r->state_bytes + m->records_bytes;
+    r->peak_bytes = r->state_bytes + m->records_bytes + m->rings_bytes;
     if (gap_bytes) place_apart(m, gap_bytes);
     if (gap_bytes || !m->n) return WF_OK;
     r->peak_bytes = SIZE_MAX;
@@ -384,6 +387,100 @@ static wf_status place_blocks(placement *m) {
     return WF_OK;
 }
 
+/* ---- rings ---- */
+
+/* Blocks of one name, one a microbatch, come to stand together, by their microbatches. */
+static int32_t list_named(placement *m, const wfi_rank *rank) {
+    int32_t n = 0;
+    for (int32_t b = rank->first_block; b < rank->end_block; b++) {
+        const wfi_block *block = &m->p->blocks[b];
+        bool is_named = block->micro >= 0 && !block->is_state && block->space == m->places.space &&
+                        block->kind != WFI_BLOCK_RECORD && block->kind != WFI_BLOCK_TIED &&
+                        block->kind != WFI_BLOCK_WORKSPACE && m->lives[b].first >= 0;
+        if (!is_named) continue;
+        m->keys[b] = (block->kind * 16777216.0 + block->id) * 65536.0 + block->depth;
+        m->list[n++] = b;
+    }
+    sort(m, m->list, n);
+    return n;
+}
+
+static bool has_same_name(const placement *m, int32_t a, int32_t b) {
+    const wfi_block *x = &m->p->blocks[a], *y = &m->p->blocks[b];
+    return m->keys[a] == m->keys[b] && x->bytes == y->bytes;
+}
+
+/* So many places hold the n blocks in turn: the microbatches follow each other. 0: they do not. */
+static int64_t count_places(const placement *m, const int32_t *list, int32_t n) {
+    int64_t n_places = 1;
+    for (int32_t k = 0; k + 1 < n; k++)
+        if (m->p->blocks[list[k + 1]].micro != m->p->blocks[list[k]].micro + 1) return 0;
+    for (int32_t k = 0; k + n_places < n;) {
+        if (wfi_ends_before(&m->lives[list[k]], &m->lives[list[k + n_places]]))
+            k++;
+        else
+            n_places++;
+    }
+    return n_places < n ? n_places : 0;
+}
+
+/* Blocks that are alive for more than a part of the period would have as many places as it has
+ * microbatches in such parts. If that is more than they need at a time, they get a ring. */
+static wf_status add_ring(placement *m, const int32_t *list, int32_t n) {
+    wf_program *p = m->p;
+    int64_t n_places = count_places(m, list, n), n_period = m->n_period;
+    if (!n_places || n_places >= n_period || n_period % n_places == 0 ||
+        (n_period + n_period / n_places - 1) / (n_period / n_places) <= n_places)
+        return WF_OK;
+    WF_TRY(WFI_GROW(p->ctx, p->rings, p->n_rings, p->ring_capacity, "the memory plan"));
+    const wfi_block *first = &p->blocks[list[0]];
+    size_t stride = wfi_round_up(first->bytes, wfi_places_align(&m->places, first));
+    int64_t first_micro = wfi_first_micro(p, 0, wfi_mesh_at(&p->mesh, WFI_DP, m->rank));
+    wfi_ring ring = {wfi_round_up(work_begin(m), wfi_places_align(&m->places, first)), stride,
+                     n_places};
+    m->rings_bytes = ring.begin + (size_t)n_places * stride - (work_begin(m) - m->rings_bytes);
+    p->rings[p->n_rings++] = ring;
+    for (int32_t k = 0; k < n; k++) {
+        p->ring_of[list[k]] = p->n_rings;
+        p->blocks[list[k]].offset = wfi_ring_offset(&ring, p->blocks[list[k]].micro, first_micro);
+    }
+    return WF_OK;
+}
+
+static wf_status add_rings(placement *m, const wfi_rank *rank) {
+    int32_t n = list_named(m, rank);
+    for (int32_t k = 0, end; k < n; k = end) {
+        for (end = k + 1; end < n && has_same_name(m, m->list[k], m->list[end]);) end++;
+        WF_TRY(add_ring(m, m->list + k, end - k));
+    }
+    return WF_OK;
+}
+
+/* Tries rings, and keeps the plan without them if that needs no more. */
+static wf_status place_in_rings(placement *m, const wfi_rank *rank) {
+    wf_program *p = m->p;
+    wfi_arena_plan before = *m->arena;
+    int32_t n_rings = p->n_rings, peak = m->peak;
+    if (before.peak_bytes <= before.bound_bytes + before.bound_bytes / GOOD_PARTS) return WF_OK;
+    for (int32_t b = rank->first_block; b < rank->end_block; b++) m->saved[b] = p->blocks[b].offset;
+    WF_TRY(add_rings(m, rank));
+    wf_status status = p->n_rings > n_rings ? place_blocks(m) : WF_OK;
+    m->rings_bytes = 0;
+    if (status != WF_OK || (p->n_rings > n_rings && m->arena->peak_bytes < before.peak_bytes)) {
+        m->arena->bound_bytes = before.bound_bytes;
+        m->peak = peak;
+        return status;
+    }
+    p->n_rings = n_rings;
+    *m->arena = before;
+    m->peak = peak;
+    for (int32_t b = rank->first_block; b < rank->end_block; b++) {
+        p->ring_of[b] = 0;
+        p->blocks[b].offset = m->saved[b];
+    }
+    return WF_OK;
+}
+
 /* Whether the blocks of two ranks, pair by pair, have the same offsets. */
 static bool is_alike(const placement *m, const wfi_rank *a, const wfi_rank *b) {
     const wf_program *p = m->p;
@@ -404,6 +501,8 @@ static void copy_offsets(placement *m, const wfi_rank *from, wfi_rank *to) {
     int32_t apart = to->first_block - from->first_block;
     for (int32_t b = from->first_block; b < from->end_block; b++)
         m->p->blocks[b + apart].offset = m->p->blocks[b].offset;
+    for (int32_t b = from->first_block; b < from->end_block && m->p->ring_of; b++)
+        m->p->ring_of[b + apart] = m->p->ring_of[b];
     memcpy(to->arenas, from->arenas, sizeof to->arenas);
     if (m->peak >= 0) m->peak += apart;
 }
@@ -413,6 +512,7 @@ static wf_status place_rank(placement *m, wfi_rank *rank) {
         m->places.space = (wfi_space)space;
         m->arena = &rank->arenas[space];
         WF_TRY(place_blocks(m));
+        if (m->n_period && space == WFI_SPACE_DEVICE) WF_TRY(place_in_rings(m, rank));
     }
     return WF_OK;
 }
@@ -462,8 +562,9 @@ static bool fit_turns(const placement *m, int32_t *next) {
     return fits;
 }
 
-wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, bool *fits_out) {
-    placement m = {.p = p, .n_records = n_records};
+wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, int64_t n_period,
+                            bool *fits_out) {
+    placement m = {.p = p, .n_records = n_records, .n_period = n_period};
     size_t n_blocks = (size_t)p->n_blocks;
     const char *what = "the memory plan";
     m.lives = wfi_alloc(p->ctx, n_blocks, sizeof *m.lives, what);
@@ -471,18 +572,21 @@ wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, boo
     m.every = wfi_alloc(p->ctx, n_blocks, sizeof *m.every, what);
     m.takes_place = wfi_alloc(p->ctx, n_blocks, sizeof *m.takes_place, what);
     m.spare = wfi_alloc(p->ctx, n_blocks, sizeof *m.spare, what);
+    m.saved = wfi_alloc(p->ctx, n_blocks, sizeof *m.saved, what);
+    if (next) p->ring_of = wfi_pool_alloc(&p->pool, n_blocks, sizeof *p->ring_of);
     m.best = wfi_alloc(p->ctx, n_blocks, sizeof *m.best, what);
     m.best_list = wfi_alloc(p->ctx, n_blocks, sizeof *m.best_list, what);
     m.keys = wfi_alloc(p->ctx, n_blocks, sizeof *m.keys, what);
     m.n_order = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *m.n_order, what);
     m.alive = wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *m.alive, what);
-    bool ok = m.lives && m.list && m.every && m.takes_place && m.spare && m.best && m.best_list &&
-              m.keys && m.n_order && m.alive;
+    bool ok = m.lives && m.list && m.every && m.takes_place && m.spare && m.saved &&
+              (!next || p->ring_of) && m.best && m.best_list && m.keys && m.n_order && m.alive;
     wf_status status = ok ? wfi_lives_find(p, m.lives, m.n_order) : WF_NO_MEMORY;
     m.places = (wfi_places){.p = p, .lives = m.lives, .next = next};
     *fits_out = status == WF_OK && (!next || fit_turns(&m, next));
     if (*fits_out) status = place_ranks(&m);
     wfi_places_release(&m.places);
+    wfi_free(p->ctx, m.saved);
     void *const all[] = {m.lives, m.list, m.every,   m.takes_place, m.spare,
                          m.best,  m.keys, m.n_order, m.best_list,   m.alive};
     for (size_t k = 0; k < WFI_COUNT(all); k++) wfi_free(p->ctx, all[k]);

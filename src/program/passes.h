@@ -60,9 +60,11 @@ wf_status wfi_program_order(wf_program *p);
 typedef struct wfi_fold wfi_fold;
 wf_status wfi_fold_find(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
                         wfi_fold *fold_out);
-/* Ends the short form. */
-void wfi_fold_end(wfi_fold *fold);
-/* turns.c: next_out [n_blocks of the short form]: the block that has the same offset one period
+/* Ends the program of a short form, or NULL. */
+void wfi_program_end_shorter(wf_program *shorter);
+/* turns.c: keeps in the short form where it repeats. */
+wf_status wfi_fold_mark(const wfi_fold *fold);
+/* next_out [n_blocks of the short form]: the block that has the same offset one period
  * later, or -1. *is_periodic_out: whether the short form's instructions repeat. */
 wf_status wfi_fold_find_turns(const wfi_fold *fold, int32_t *next_out, bool *is_periodic_out);
 /* Gives blocks of the program the offsets of the short form's. Errors: BUG: it does not repeat. */
@@ -70,7 +72,8 @@ wf_status wfi_fold_copy(const wfi_fold *fold, wf_program *p);
 /* `next`: see above; NULL: there is no short form. n_records: of the whole step on each rank that
  * has any; 0: records are placed like all else. *fits_out: whether each block ends before the next
  * one begins; if not, nothing is placed. */
-wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, bool *fits_out);
+wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, int64_t n_period,
+                            bool *fits_out);
 void wfi_place_records(const wf_program *p, const wfi_rank *rank);
 /* summary.c: counts the bytes of each lowered rank for reports. */
 void wfi_program_sum_blocks(wf_program *p);

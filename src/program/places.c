@@ -152,8 +152,9 @@ static wf_status find_slot(wfi_places *places, size_t begin, size_t end, run **r
 
 /* ---- blocks ---- */
 
-/* A summary without the latest block of a slot is true, too. */
-static wf_status fill_slot(wfi_places *places, int32_t b) {
+/* Block number n, from 1 on, of those with one offset. A summary without the latest block of a slot
+ * is true, too; that of a new slot is made with its last one. */
+static wf_status fill_slot(wfi_places *places, int32_t b, int32_t n) {
     const wfi_block *block = &places->p->blocks[b];
     size_t end = wfi_round_up(block->offset + block->bytes, wfi_space_align(places->space));
     run *r;
@@ -166,7 +167,8 @@ static wf_status fill_slot(wfi_places *places, int32_t b) {
     s->uses[at] = use_of(places, b);
     s->covers |= places->lives[b].covers;
     s->reaches |= places->lives[b].reaches;
-    if (s->n == 1 || places->n_looks < WFI_MOST_LOOKS) summarize(places, r);
+    bool is_last = wfi_places_next(places, b) < 0;
+    if (is_last && (s->n == n || places->n_looks < WFI_MOST_LOOKS)) summarize(places, r);
     return WF_OK;
 }
 
@@ -214,9 +216,9 @@ wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
     size_t offset = wfi_round_up(base, align);
     int32_t k = 0;
     while (k < places->n_runs && !fits_before_end(places, &places->runs[k], b, align, &offset)) k++;
-    for (; b >= 0; b = wfi_places_next(places, b)) {
+    for (int32_t n = 1; b >= 0; b = wfi_places_next(places, b), n++) {
         places->p->blocks[b].offset = offset;
-        WF_TRY(fill_slot(places, b));
+        WF_TRY(fill_slot(places, b, n));
     }
     return WF_OK;
 }

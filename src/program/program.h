@@ -55,6 +55,7 @@ typedef struct wfi_rank {
     int32_t first_block, end_block; /* of the rank, or of the one that it follows */
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
+    int64_t n_repeated; /* instructions that the short form leaves out */
     wfi_arena_plan arenas[WFI_N_SPACES];
     size_t sent_bytes, received_bytes;    /* in one step, to and from other ranks */
     size_t fetched_bytes, evicted_bytes;  /* and other spaces */
@@ -64,6 +65,7 @@ typedef struct wfi_rank {
 
 /* What a program is made for. Who only looks at it needs one of each class of equal ranks. */
 typedef enum wfi_program_use {
+    WFI_USE_LOOK_SHORT, /* and needs a steady phase that repeats only once (fold.c) */
     WFI_USE_LOOK,
     WFI_USE_LOOK_AT_ALL, /* every rank is a class of its own */
     WFI_USE_RUN,
@@ -78,6 +80,19 @@ typedef struct wfi_micro_variant {
     int64_t first_micro;
 } wfi_micro_variant;
 #define WFI_MAX_MICRO_VARIANTS 2
+
+/* In a short form: instructions [begin, end) of a rank are a period, and [end, after) the next one.
+ */
+typedef struct wfi_repeat {
+    int32_t begin, end, after;
+} wfi_repeat;
+
+/* Places for n microbatches in turn that no other blocks use: of blocks that have one name but for
+ * their microbatch, on one rank. */
+typedef struct wfi_ring {
+    size_t begin, stride;
+    int64_t n;
+} wfi_ring;
 
 struct wf_program {
     wf_context *ctx;
@@ -128,7 +143,36 @@ struct wf_program {
      * rank happen before (or are) instruction i. */
     int32_t *clock;
     int32_t *order; /* a legal order of all instructions */
+
+    /* The program of the short form, if that has all instructions and blocks; else NULL. */
+    wf_program *shorter;
+    /* Of a short form [n_lowered][n_cuts]; NULL: it is none. In the whole step, n_times more
+     * periods, of n_period microbatches each, come between a period and the next one. */
+    wfi_repeat *repeats;
+    int32_t n_cuts;
+    int64_t n_times, n_period;
+    wfi_ring *rings;  /* [n_rings] of a short form, by rank */
+    int32_t *ring_of; /* [n_blocks] 1 + the ring of a block, or 0; NULL: it is no short form */
+    int32_t n_rings;
+    size_t ring_capacity;
 };
+
+/* The program that has the instructions. */
+static inline const wf_program *wfi_code_of(const wf_program *p) {
+    return p->shorter ? p->shorter : p;
+}
+/* Where a block of the rank's ring is; first_micro: the rank's. */
+static inline size_t wfi_ring_offset(const wfi_ring *ring, int64_t micro, int64_t first_micro) {
+    return ring->begin + (size_t)((micro - first_micro) % ring->n) * ring->stride;
+}
+/* For how many instructions of the whole step instruction i stands. */
+static inline int64_t wfi_times_of(const wf_program *p, int32_t i) {
+    int64_t n = 1;
+    int32_t row = p->repeats ? p->ranks[p->instructions[i].rank].row * p->n_cuts : 0;
+    for (int32_t k = 0; p->repeats && k < p->n_cuts; k++)
+        if (i >= p->repeats[row + k].begin && i < p->repeats[row + k].end) n += p->n_times;
+    return n;
+}
 
 /* Properties of the programs of a kind. */
 typedef struct wfi_kind_properties {

@@ -128,8 +128,10 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     s.optimizer_bytes = r->optimizer_bytes;
     s.copied_bytes = r->copied_bytes;
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
+    s.n_instructions += (int)r->n_repeated;
     int32_t peak = largest->ranks[rank].peak_instruction;
-    int32_t unit = peak < 0 ? -1 : wfi_rank_unit(largest, rank, largest->instructions[peak].unit);
+    int32_t unit =
+        peak < 0 ? -1 : wfi_rank_unit(largest, rank, wfi_code_of(largest)->instructions[peak].unit);
     if (unit >= 0) s.peak_unit = p->graph->units[unit].name;
     return s;
 }

@@ -49,7 +49,8 @@ static void add_like(const wf_program *p, int32_t rank, wfi_text *text) {
     if (tp != other) wfi_text_add(text, " slice %d for %d", tp * n_slices, other * n_slices);
 }
 
-wf_status wf_program_text(const wf_program *p, char **text_out) {
+wf_status wf_program_text(const wf_program *program, char **text_out) {
+    const wf_program *p = wfi_code_of(program);
     wfi_text text;
     wfi_text_init(&text, p->ctx);
     wfi_text_add(

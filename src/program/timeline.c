@@ -261,7 +261,11 @@ static int32_t find_rank(const wf_timeline *t, int64_t i) {
 static wf_span span_of(const wf_timeline *t, int32_t rank, int64_t i) {
     const wfi_rank_spans *own = &t->ranks[rank];
     int64_t at = own->kept + i - own->first;
+    const wfi_whole_span *whole = t->whole ? &t->whole[at] : NULL;
+    if (whole) at = whole->span;
     wf_span span = t->spans[at];
+    if (whole) span.begin_us = whole->begin_us, span.end_us = whole->end_us;
+    if (whole && span.micro >= 0) span.micro += whole->later;
     const wfi_span_names *others = own->tp >= 0 ? t->others[at] : NULL;
     if (others) span.unit = others[own->tp].unit, span.name = others[own->tp].name;
     span.rank = rank;
@@ -316,6 +320,7 @@ void wf_timeline_destroy(wf_timeline *timeline) {
     if (!timeline) return;
     wfi_pool_release(&timeline->pool);
     wfi_free(timeline->ctx, timeline->spans);
+    wfi_free(timeline->ctx, timeline->whole);
     wfi_free(timeline->ctx, (void *)timeline->others);
     wfi_free(timeline->ctx, timeline->times);
     wfi_free(timeline->ctx, timeline->moments);

@@ -29,10 +29,18 @@ typedef struct wfi_span_names {
     const char *unit, *name;
 } wfi_span_names;
 
+/* A span of a whole step, of which the timeline has the short form. */
+typedef struct wfi_whole_span {
+    double begin_us, end_us;
+    int32_t span;  /* of the short form */
+    int32_t later; /* how many microbatches later it is */
+} wfi_whole_span;
+
 struct wf_timeline {
     wf_context *ctx;
     wfi_pool pool;         /* names, moments, ranks */
     wf_span *spans;        /* by rank, stream and time; of ranks that follow others, none */
+    wfi_whole_span *whole; /* in the same order; NULL: `spans` are those of the whole step */
     wfi_rank_spans *ranks; /* [n_ranks]; NULL: no rank follows another */
     /* [of `spans`] NULL, or [tp]; where no rank has other slices than the one that it follows, the
      * array itself is NULL. */
@@ -60,6 +68,11 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
 
 /* Divides the step of each rank by its spans, where ranks are workers and then servers. */
 void wfi_timeline_divide_spans(wf_timeline *t, int n_workers);
+
+/* Divides a gap of the compute stream by what was waited for, which was ready and ended then.
+ * Returns from when on it was there. */
+double wfi_divide_gap(double ended_us, double ready_us, double begin, double end,
+                      wf_rank_time *time);
 
 /* Divides the step of each rank; times_out [n_ranks]. */
 wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const double *end_us,

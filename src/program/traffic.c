@@ -133,18 +133,19 @@ static bool is_like(const wf_program *p, const wfi_group *group, int32_t g) {
            (other->part < 0) == (group->part < 0);
 }
 
-static void add_members(wf_program *p, const wfi_group *group, const bytes *members, size_t all) {
+static void add_members(wf_program *p, const wfi_group *group, const bytes *members, size_t all,
+                        size_t n_times) {
     for (int32_t g = 0; g < p->n_groups; g++) {
         int32_t n = is_like(p, group, g) ? group->n : 0;
         for (int32_t m = 0; m < n; m++) {
             wfi_rank *rank = &p->ranks[p->groups[g].ranks[m]];
-            rank->sent_bytes += members[m].sent;
-            rank->received_bytes += members[m].received + all;
+            rank->sent_bytes += n_times * members[m].sent;
+            rank->received_bytes += n_times * (members[m].received + all);
         }
     }
 }
 
-static wf_status count_change(counting *c, const wfi_instruction *now) {
+static wf_status count_change(counting *c, const wfi_instruction *now, size_t n_times) {
     const wfi_group *group = &c->p->groups[now->group];
     const bytes *members = c->members;
     bool has_algorithm = wfi_change_algorithm(c->p, now) != NULL;
@@ -157,9 +158,9 @@ static wf_status count_change(counting *c, const wfi_instruction *now) {
             continue;
         }
         WF_TRY(find_tally(c, now, r, &members));
-        add_members(c->p, group, members, 0);
+        add_members(c->p, group, members, 0, n_times);
     }
-    if (!has_algorithm) add_members(c->p, group, members, all);
+    if (!has_algorithm) add_members(c->p, group, members, all, n_times);
     return WF_OK;
 }
 
@@ -167,11 +168,13 @@ static wf_status count_change(counting *c, const wfi_instruction *now) {
 static void count_moves(wf_program *p) {
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
-        if (now->kind == WFI_FETCH) p->ranks[now->rank].fetched_bytes += now->references[0].bytes;
-        if (now->kind == WFI_EVICT) p->ranks[now->rank].evicted_bytes += now->references[0].bytes;
+        bool is_moved = now->kind == WFI_FETCH || now->kind == WFI_EVICT || now->kind == WFI_SEND;
+        size_t size = is_moved ? (size_t)wfi_times_of(p, i) * now->references[0].bytes : 0;
+        if (now->kind == WFI_FETCH) p->ranks[now->rank].fetched_bytes += size;
+        if (now->kind == WFI_EVICT) p->ranks[now->rank].evicted_bytes += size;
         if (now->kind != WFI_SEND) continue;
-        p->ranks[now->rank].sent_bytes += now->references[0].bytes;
-        p->ranks[now->peer].received_bytes += now->references[0].bytes;
+        p->ranks[now->rank].sent_bytes += size;
+        p->ranks[now->peer].received_bytes += size;
     }
 }
 
@@ -182,7 +185,7 @@ static wf_status count_changes(counting *c) {
     for (int32_t at = 0; at < p->n_instructions; at++) {
         const wfi_instruction *now = &p->instructions[p->order[at]];
         if (now->kind != WFI_CHANGE) continue;
-        WF_TRY(count_change(c, now));
+        WF_TRY(count_change(c, now, (size_t)wfi_times_of(p, p->order[at])));
         at += p->groups[now->group].n_lowered - 1; /* the members stand side by side */
     }
     return WF_OK;

@@ -88,6 +88,22 @@ wf_status wfi_fold_find_turns(const wfi_fold *f, int32_t *next, bool *is_periodi
     return WF_OK;
 }
 
+wf_status wfi_fold_mark(const wfi_fold *f) {
+    wf_program *s = f->shorter;
+    s->n_cuts = f->n_cuts;
+    s->n_period = f->n_period;
+    s->n_times = f->n_left_out / f->n_period;
+    s->repeats = wfi_pool_alloc(&s->pool, (size_t)(s->n_lowered * s->n_cuts), sizeof *s->repeats);
+    if (!s->repeats) return WF_NO_MEMORY;
+    for (int32_t k = 0; k < s->n_lowered; k++)
+        for (int32_t number = 0; number < s->n_cuts; number++) {
+            cut c = find_cut(f, s->lowered[k], number);
+            s->repeats[k * s->n_cuts + number] = (wfi_repeat){c.begin, c.end, c.after};
+            s->ranks[s->lowered[k]].n_repeated += s->n_times * (c.end - c.begin);
+        }
+    return WF_OK;
+}
+
 /* ---- the whole step ---- */
 
 typedef struct copying {
@@ -107,6 +123,13 @@ static wf_status fail(const copying *c, int32_t i) {
     return status;
 }
 
+static size_t offset_of(const copying *c, const wfi_block *block, int32_t other) {
+    const wf_program *s = c->f->shorter;
+    int64_t first = wfi_first_micro(c->p, 0, wfi_mesh_at(&c->p->mesh, WFI_DP, block->rank));
+    if (!s->ring_of[other]) return s->blocks[other].offset;
+    return wfi_ring_offset(&s->rings[s->ring_of[other] - 1], block->micro, first);
+}
+
 /* Blocks of instruction i of the step have the offsets of those of instruction j of the short form.
  * Records have their own. */
 static wf_status copy_one(const copying *c, int32_t i, int32_t j) {
@@ -118,9 +141,10 @@ static wf_status copy_one(const copying *c, int32_t i, int32_t j) {
         wfi_block *block = &c->p->blocks[b];
         const wfi_block *other = &c->f->shorter->blocks[from->references[k].block];
         if (block->kind == WFI_BLOCK_RECORD) continue;
+        size_t offset = offset_of(c, block, from->references[k].block);
         is = block->bytes == other->bytes && block->space == other->space &&
-             (!c->is_placed[b] || block->offset == other->offset);
-        block->offset = other->offset;
+             (!c->is_placed[b] || block->offset == offset);
+        block->offset = offset;
         c->is_placed[b] = true;
     }
     return is ? WF_OK : fail(c, i);
@@ -145,19 +169,20 @@ static wf_status copy_rank(const copying *c, rank_code to, rank_code from) {
 }
 
 /* State has the same places in both, and so has the instruction at the peak. */
-static void copy_arenas(const copying *c, wfi_rank *to, const wfi_rank *from, rank_code code,
-                        rank_code short_code) {
+static void copy_arenas(const copying *c, int32_t rank, rank_code code, rank_code short_code) {
+    wfi_rank *to = &c->p->ranks[rank];
+    const wfi_rank *from = &c->f->shorter->ranks[rank];
     for (int k = 0; k < WFI_N_SPACES; k++) to->arenas[k] = from->arenas[k];
     for (int32_t k = 0; k < to->end_block - to->first_block; k++) {
         wfi_block *block = &c->p->blocks[to->first_block + k];
         if (block->is_state) block->offset = c->f->shorter->blocks[from->first_block + k].offset;
     }
-    int32_t at = from->peak_instruction - short_code.begin;
-    int32_t n_out = (code.end - code.begin) - (short_code.end - short_code.begin);
     wfi_place_records(c->p, to);
-    bool is_early =
-        from->peak_instruction < find_cut(c->f, c->p->instructions[code.begin].rank, 0).end;
-    to->peak_instruction = code.begin + at + (is_early ? 0 : n_out / c->f->n_cuts);
+    int32_t n_out = (code.end - code.begin) - (short_code.end - short_code.begin);
+    to->peak_instruction = code.begin + from->peak_instruction - short_code.begin;
+    for (int32_t number = 0; number < c->f->n_cuts; number++)
+        if (from->peak_instruction >= find_cut(c->f, rank, number).end)
+            to->peak_instruction += n_out / c->f->n_cuts;
 }
 
 wf_status wfi_fold_copy(const wfi_fold *f, wf_program *p) {
@@ -171,7 +196,7 @@ wf_status wfi_fold_copy(const wfi_fold *f, wf_program *p) {
         to = next_rank(p, to.end);
         from = next_rank(f->shorter, from.end);
         status = copy_rank(&c, to, from);
-        copy_arenas(&c, &p->ranks[rank], &f->shorter->ranks[rank], to, from);
+        copy_arenas(&c, rank, to, from);
     }
     wfi_free(p->ctx, c.is_placed);
     return status;

@@ -16,9 +16,10 @@ typedef struct dry_run {
 static wf_status count(void *self, void *argument) {
     dry_run *w = self;
     const wfi_instruction *now = argument;
-    int32_t n_like = w->p->ranks[now->rank].n_like;
+    int32_t i = (int32_t)(now - w->p->instructions);
+    int64_t n_like = w->p->ranks[now->rank].n_like * wfi_times_of(w->p, i);
     w->total.n_instructions += n_like;
-    if (now->segment) w->total.flops += n_like * now->segment->flops;
+    if (now->segment) w->total.flops += (double)n_like * now->segment->flops;
     return WF_OK;
 }
 
@@ -49,7 +50,7 @@ static wf_status run_all(dry_run *w) {
 }
 
 wf_status wf_program_dry_run(const wf_program *p, wf_dry_run *run_out) {
-    dry_run w = {.p = p};
+    dry_run w = {.p = wfi_code_of(p)};
     size_t n = (size_t)p->n_ranks;
     w.devices = wfi_alloc(p->ctx, n, sizeof *w.devices, "a dry run");
     w.streams = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *w.streams, "a dry run");

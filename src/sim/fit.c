@@ -205,6 +205,10 @@ static bool fits(const search *s, const wf_program *p) {
            highest_peak(p, WFI_SPACE_HOST) <= s->host_bytes;
 }
 
+static wfi_program_use use_of(const wf_program *p) {
+    return p->use == WFI_USE_LOOK_SHORT ? WFI_USE_LOOK_SHORT : WFI_USE_LOOK;
+}
+
 /* What cannot be lowered is no candidate. State does not depend on microbatches. */
 static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *fits_out) {
     wf_program *other;
@@ -217,7 +221,7 @@ static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *f
         WFI_PROGRESS(s->p->ctx, "trying plan %d of about %d: %s", s->n_tries,
                      s->n_tries > s->most_tries ? s->n_tries : s->most_tries, plan->text);
         status = wfi_program_create(s->p->ctx, s->p->model, &recipe, plan, s->p->backend,
-                                    s->p->kind, WFI_USE_LOOK, NULL, &other);
+                                    s->p->kind, use_of(s->p), NULL, &other);
         wf_plan_destroy(plan);
     }
     c->is_done = status != WF_OK;
@@ -282,7 +286,9 @@ static void keep_fastest(search *s, int first) {
 }
 
 static int most_tries(const wf_program *p) {
-    int64_t n = MOST_INSTRUCTIONS / wfi_max_i64(p->n_instructions, 1);
+    int64_t n_instructions = wfi_code_of(p)->n_instructions;
+    for (int32_t k = 0; k < p->n_lowered; k++) n_instructions += p->ranks[p->lowered[k]].n_repeated;
+    int64_t n = MOST_INSTRUCTIONS / wfi_max_i64(n_instructions, 1);
     return (int)wfi_max_i64(FEWEST_TRIES, n < MOST_TRIES ? n : MOST_TRIES);
 }
 
@@ -345,7 +351,7 @@ static wf_status lower_larger(const wf_program *p, const wf_proposal *by, int64_
     WF_TRY(wfi_model_with_layers(p->model, n_layers, &model));
     wf_status status = wf_plan_parse(p->ctx, by->plan, &plan);
     if (status == WF_OK) {
-        status = wfi_program_create(p->ctx, model, &recipe, plan, p->backend, p->kind, WFI_USE_LOOK,
+        status = wfi_program_create(p->ctx, model, &recipe, plan, p->backend, p->kind, use_of(p),
                                     NULL, larger_out);
         wf_plan_destroy(plan);
         if (status == WF_OK) {

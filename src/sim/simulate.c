@@ -3,9 +3,9 @@
  * run together begin when all of them can.
  */
 #include "plan/costs.h"
-#include "program/timeline.h"
 #include "run/trainer.h"
 #include "sim/cores.h"
+#include "sim/step.h"
 
 #include <math.h>
 #include <weft/info.h>
@@ -20,9 +20,9 @@ typedef struct simulation {
     double *begin_us, *end_us;
 } simulation;
 
-static double part_us(const simulation *s, int32_t u, wfi_part part) {
-    const wf_unit_cost *unit = &s->costs->units[u];
-    const double us[] = {[WFI_PART_R] = wfi_costs_recompute(s->costs, s->p->costs, u),
+static double part_us(const wf_program *p, const wf_costs *costs, int32_t u, wfi_part part) {
+    const wf_unit_cost *unit = &costs->units[u];
+    const double us[] = {[WFI_PART_R] = wfi_costs_recompute(costs, p->costs, u),
                          [WFI_PART_F] = unit->forward_us,
                          [WFI_PART_B] = unit->backward_us,
                          [WFI_PART_W] = unit->weight_us,
@@ -30,19 +30,20 @@ static double part_us(const simulation *s, int32_t u, wfi_part part) {
     return us[part];
 }
 
-static double work(const simulation *s, const wfi_instruction *now) {
-    if (wfi_type_of(now)->cost == WFI_COST_UNIT) return part_us(s, now->unit, now->part);
-    wf_rates rates = s->costs->rates;
-    wfi_rate rate = wfi_instruction_rate(s->p, now);
-    double bytes = wfi_instruction_bytes(s->p, now);
-    if (s->costs->shares_cores && rate == WFI_RATE_COPY && bytes > CACHED_BYTES)
-        rate = WFI_RATE_HOST;
+/* Without messages. */
+static double work(const wf_program *p, const wf_costs *costs, const wfi_instruction *now,
+                   double bytes) {
+    if (wfi_type_of(now)->cost == WFI_COST_UNIT) return part_us(p, costs, now->unit, now->part);
+    wf_rates rates = costs->rates;
+    wfi_rate rate = wfi_instruction_rate(p, now);
+    if (costs->shares_cores && rate == WFI_RATE_COPY && bytes > CACHED_BYTES) rate = WFI_RATE_HOST;
     return bytes * *wfi_rate_of(&rates, rate);
 }
 
-static double duration(const simulation *s, const wfi_instruction *now, int32_t n_ranks) {
+double wfi_instruction_us(const wf_program *p, const wf_costs *costs, const wfi_instruction *now,
+                          double bytes, int32_t n_ranks) {
     bool is_message = wfi_type_of(now)->cost == WFI_COST_COPY || n_ranks > 1;
-    return work(s, now) + (is_message ? s->costs->rates.message_us : 0);
+    return work(p, costs, now, bytes) + (is_message ? costs->rates.message_us : 0);
 }
 
 static double *clock_of(const simulation *s, const wfi_instruction *now) {
@@ -60,7 +61,8 @@ static void run_together(const simulation *s, int32_t k, int32_t n) {
         begin = fmax(begin, *clock_of(s, now));
         for (int32_t d = 0; d < now->n_depends; d++)
             begin = fmax(begin, s->end_us[now->depends[d]]);
-        us = fmax(us, duration(s, now, n_ranks));
+        double bytes = wfi_instruction_bytes(p, now);
+        us = fmax(us, wfi_instruction_us(p, s->costs, now, bytes, n_ranks));
     }
     for (int32_t m = 0; m < n; m++) {
         int32_t i = p->order[k + m];
@@ -94,7 +96,9 @@ static wf_status simulate_cores(const simulation *s, wf_timeline **timeline_out)
     if (!us) return WF_NO_MEMORY;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
-        us[i] = now->kind == WFI_SEND || now->kind == WFI_REPORT ? 0 : work(s, now);
+        us[i] = now->kind == WFI_SEND || now->kind == WFI_REPORT
+                    ? 0
+                    : work(p, s->costs, now, wfi_instruction_bytes(p, now));
     }
     wf_status status = share_cores(p, us, s->costs->rates.message_us, timeline_out);
     wfi_free(p->ctx, us);
@@ -106,6 +110,12 @@ wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
     simulation s = {.p = p, .costs = costs ? costs : p->costs};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     WF_TRY(wfi_costs_match(p->ctx, s.costs, p->graph));
+    if (p->shorter && s.costs->shares_cores)
+        return wfi_fail(
+            p->ctx, WF_UNSUPPORTED,
+            "a program with a short form is not simulated on shared cores; make it with "
+            "wf_program_create");
+    if (p->shorter) return wfi_simulate_repeats(p, s.costs, timeline_out);
     if (s.costs->shares_cores) return simulate_cores(&s, timeline_out);
     s.free_us = wfi_alloc(p->ctx, n_streams, sizeof *s.free_us, "a simulation");
     s.begin_us = wfi_alloc(p->ctx, n, sizeof *s.begin_us, "a simulation");

@@ -1,0 +1,15 @@
+/* The simulation of a step. Private to src/sim. */
+#ifndef WFI_SIM_STEP_H
+#define WFI_SIM_STEP_H
+
+#include "program/timeline.h"
+
+/* What an instruction of so many bytes takes; a collective, of a group of n_ranks. */
+double wfi_instruction_us(const wf_program *p, const wf_costs *costs, const wfi_instruction *now,
+                          double bytes, int32_t n_ranks);
+
+/* repeat.c: simulates the whole step of a program that has the short form. */
+wf_status wfi_simulate_repeats(const wf_program *p, const wf_costs *costs,
+                               wf_timeline **timeline_out);
+
+#endif
