@@ -445,9 +445,8 @@ static exit_status check_ranks(const job *j) {
 
 static wf_status create(job *j, wf_program **program_out) {
     cli *c = j->c;
-    bool is_detailed = c->o.program || c->o.json || c->o.trace || c->o.draw;
     wf_status status = (c->o.proof || c->o.certificate ? wf_program_create_full
-                        : is_detailed                  ? wf_program_create
+                        : c->o.program                 ? wf_program_create
                                                        : wf_program_create_short)(
         c->ctx, j->model, &c->o.recipe, j->plan, WF_PROGRAM_TRAIN, program_out);
     return status == WF_OK ? job_plan_tests(j, *program_out) : status;

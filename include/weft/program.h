@@ -90,8 +90,9 @@ WF_API WF_NODISCARD wf_status wf_program_create_full(wf_context *ctx, const wf_m
                                                      wf_program_kind kind,
                                                      wf_program **program_out);
 /* Creates the program of wf_program_create. Where the steady phase of a step repeats, the program
- * has and proves only a short form of it. wf_program_text lists the short form, and timelines have
- * no memory moments. All other figures are the same. Errors: those of wf_program_create. */
+ * has and proves only a short form of it. wf_program_text lists the short form, and a timeline has
+ * no moments of memory in the periods that are left out. All other figures are the same. Errors:
+ * those of wf_program_create. */
 WF_API WF_NODISCARD wf_status wf_program_create_short(wf_context *ctx, const wf_model *model,
                                                       const wf_recipe *recipe, const wf_plan *plan,
                                                       wf_program_kind kind,

@@ -25,8 +25,9 @@ typedef struct simulation {
     const wf_costs *costs;
     walk *walks; /* [n_lowered] */
     wfi_whole_span *spans;
-    int32_t *span_of; /* [instruction of the short form] its span in the short timeline */
-    double *times;    /* end and ready of all */
+    int32_t *span_of;          /* [instruction of the short form] its span in the short timeline */
+    double *times;             /* end and ready of all */
+    double *begin_us, *end_us; /* [instruction of the short form] when it runs first */
 } simulation;
 
 static const wfi_instruction *now_of(const simulation *s, const walk *w) {
@@ -126,6 +127,7 @@ static void finish(const simulation *s, walk *w, double begin_us, double us, dou
     const wfi_instruction *now = now_of(s, w);
     double end_us = begin_us + us;
     if (now->stream == WFI_STREAM_COMPUTE) divide(s, w, begin_us, end_us);
+    if (!w->n_left) s->begin_us[w->at] = begin_us, s->end_us[w->at] = end_us;
     w->end_us[w->number] = end_us;
     w->ready_us[w->number] = ready_us;
     w->latest[now->stream] = w->number;
@@ -232,7 +234,8 @@ static void end_walk(walk *w, double step_us) {
     w->time.bubble_us += step_us - at;
 }
 
-/* The timeline of the short form gets the spans of the whole step. */
+/* The timeline of the short form gets the spans of the whole step. Its moments of memory are those
+ * of the short form, at the times of the whole step. */
 static void fill(const simulation *s, wf_timeline *t) {
     int64_t n_kept = 0;
     t->whole = s->spans;
@@ -254,10 +257,10 @@ static void fill(const simulation *s, wf_timeline *t) {
     }
 }
 
-static wf_status simulate(simulation *s, const double *zeros, walk **partners, wf_timeline **out) {
+static wf_status simulate(simulation *s, walk **partners, wf_timeline **out) {
     begin_walks(s);
     WF_TRY(run_all(s, partners));
-    WF_TRY(wfi_timeline_create(s->s, zeros, zeros, out));
+    WF_TRY(wfi_timeline_create(s->s, s->begin_us, s->end_us, out));
     fill(s, *out);
     return WF_OK;
 }
@@ -267,16 +270,18 @@ wf_status wfi_simulate_repeats(const wf_program *p, const wf_costs *costs, wf_ti
     size_t n_short = (size_t)s.s->n_instructions, n = n_short, n_lowered = (size_t)p->n_lowered;
     const char *what = "a simulation";
     for (int32_t k = 0; k < p->n_lowered; k++) n += (size_t)p->ranks[p->lowered[k]].n_repeated;
-    double *zeros = wfi_alloc(p->ctx, n_short, sizeof *zeros, what);
+    s.begin_us = wfi_alloc(p->ctx, n_short, sizeof(double), what);
+    s.end_us = wfi_alloc(p->ctx, n_short, sizeof(double), what);
     walk **partners = wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *partners, what);
     s.walks = wfi_alloc(p->ctx, n_lowered, sizeof *s.walks, what);
     s.spans = wfi_alloc(p->ctx, n, sizeof *s.spans, what);
     s.span_of = wfi_alloc(p->ctx, n_short, sizeof *s.span_of, what);
     s.times = wfi_alloc(p->ctx, 2 * n, sizeof *s.times, what);
-    bool ok = zeros && partners && s.walks && s.spans && s.span_of && s.times;
-    wf_status status = ok ? simulate(&s, zeros, partners, out) : WF_NO_MEMORY;
+    bool ok = s.begin_us && s.end_us && partners && s.walks && s.spans && s.span_of && s.times;
+    wf_status status = ok ? simulate(&s, partners, out) : WF_NO_MEMORY;
     if (status != WF_OK) wfi_free(p->ctx, s.spans);
-    wfi_free(p->ctx, zeros);
+    wfi_free(p->ctx, s.begin_us);
+    wfi_free(p->ctx, s.end_us);
     wfi_free(p->ctx, (void *)partners);
     wfi_free(p->ctx, s.walks);
     wfi_free(p->ctx, s.span_of);
