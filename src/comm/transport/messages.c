@@ -1,4 +1,5 @@
-/* What transports tell each other: states, epochs of streams, failures, that they leave. */
+/* Messages between transports: states of ranks, epochs of streams, failures, messages of groups,
+ * and the last message of a rank that leaves. */
 #include "comm/transport/parts.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ static size_t message_bytes(const wfi_message *m) {
 
 /* ---- sending ---- */
 
-/* A request that has a copy of the message; its data are NULL if there is no memory. */
+/* A request that owns a copy of the message. Its `data` are NULL if memory is exhausted. */
 static wfi_request request_of(wfi_transport *t, int peer, const wfi_message *m) {
     size_t bytes = message_bytes(m);
     wfi_message *copy = wfi_alloc(t->own, 1, bytes, "a message");
@@ -132,11 +133,11 @@ void wfi_transport_reset_streams(wfi_transport *t, int trainer) {
         }
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
 _Static_assert(sizeof(wfi_control_state) % sizeof(uint64_t) == 0, "a state is whole words");
 
-/* Threads of the host read it meanwhile. */
+/* Host threads read the state during this copy, so each word is stored atomically. */
 static void hear_state(wfi_transport *t, int peer, const wfi_message_state *m) {
     wfi_control_rank *rank = &t->config.ranks[peer];
     uint64_t *to = (uint64_t *)(void *)&rank->state, word;
@@ -154,7 +155,7 @@ static void hear_state(wfi_transport *t, int peer, const wfi_message_state *m) {
 static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {
     uint64_t trainer = m->streams.trainer;
     if (trainer >= WFI_CONTROL_TRAINERS || m->streams.generation != t->generation[trainer])
-        return; /* of an earlier trainer at that place */
+        return; /* the message belongs to an earlier trainer in this slot */
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++) {
         wfi_shared_epoch *epoch = &t->config.ranks[peer].epochs[trainer][s];
         if (m->streams.epochs[s] <= __atomic_load_n(&epoch->epoch, __ATOMIC_RELAXED)) continue;
@@ -163,7 +164,7 @@ static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {
     }
 }
 
-/* After a failure it is not for having left that a rank does not come. */
+/* After a failure, leaving is not the reason why a rank does not arrive, so it is not reported. */
 static void hear_leaving(wfi_transport *t, int peer) {
     wfi_control_rank *rank = &t->config.ranks[peer];
     t->peers[peer].has_left = true;
@@ -173,7 +174,7 @@ static void hear_leaving(wfi_transport *t, int peer) {
     wfi_shared_epoch_wake(&rank->runs);
 }
 
-/* A rank that is in no such group any more has nothing to hear. */
+/* A rank that has left the group ignores its messages. */
 static void hear_group(wfi_transport *t, int peer, const wfi_message *m) {
     for (wfi_transport_group *g = t->groups; g; g = g->next)
         if (g->serial == m->group.serial) g->hear(g->self, peer, m->group.bytes);

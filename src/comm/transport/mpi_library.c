@@ -12,8 +12,8 @@ static const char *const symbol_names[WFI_MPI_N_SYMBOLS] = {
     "MPI_Isend",     "MPI_Irecv",     "MPI_Test",     "MPI_Cancel",    "MPI_Comm_idup",
     "MPI_Iallreduce"};
 
-/* The functions that take handles: `handle` is their type, `field` where one is kept, and
- * `no_status` what says that no status is wanted. */
+/* Functions with handles. `handle` is the handle's type, `field` its member of wfi_mpi_handle, and
+ * `no_status` the constant MPI_STATUS_IGNORE. */
 #define DEFINE_ABI(prefix, handle, field, no_status)                                               \
     static int prefix##_comm_rank(const wfi_mpi *m, wfi_mpi_handle comm, int *rank_out) {          \
         return ((int (*)(handle, int *))m->symbols[RANK])(comm.field, rank_out);                   \
@@ -99,7 +99,7 @@ static bool open_find_engine(wfi_mpi *m) {
     return found;
 }
 
-/* ---- MPICH: they are numbers that its ABI initiative has fixed ---- */
+/* ---- MPICH: predefined handles are numbers, fixed by its ABI initiative ---- */
 
 DEFINE_ABI(mpich, int, number, (void *)(intptr_t)1)
 
@@ -133,13 +133,13 @@ static const wfi_mpi_abi abis[] = {
 
 /* ---- loading ---- */
 
-/* Whose launcher has started us. */
+/* The ABI of the launcher that started this process. */
 static const wfi_mpi_abi *expected(void) {
     if (getenv("OMPI_COMM_WORLD_RANK")) return &abis[0];
     return getenv("PMI_RANK") || getenv("PMI_FD") ? &abis[1] : &abis[0];
 }
 
-/* Open MPI's plugins look for its symbols among everybody's. */
+/* Open MPI's plugins look its symbols up in the global scope. */
 static void *load(const char *file) {
     return dlopen(file, RTLD_NOW | RTLD_GLOBAL);
 }

@@ -1,8 +1,8 @@
 /* An MPI library, found and loaded at run time. Private.
  *
- * weft is built without one. There is no binary interface that all share, so each of the two
- * families has its table: Open MPI's handles are addresses, MPICH's (and Intel's, Cray's,
- * MVAPICH's) are integers.
+ * weft is built without MPI. MPI libraries have no common binary interface, so each of the two
+ * families has a table: handles of Open MPI are addresses, those of MPICH (and Intel MPI, Cray
+ * MPICH, MVAPICH) are integers.
  */
 #ifndef WFI_MPI_LIBRARY_H
 #define WFI_MPI_LIBRARY_H
@@ -12,9 +12,9 @@
 /* Open MPI's `pointer`, MPICH's `number`. */
 typedef wfi_network_handle wfi_mpi_handle;
 
-enum { WFI_MPI_FUNNELED = 1, WFI_MPI_MULTIPLE = 3 }; /* levels of threads, as the standard has */
+enum { WFI_MPI_FUNNELED = 1, WFI_MPI_MULTIPLE = 3 }; /* thread levels of the MPI standard */
 
-/* Without handles the functions are the same everywhere. */
+/* Functions without handles have the same binary interface in both families. */
 typedef struct wfi_mpi_common {
     int (*init_thread)(int *argc, char ***argv, int wanted, int *level_out);
     int (*initialized)(int *is_on_out);
@@ -24,22 +24,22 @@ typedef struct wfi_mpi_common {
     int (*error_string)(int error, char *text_out, int *n_out);
 } wfi_mpi_common;
 
-#define WFI_MPI_N_SYMBOLS 11 /* the last two are the engine's, and may be missing */
+#define WFI_MPI_N_SYMBOLS 11 /* the last two belong to the engine and may be missing */
 #define WFI_MPI_N_NEEDED  9
 
 typedef struct wfi_mpi {
     wf_context *ctx;
     void *library;
-    const char *family; /* for sentences */
+    const char *family; /* for error messages */
     wfi_mpi_common common;
     void *symbols[WFI_MPI_N_SYMBOLS];
     wfi_mpi_handle world, byte, errors_return;
-    wfi_mpi_handle types[WF_N_DTYPES], ops[WF_MAX + 1]; /* of the engine */
+    wfi_mpi_handle types[WF_N_DTYPES], ops[WF_MAX + 1]; /* for the engine */
     bool has_engine;
     const struct wfi_mpi_abi *abi;
 } wfi_mpi;
 
-/* The other calls, in one family's words. Each returns MPI's error code, 0 being none. */
+/* The calls with handles, for one family. Each returns MPI's error code; 0 is success. */
 typedef struct wfi_mpi_abi {
     const char *family;
     const char *const *files;
@@ -63,11 +63,12 @@ typedef struct wfi_mpi_abi {
                       wf_reduction op, wfi_mpi_handle comm, wfi_mpi_handle *request_out);
 } wfi_mpi_abi;
 
-/* The library that WEFT_MPI_LIBRARY names, or that of the launcher which started this process.
- * It stays loaded. Errors: UNSUPPORTED: what to install or to set. */
+/* Loads the library that WEFT_MPI_LIBRARY names, or that of the launcher which started this
+ * process. The library stays loaded. Errors: UNSUPPORTED; the message names the package to install
+ * or the variable to set. */
 wf_status wfi_mpi_load(wf_context *ctx, wfi_mpi *mpi_out);
 
-/* The sentence of an error. */
+/* Reports an MPI error code as a failure of the call `call`. */
 wf_status wfi_mpi_fail(const wfi_mpi *m, const char *call, int error);
 
 #endif

@@ -6,8 +6,8 @@
 
 typedef struct mpi_network {
     wfi_mpi mpi;
-    wfi_mpi_handle comm;    /* our own messages never match the program's */
-    bool has_comm, is_host; /* is_host: we have started MPI, so we end it */
+    wfi_mpi_handle comm;    /* a duplicate, so weft's messages never match the program's */
+    bool has_comm, is_host; /* is_host: weft started MPI, so weft finalizes it */
     wfi_mpi_handle engines[WFI_NETWORK_ENGINES];
     bool has_engine[WFI_NETWORK_ENGINES];
 } mpi_network;
@@ -16,7 +16,7 @@ static wf_status check(const mpi_network *m, const char *call, int error) {
     return error ? wfi_mpi_fail(&m->mpi, call, error) : WF_OK;
 }
 
-/* A program that uses MPI itself has started it, and goes on using it beside us. */
+/* A program that uses MPI has started it already and continues to use it. */
 static wf_status begin(mpi_network *m) {
     wfi_mpi_common *call = &m->mpi.common;
     int is_on = 0, is_off = 0, level = 0;
@@ -72,13 +72,13 @@ static wf_status mpi_test(void *self, wfi_network_handle *handle, bool *done_out
     return check(m, "MPI_Test", error);
 }
 
-/* Only receives: nothing can take back what has been sent. */
+/* Only receives can be cancelled; MPI cannot revoke a send. */
 static void mpi_cancel(void *self, wfi_network_handle *handle) {
     mpi_network *m = self;
     m->mpi.abi->cancel(&m->mpi, handle);
 }
 
-/* Sums that overtake each other need communicators of their own. */
+/* Sums of different engines may overtake each other, so each engine needs a communicator. */
 static wf_status mpi_open_engine(void *self, int engine, wfi_network_handle *handle_out) {
     mpi_network *m = self;
     int error = m->mpi.abi->comm_idup(&m->mpi, m->comm, &m->engines[engine], handle_out);
@@ -94,8 +94,8 @@ static wf_status mpi_sum(void *self, int engine, const wfi_network_sum *s,
                                         m->engines[engine], handle_out));
 }
 
-/* Without the others, ending MPI would wait for them: the process ends without it then, and
- * mpirun, which notices, stops what is left of the job. */
+/* MPI_Finalize waits for all ranks. If the others are missing, the process exits without it, and
+ * mpirun then stops the remaining processes of the job. */
 static void mpi_finish(void *self, bool is_clean) {
     mpi_network *m = self;
     for (int i = 0; i < WFI_NETWORK_ENGINES && is_clean; i++)
@@ -106,7 +106,7 @@ static void mpi_finish(void *self, bool is_clean) {
 }
 
 wf_status wfi_mpi_network(wf_context *ctx, wfi_network *network_out) {
-    mpi_network *m = calloc(1, sizeof *m); /* no context's: it may outlive this one */
+    mpi_network *m = calloc(1, sizeof *m); /* without a context: it may outlive `ctx` */
     if (!m) return wfi_no_memory(ctx, sizeof *m, "MPI");
     wf_status status = wfi_mpi_load(ctx, &m->mpi);
     if (status != WF_OK) {

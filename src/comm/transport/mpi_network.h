@@ -1,11 +1,11 @@
-/* The network that MPI is. Private. */
+/* The network over MPI. Private. */
 #ifndef WFI_MPI_NETWORK_H
 #define WFI_MPI_NETWORK_H
 
 #include "comm/transport/network.h"
 
-/* Loads the library; all calls of MPI are made by the thread that calls the network's functions.
- * Errors: UNSUPPORTED. */
+/* Loads the library. Only the thread that calls the network's functions calls MPI. Errors:
+ * UNSUPPORTED. */
 wf_status wfi_mpi_network(wf_context *ctx, wfi_network *network_out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The progress thread: it makes all calls of the network, and sleeps between them. */
+/* The progress thread makes all calls of the network and sleeps between them. */
 #include "comm/transport/parts.h"
 
 #include "base/clock.h"
@@ -8,24 +8,25 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* How long the thread sleeps between two looks: at first, while something is expected, and while
- * nothing is. It shares its core with the one that computes. */
+/* How long the thread sleeps between two polls: at first, while a message is expected, and while
+ * none is. The thread shares its core with a compute thread. */
 #define NAP_US         20
 #define LONG_NAP_US    200
 #define LONGEST_NAP_US 2000
-/* How long it polls in the middle of a collective: naps are longer than its phases. */
+/* How long the thread polls during a collective, whose phases are shorter than its naps. */
 #define POLL_US 300
-/* And after one: the next may follow. */
+/* How long it polls after a collective: the next may follow. */
 #define POLL_AFTER_US 50
-/* After so many looks in vain it sleeps twice as long. */
+/* After so many polls without work the nap doubles. */
 #define N_LOOKS 8
-/* How often one that waits for the network to start looks whether it waits in the wrong place. */
+/* How often a rank that waits for the network's start checks whether the others use another wire.
+ */
 #define START_LOOK_MS 50
-/* How often the others are told how far our streams are, if nobody has asked. */
+/* How often epochs of streams are sent to the other ranks without a request. */
 #define PULSE_MS 250
-/* How long a failed job waits for the others to say that they know. */
+/* How long a rank of a failed job waits for the others to confirm the failure. */
 #define LEAVE_MS 3000
-/* And how long for what is under way, which no rank wants any more, to end. */
+/* How long it waits for cancelled messages to end. */
 #define DRAIN_MS 200
 
 void wfi_transport_break(wfi_transport *t, wf_status status) {
@@ -39,12 +40,12 @@ void wfi_transport_wake(wfi_transport *t) {
 
 /* ---- the thread ---- */
 
-/* What the host has posted since the last look; requests before the state. */
+/* Takes the host's posts since the last poll: requests first, then the state. */
 static bool take_posted(wfi_transport *t, bool *ends_out) {
     wfi_message m = {.kind = WFI_MESSAGE_STATE};
     bool worked = wfi_transport_take_posted(t);
     pthread_mutex_lock(&t->lock);
-    /* What came in between is taken first, next time. */
+    /* Requests posted in between come first, in the next poll. */
     bool is_state_due = t->is_state_due && !t->posted;
     if (is_state_due) m.state = t->state, t->is_state_due = false;
     *ends_out = t->ends && !t->posted;
@@ -57,7 +58,7 @@ static bool is_awaited(const wfi_shared_epoch *e) {
     return __atomic_load_n(&e->n_sleeping, __ATOMIC_RELAXED) != 0;
 }
 
-/* Somebody is waiting, or will be: beside requests that are under way. */
+/* Whether a thread waits for a counter, or a collective runs. Requests under way are separate. */
 static bool is_expected(const wfi_transport *t) {
     if (__atomic_load_n(&t->n_polling, __ATOMIC_RELAXED)) return true;
     for (int r = 0; r < t->config.n_ranks; r++) {
@@ -86,11 +87,11 @@ static void nap(wfi_transport *t, int64_t us) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* What one look found. */
+/* The results of one poll. */
 typedef struct wfi_look {
-    bool worked;    /* something moved */
+    bool worked;    /* a message moved */
     bool is_active; /* requests are under way */
-    bool ends;      /* the host asked for the end, and all that it had posted before is taken */
+    bool ends;      /* the host ended the transport, and all earlier posts are taken */
 } wfi_look;
 
 static wfi_look look(wfi_transport *t, bool pulse) {
@@ -114,7 +115,7 @@ static bool all_have_left(const wfi_transport *t) {
     return true;
 }
 
-/* Says that this rank leaves. Returns until when the others may take to say the same. */
+/* Sends the message that this rank leaves. Returns the deadline for the others' last messages. */
 static int64_t begin_leaving(wfi_transport *t) {
     bool has_failed = wfi_failure_status(t->config.failure) != WF_OK;
     int64_t most_ms = t->config.timeout_ms;
@@ -152,7 +153,7 @@ static void work(wfi_transport *t) {
     }
 }
 
-/* Ends what no rank waits for any more. */
+/* Cancels the messages that no rank waits for any more. */
 static bool drain(wfi_transport *t) {
     int64_t end_ms = wfi_now_ms() + DRAIN_MS;
     for (bool first = true;; first = false) {
@@ -213,13 +214,14 @@ static void release(wfi_transport *t) {
     wf_context_destroy(own);
 }
 
-/* For sentences: who has not sent what is awaited, ... */
+/* For error messages: the rank that has not sent the awaited message. */
 static int awaited_sender(const void *self, int stream) {
     const wfi_transport *t = self;
     return __atomic_load_n(&t->receives[stream].awaited, __ATOMIC_RELAXED);
 }
 
-/* ... or not taken it: departures are counted in the order of the puts, so it is the oldest. */
+/* The rank that has not taken a message. Departures are counted in the order of puts, so it is the
+ * oldest. */
 static int awaited_reader(const void *self, int stream) {
     const wfi_transport *t = self;
     uint64_t oldest = UINT64_MAX;
@@ -248,7 +250,7 @@ static wf_status create_count(wfi_transport *t, wfi_transport_count *count, cons
     return WF_OK;
 }
 
-/* The network may have to wait for the others before it can say anything. */
+/* The network may report a failure only after the others have joined. */
 static wf_status wait_for_start(wfi_transport *t) {
     const wfi_network *network = &t->config.network;
     int64_t end_ms = wfi_now_ms() + t->config.timeout_ms;
@@ -340,8 +342,8 @@ static wfi_transport *make(wf_context *ctx, const wfi_transport_config *config) 
     return t;
 }
 
-/* The thread is inside the library, which nobody can call back: it keeps what it uses, and goes
- * when it returns, if ever. */
+/* The thread is inside a call of the library that cannot be interrupted. The thread is detached and
+ * keeps its memory; it ends when the call returns, if ever. */
 static bool give_up(wfi_transport *t) {
     pthread_mutex_lock(&t->lock);
     t->is_given_up = !t->is_started;

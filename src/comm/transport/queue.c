@@ -1,4 +1,4 @@
-/* Requests: how they are posted, begin, and end. */
+/* Requests: posting, beginning, completion and cancellation. */
 #include "comm/transport/parts.h"
 
 #include "base/clock.h"
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* So many receives of a queue are posted ahead: more make the network search long lists. */
+/* How many receives of a queue are posted ahead: more make the network search long lists. */
 #define N_AHEAD 16
-/* How long a failed collective waits for its requests to end, and how often it looks. */
+/* How long a failed collective waits for its requests to end, and how often it polls. */
 #define CANCEL_MS 200
 #define LOOK_US   200
 
@@ -27,7 +27,7 @@ static void append(wfi_request **first, wfi_request **last, wfi_request *r) {
     *last = r;
 }
 
-/* With the lock. */
+/* Called with `lock`. */
 static wfi_request *copy(wfi_transport *t, wfi_queue *queue, const wfi_request *what) {
     wfi_request *r = t->unused;
     if (r)
@@ -72,7 +72,7 @@ static void recycle(wfi_transport *t, wfi_request *r) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Notifications stand by epoch; mostly they come so. */
+/* Notifications are sorted by epoch; mostly they are posted in this order. */
 static void insert(wfi_queue *q, wfi_request *r) {
     bool is_last = r->kind != WFI_REQUEST_NOTIFY || !q->first || q->last->epoch <= r->epoch;
     if (is_last) {
@@ -85,7 +85,7 @@ static void insert(wfi_queue *q, wfi_request *r) {
     *at = r;
 }
 
-/* For sentences of another thread. */
+/* For error messages of other threads. */
 static void show_first(wfi_queue *q) {
     __atomic_store_n(&q->awaited, q->first ? q->first->peer : -1, __ATOMIC_RELAXED);
     __atomic_store_n(&q->oldest, q->first ? q->first->number : 0, __ATOMIC_RELAXED);
@@ -110,7 +110,7 @@ bool wfi_queue_add(wfi_transport *t, wfi_queue *queue, const wfi_request *reques
     return r != NULL;
 }
 
-/* No rank listens to one that has sent its last message. */
+/* A rank that has sent its last message sends no other. */
 static bool is_mute(const wfi_transport *t, const wfi_request *r) {
     return r->owns_data && (t->is_broken || t->is_leaving);
 }
@@ -161,7 +161,7 @@ static wf_status begin(wfi_transport *t, wfi_request *r) {
     return WF_BUG;
 }
 
-/* Whether nothing of it is under way any more. */
+/* Whether the request has completed or was cancelled before it began. */
 static bool has_ended(wfi_transport *t, wfi_request *r) {
     bool done = r->kind == WFI_REQUEST_NOTIFY;
     if (!r->is_under_way) return r->is_cancelled;
@@ -177,7 +177,7 @@ static void cancel(wfi_transport *t, wfi_request *r) {
     r->is_cancelled = true;
 }
 
-/* What is cancelled: receives. What has been sent ends by itself, mostly. */
+/* Only receives are cancelled; sends usually complete. */
 static bool begin_requests(wfi_transport *t, wfi_queue *q) {
     bool worked = false, is_cancelled = __atomic_load_n(&q->is_cancelled, __ATOMIC_ACQUIRE);
     int n = 0;
@@ -188,7 +188,7 @@ static bool begin_requests(wfi_transport *t, wfi_queue *q) {
             r->is_cancelled = true;
         }
         if (r->is_under_way || r->is_cancelled || t->is_broken) continue;
-        /* What a stream's tasks need grows from one to the next. */
+        /* The epochs that the tasks of a stream need only grow, so later requests wait as well. */
         if ((r->kind == WFI_REQUEST_RECEIVE && n >= N_AHEAD) || !is_ready(t, r)) break;
         wf_status status = begin(t, r);
         r->is_under_way = status == WF_OK;
@@ -198,8 +198,8 @@ static bool begin_requests(wfi_transport *t, wfi_queue *q) {
     return worked;
 }
 
-/* Puts to one rank end in order, those to another meanwhile: counted are those before the first
- * that has not. */
+/* Puts to one rank complete in order, puts to different ranks do not. The count stops before the
+ * oldest incomplete put. */
 static void count_departures(wfi_transport *t, int stream) {
     uint64_t n = t->last_departed[stream];
     for (int r = 0; r < t->config.n_ranks; r++) {
@@ -244,7 +244,7 @@ bool wfi_transport_progress(wfi_transport *t) {
     return worked;
 }
 
-/* ---- what is waited for no more ---- */
+/* ---- cancellation ---- */
 
 static void deactivate(wfi_transport *t, const wfi_queue *q) {
     wfi_queue **at = &t->active;
@@ -262,7 +262,7 @@ void wfi_queue_clear(wfi_transport *t, wfi_queue *q) {
     deactivate(t, q);
 }
 
-/* What does not end is taken out of the queue. */
+/* Moves the requests that are still under way from the queue to the list of lost requests. */
 static void lose(wfi_transport *t, wfi_queue *q) {
     pthread_mutex_lock(&t->queues_lock);
     (void)wfi_transport_take_posted(t);
@@ -301,7 +301,7 @@ bool wfi_transport_cancel(wfi_transport *t, wfi_transport_group *group) {
     return true;
 }
 
-/* Returns what has not ended. */
+/* Returns the requests that are still under way. */
 static wfi_request *drain(wfi_transport *t, wfi_request *first, bool cancels) {
     wfi_request *left = NULL;
     for (wfi_request *r = first, *next; r; r = next) {

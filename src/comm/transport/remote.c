@@ -1,8 +1,8 @@
 #include "comm/transport/remote.h"
 
-/* How often a waiter looks before it sleeps: a few microseconds. */
+/* How often a waiter polls before it sleeps: a few microseconds. */
 #define N_SPINS 2000
-/* How long it sleeps before it asks whether the other process is still there. */
+/* How long it sleeps before it checks whether the other process still runs. */
 #define NAP_MS 50
 
 static const wfi_stream_class remote_streams;
@@ -66,7 +66,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
         now = remote_n_done(event.stream);
         if (now >= event.epoch) return WF_OK;
         WF_TRY(wfi_owner_check(owner));
-        /* It may have done the last task, and gone, since we looked. */
+        /* The rank may have completed the last task and left since the load above. */
         if (remote->is_lost && remote->is_lost(remote->self, owner->rank) &&
             remote_n_done(event.stream) < event.epoch)
             return wfi_fail(owner->ctx, WF_REMOTE,

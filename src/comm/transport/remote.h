@@ -1,27 +1,28 @@
-/* Streams whose tasks are done elsewhere: counters that somebody else writes. Private.
+/* Streams whose tasks run in another process, which advances their counters. Private.
  *
- * All processes have the same program, so each knows how many tasks a step gives to another's
- * stream without being told: here tasks are only counted, and events looked up in a counter. That
- * is the other process's own, in memory that both see, or a copy which the transport keeps; or it
- * counts what the transport has received or sent.
+ * All processes have the same program, so each knows without a message how many tasks a step pushes
+ * to a stream of another rank. This process only counts the tasks and compares events with a
+ * counter. The counter is the other process's own, in shared memory, or a copy that the transport
+ * updates. Streams of the transport count the messages that it received or sent.
  */
 #ifndef WFI_REMOTE_H
 #define WFI_REMOTE_H
 
 #include "device/device.h"
 
-/* Of the streams of one owner. Borrowed by them. */
+/* The remote streams of one owner, which borrow this struct. */
 typedef struct wfi_remote {
     wfi_owner owner;
-    wfi_shared_epoch *counters; /* by the number of a stream */
-    /* Whether the process of that rank is gone. NULL: nobody goes. */
+    wfi_shared_epoch *counters; /* [stream number] */
+    /* Whether the process of that rank has left or died. NULL: no process can. */
     bool (*is_lost)(const void *self, int rank);
-    /* Tells that rank, whose stream is going to wait for the event of a trainer's local stream (by
-     * its number), when it comes. NULL: it sees the counter itself. */
+    /* Called when a remote stream is about to wait for an event of a trainer's local stream
+     * `stream`: has the epoch sent to that rank when it is reached. NULL: the rank reads the
+     * counter itself. */
     wf_status (*notify)(const void *self, int trainer, int rank, int stream, uint64_t epoch);
     int trainer;
-    /* What is counted are messages "of" or "to" other ranks for a stream: which rank has to send or
-     * to take the next. NULL: tasks of another rank are counted. */
+    /* Set if the streams count messages "of" or "to" (`direction`) other ranks: returns the rank
+     * that has to send or take the next message. NULL: the streams count tasks of another rank. */
     int (*awaited_rank)(const void *self, int stream);
     const char *direction;
     const void *self;
@@ -30,7 +31,7 @@ typedef struct wfi_remote {
 /* `name` is static. */
 wf_status wfi_remote_stream_create(const wfi_remote *remote, const char *name, int number,
                                    wfi_stream_queue **stream_out);
-/* So many more tasks are given to the stream where it runs. */
+/* Counts `n_tasks` more tasks, which the owner's process pushes to its stream. */
 void wfi_remote_stream_count(wfi_stream_queue *stream, uint64_t n_tasks);
 
 #endif

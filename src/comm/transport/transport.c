@@ -1,4 +1,4 @@
-/* The transport as the host's threads see it: requests that return at once. */
+/* The host threads' side of the transport: requests that return at once. */
 #include "comm/transport/parts.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ wf_status wfi_transport_notify(wfi_transport *t, int rank, int trainer, int stre
     return WF_OK;
 }
 
-/* In pieces, each of which is a task of the stream that counts them. */
+/* Splits the bytes into messages; each is a task of the stream that counts them. */
 static wf_status move(wfi_transport *t, wfi_stream_queue *stream, wfi_queue *queue, wfi_request *r,
                       const void *data, size_t bytes) {
     for (size_t at = 0; at < bytes; at += r->bytes) {
