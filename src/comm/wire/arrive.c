@@ -1,5 +1,4 @@
-/* Waiting in shared memory: a rank that waits looks for a while, then lets others run, then sleeps.
- */
+/* Waiting in shared memory: a waiting rank spins for a while, then yields its core, then sleeps. */
 #include "base/clock.h"
 #include "comm/wire/run.h"
 
@@ -11,21 +10,21 @@
 #include <weft/info.h>
 
 #define N_SPINS             2000 /* some 50 us: longer than ranks of equal work are apart */
-#define N_SPINS_CROWDED     50   /* more ranks than cores: somebody else needs this one */
+#define N_SPINS_CROWDED     50   /* more ranks than cores: another rank needs this core */
 #define N_YIELDS            100
-#define N_YIELDS_PROGRESS   10 /* where it runs on this very core: yielding costs it its turn */
-#define MOST_YIELDING_MS    2  /* on a busy machine each takes as long as others' turns */
+#define N_YIELDS_PROGRESS   10 /* the progress thread shares the core: yielding costs it its turn */
+#define MOST_YIELDING_MS    2  /* on a busy machine a yield lasts as long as others' turns */
 #define TOUCH_NAP_US        100
-#define TOUCH_MS            60000 /* so long no copy takes */
+#define TOUCH_MS            60000 /* no copy takes so long */
 #define NAP_MS              50
-#define UNKNOWN_CACHE_BYTES ((size_t)32 << 20) /* if the system does not say */
+#define UNKNOWN_CACHE_BYTES ((size_t)32 << 20) /* if the system reports none */
 
 size_t wfi_segment_bytes(int32_t n) {
     size_t members = (size_t)n, bytes = sizeof(wfi_segment) + members * sizeof(wfi_member);
     return wfi_round_up(bytes, 64) + members * members * sizeof(wfi_channel);
 }
 
-/* Other groups' ranks wait, too, and so do progress threads. */
+/* Ranks of other groups and progress threads also wait on these cores. */
 static void choose_patience(wfi_memory *m) {
     wf_job *job = m->group->job;
     bool has_progress = wfi_control_transport(job) != NULL;
@@ -69,7 +68,8 @@ void wfi_memory_destroy(wfi_memory *m) {
 
 /* ---- failures ---- */
 
-/* Either it sees the failure, or who failed sees that it is there. */
+/* With sequential consistency either this rank reads the failure, or the failed rank reads
+ * `touches`. */
 wf_status wfi_memory_touch(wfi_memory *m) {
     if (!m->is_open) return WF_OK;
     __atomic_store_n(&m->segment->members[m->group->rank].touches, 1, __ATOMIC_SEQ_CST);
@@ -83,7 +83,7 @@ void wfi_memory_let_go(wfi_memory *m) {
         __atomic_store_n(&m->segment->members[m->group->rank].touches, 0, __ATOMIC_RELEASE);
 }
 
-/* They are threads of this process in the middle of a copy, which ends. */
+/* Touching ranks are threads of this process in the middle of a copy, which ends. */
 static void wait_for_touching(const wfi_memory *m) {
     const struct timespec nap = {0, TOUCH_NAP_US * 1000};
     wfi_wait_clock clock = wfi_wait_begin();
@@ -141,7 +141,7 @@ static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, 
              wfi_process_state(wfi_control_rank_at(g->job, g->job_rank[rank])->pid));
 }
 
-/* Long before the deadline: a line to whoever looks on; then less and less often. */
+/* Logs a warning long before the deadline, then less and less often. */
 static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *due_ms) {
     char text[WFI_SENTENCE_BYTES], how_long[48];
     if (!*due_ms || waited_ms < *due_ms || rank < 0) return;
@@ -151,12 +151,12 @@ static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *
     *due_ms *= 6;
 }
 
-/* What has been sent comes also when the sender has gone since. */
+/* Whether `e` counts messages under way. They arrive even if their sender has left. */
 static bool is_moved(const wfi_memory *m, const wfi_shared_epoch *e) {
     return m->moved && (e == &m->moved[0] || e == &m->moved[1]);
 }
 
-/* They are `rank`'s, -1: those of a sum that MPI makes. */
+/* The timeout of a message of `rank`; -1: of a sum inside MPI. */
 static wf_status moved_too_late(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
     char text[WFI_CALL_TEXT], last[WFI_CALL_TEXT];
     const wf_group *g = m->group;
@@ -175,12 +175,12 @@ static wf_status moved_too_late(const wfi_memory *m, const wfi_shared_epoch *e, 
                     wfi_control_process_state(g->job, g->job_rank[rank]));
 }
 
-/* Whether `e`, of which all ranks have one, is this rank's arrival. */
+/* Whether `e` is that rank's arrival counter, of which every rank has one. */
 static bool is_arrival(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
     return e == &m->segment->members[rank].arrival[m->epoch & 1];
 }
 
-/* All ranks of whom `e` is the count that has not come so far; e is `rank`'s. */
+/* The timeout of a wait for `e` of `rank`; an arrival names all ranks that are missing. */
 static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
@@ -213,14 +213,14 @@ static bool is_gone(const wfi_memory *m, int32_t rank) {
            wfi_control_is_lost(m->group->job, m->group->job_rank[rank]);
 }
 
-/* Who will not come: `rank`, or another who is waited for as well; -1: nobody is known. */
+/* A rank that has left or died: `rank` or, for arrivals, any awaited rank; -1: none. */
 static int32_t find_gone(const wfi_memory *m, const wfi_shared_epoch *e, uint64_t value,
                          int32_t rank) {
     bool waits_for_all = is_arrival(m, e, rank);
     for (int32_t r = 0; r < m->group->n; r++) {
         if (!waits_for_all && r != rank) continue;
         const wfi_shared_epoch *its = r == rank ? e : &m->segment->members[r].arrival[m->epoch & 1];
-        /* It may have come before it went. */
+        /* The rank may have arrived before it left, so its counter is read again. */
         if (!has_come(its, value) && is_gone(m, r) && !has_come(its, value)) return r;
     }
     return -1;
@@ -237,7 +237,7 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
         if (comes) rank = m->messages->awaited(m, e);
         int32_t gone = comes ? -1 : find_gone(m, e, value, rank);
         if (gone >= 0) {
-            WF_TRY(wfi_memory_check(m)); /* who leaves because of a failure has told it before */
+            WF_TRY(wfi_memory_check(m)); /* a rank that failed set this before it left */
             return wfi_memory_fail(m, wfi_memory_lost(m, gone));
         }
         int64_t waited_ms = wfi_wait_ms(&d->clock);

@@ -1,4 +1,4 @@
-/* Where the buffers of an operation lie: what ranks tell each other, windows, chunks. */
+/* The buffers of an operation: exchanged handles, windows, chunks. */
 #include "comm/wire/run.h"
 
 #include <string.h>
@@ -15,9 +15,9 @@ static int32_t n_out(const wfi_run *r) {
     return wfi_collective_n_out(r->o->collective, r->part.n, is_root(r));
 }
 
-/* ---- where buffers lie ---- */
+/* ---- locations of buffers ---- */
 
-/* How others are to find a buffer of this rank. */
+/* The handle through which other ranks find a buffer of this rank. */
 static uint64_t say(const wfi_run *r, const void *data, int32_t n_blocks) {
     if (!n_blocks || !r->o->n_elem) return WFI_HANDLE_NONE;
     size_t bytes = (size_t)n_blocks * (size_t)r->o->n_elem * r->elem_bytes;
@@ -26,7 +26,7 @@ static uint64_t say(const wfi_run *r, const void *data, int32_t n_blocks) {
 }
 
 void wfi_run_say(wfi_run *r) {
-    /* In place, others write where we still have to read. */
+    /* In place, other ranks would overwrite elements that this rank still reads. */
     bool is_swap = r->o->collective == WFI_COLLECTIVE_ALL_TO_ALL && r->o->in == r->o->out;
     bool is_alone = r->part.n == 1;
     r->says[WFI_SAYS_FINGERPRINT] = wfi_operation_fingerprint(r->o);
@@ -56,7 +56,7 @@ wf_status wfi_run_find(wfi_run *r) {
             WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->of[k].work));
         r->is_chunked |= r->of[k].in_window || r->of[k].out_window;
     }
-    int32_t own = r->part.own; /* what nobody else looks at is where the caller has it */
+    int32_t own = r->part.own; /* a buffer that no other rank reads stays the caller's */
     if (!r->of[own].in) r->of[own].in = (char *)r->o->in;
     if (!r->of[own].out) r->of[own].out = r->o->out;
     return WF_OK;
@@ -91,7 +91,7 @@ size_t wfi_run_elem_bytes(const wfi_run *r, wfi_window which) {
     return is_sum ? wf_dtype_bytes(wfi_sum_dtype(r->o->dtype)) : r->elem_bytes;
 }
 
-/* Blocks of the caller's lie apart when only a chunk of each is at hand. */
+/* The caller's blocks are not contiguous when a chunk has only a part of each. */
 int64_t wfi_run_n_side(const wfi_run *r, int32_t rank, wfi_window which, int64_t at, int64_t n) {
     bool is_in = which == WFI_WINDOW_IN, is_work = which == WFI_WINDOW_WORK && !r->work_is_out;
     if (which == WFI_WINDOW_STAGING) return n;
@@ -123,7 +123,7 @@ void wfi_run_fill_window(const wfi_run *r) {
     if (r->says[WFI_SAYS_IN] != WFI_HANDLE_WINDOW) return;
     size_t bytes = (size_t)r->n_chunk * r->elem_bytes, block = (size_t)r->o->n_elem * r->elem_bytes;
     const char *from = (const char *)r->o->in + (size_t)r->at * r->elem_bytes;
-    char *to = r->m->window; /* IN is its first part */
+    char *to = r->m->window; /* IN is the window's first part */
     for (int32_t b = 0; b < n_in(r); b++)
         memcpy(to + (size_t)b * bytes, from + (size_t)b * block, bytes);
 }

@@ -1,10 +1,10 @@
-/* inproc: the ranks are threads of one process, and any memory will do. */
+/* inproc: the ranks are threads of one process, and any memory is shared. */
 #include "comm/wire/memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* A job that shares no memory has processes for ranks, or tests that look alike. */
+/* A job without shared memory has processes for ranks, or tests that simulate them. */
 static bool reaches(const wf_group *g) {
     if (wfi_control_transport(g->job) && g->n > 1) return false;
     for (int32_t r = 0; r < g->n; r++)
@@ -23,8 +23,8 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
     return WF_OK;
 }
 
-/* Sanitizers know what happens before what only if all ranks see a word at one address, so the
- * segment is mapped once. */
+/* The segment is mapped once: sanitizers see happens-before relations only if all ranks use one
+ * address. */
 static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
     size_t bytes = wfi_segment_bytes(g->n);
     int64_t card[WFI_CONTROL_NUMBERS] = {0};
@@ -40,7 +40,7 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
         return wfi_fail(g->ctx, WF_NO_MEMORY, "the system refused %zu bytes for a group", bytes);
     wf_status status = wfi_memory_create(g, segment, &m);
     if (status != WF_OK) {
-        if (g->rank == 0) munmap(segment, bytes); /* as in close_group */
+        if (g->rank == 0) munmap(segment, bytes); /* as close_group does */
         return status;
     }
     m->find = find;
@@ -57,8 +57,8 @@ static void opened(wf_group *g, bool by_all) {
     m->is_refused = !by_all;
 }
 
-/* The last of those who have opened it ends the segment. If not all could, nobody has looked into
- * it, and who has made it ends it; if no rank knows, because the all-gather failed, it stays. */
+/* The last rank that leaves unmaps the segment. If one could not open it, no rank has used it, and
+ * its creator unmaps it. If no rank knows, because the all-gather failed, it stays mapped. */
 static void close_group(wf_group *g) {
     wfi_memory *m = g->state;
     if (!m) return;

@@ -1,15 +1,16 @@
-/* What a group's ranks share, and how they wait for each other. Private.
+/* The memory that a group's ranks share, and how they wait for each other. Private.
  *
- * A group shares a segment. In it each rank counts how often it has arrived, and beside the count
- * leaves what it came for: the operation's fingerprint and where its buffers lie. So comparing
- * costs no message of its own. Two counts take turns: a rank that is ahead by one arrival does not
- * write over what others still read, and it cannot be ahead by two.
+ * A group shares a segment. In it each rank counts its arrivals and stores a message with the
+ * count: the operation's fingerprint and the handles of its buffers. So the consistency check costs
+ * no message of its own. Two counters alternate: a rank that is ahead by one arrival does not
+ * overwrite the message that others still read, and no rank can be ahead by two.
  *
- * A buffer that the others cannot see, or that has to outlive being overwritten, goes through a
- * window of bounded size, chunk by chunk.
+ * A buffer that the others cannot access, or that is overwritten too early, goes through a window
+ * of bounded size, chunk by chunk.
  *
  * Ranks that share no memory (wire `mpi`) have a copy each of the segment, which the transport
- * keeps; what a phase reads of others is sent to them before (wfi_message_ops).
+ * updates. Elements that a phase reads from other ranks are sent to the reader before
+ * (wfi_message_ops).
  */
 #ifndef WFI_WIRE_MEMORY_H
 #define WFI_WIRE_MEMORY_H
@@ -17,32 +18,32 @@
 #include "base/clock.h"
 #include "comm/group/group.h"
 
-#define WFI_GROUP_BLOCKS 256 /* of memory that one rank shares */
+#define WFI_GROUP_BLOCKS 256 /* blocks of memory that one rank shares */
 
-/* Where something lies, for all ranks: inproc: an address; shm: block and offset. */
+/* A location that all ranks can resolve. inproc: an address; shm: block and offset. */
 typedef uint64_t wfi_handle;
 #define WFI_HANDLE_NONE UINT64_MAX
 
 enum { WFI_SAYS_FINGERPRINT, WFI_SAYS_IN, WFI_SAYS_OUT };
 
-/* shm: what one rank shares. */
+/* shm: one block of memory that a rank shares. */
 typedef struct wfi_shared_block {
     uint64_t bytes;
-    uint32_t serial; /* changes with every block that takes this place */
+    uint32_t serial; /* changes with every block in this slot */
     int32_t fd;
 } wfi_shared_block;
 
 /* One rank's part of the segment. Only that rank writes it. */
 typedef struct wfi_member {
     wfi_shared_epoch arrival[2];
-    wfi_call call;     /* what it does */
+    wfi_call call;     /* the rank's current call */
     wfi_handle window; /* atomic access; 0: none yet */
     int32_t has_left;  /* atomic access */
-    int32_t touches;   /* atomic access: is in others' buffers (wfi_memory_touch) */
+    int32_t touches;   /* atomic access: accesses others' buffers (wfi_memory_touch) */
     wfi_shared_block blocks[WFI_GROUP_BLOCKS];
 } __attribute__((aligned(64))) wfi_member;
 
-/* What one rank sends to one other. */
+/* The sends of one rank to one other. */
 typedef struct wfi_channel {
     wfi_shared_epoch sent, received; /* chunks */
 } wfi_channel;
@@ -57,22 +58,23 @@ struct wfi_run;
 struct wfi_run_buffers;
 struct wfi_memory;
 
-/* What shared memory does by itself, and others by messages. */
+/* Messages that replace shared memory. */
 typedef struct wfi_message_ops {
-    /* Says to the others' copies what this rank's part of the own one has become. */
+    /* Sends this rank's arrival, its channel or its failure to the copies of other ranks. */
     wf_status (*tell_arrival)(struct wfi_memory *m);
     wf_status (*tell_channel)(struct wfi_memory *m, int32_t rank, bool is_sender);
     void (*tell_failure)(struct wfi_memory *m);
-    /* Around the steps of a phase: brings what they read of others, and what others read of us. */
+    /* Around the steps of a phase: receives the elements that the steps read from other ranks, and
+     * sends those that other ranks read. */
     wf_status (*begin)(struct wfi_run *run, const wfi_reduce_step *steps, int32_t n_steps);
     wf_status (*end)(struct wfi_run *run);
-    /* Where an element of another rank is that has been brought. */
+    /* The address of a received element of another rank. */
     char *(*find)(const struct wfi_run *run, int32_t rank, wfi_window which, int64_t at);
-    /* The algorithm "engine", after all have come. */
+    /* The algorithm "engine", after the arrival of all ranks. */
     wf_status (*engine)(struct wfi_run *run);
-    /* "send" and "recv", when both know of each other. */
+    /* "send" and "recv", after both ranks have exchanged their calls. */
     wf_status (*pass)(struct wfi_memory *m, const wfi_operation *operation);
-    /* Of the requests that are counted there, whose is the next; -1: unknown. */
+    /* The rank of the oldest request that `done` counts; -1: unknown. */
     int32_t (*awaited)(const struct wfi_memory *m, const wfi_shared_epoch *done);
 } wfi_message_ops;
 
@@ -81,62 +83,62 @@ typedef struct wfi_memory {
     wfi_segment *segment;
     size_t segment_bytes;
     wfi_channel *channels; /* [from][to] */
-    uint64_t epoch;        /* how often this rank has arrived */
+    uint64_t epoch;        /* arrivals of this rank */
     int32_t n_spins, n_yields;
     size_t cache_bytes; /* of the last level */
-    char *window;       /* own, NULL: not made yet */
+    char *window;       /* own; NULL: not allocated yet */
     void *staging;      /* pairwise's, or NULL */
     size_t staging_bytes;
-    struct wfi_run_buffers *of;      /* [n] of the operation that runs */
+    struct wfi_run_buffers *of;      /* [n] of the running operation */
     void *own;                       /* of the wire */
-    bool is_open;                    /* ranks use each other's buffers where those lie (inproc) */
-    bool opened_by_all, is_refused;  /* inproc: what all know of the group's making */
+    bool is_open;                    /* inproc: ranks access each other's buffers directly */
+    bool opened_by_all, is_refused;  /* inproc: whether all ranks opened the group */
     const wfi_message_ops *messages; /* NULL: memory is shared */
     const wfi_shared_epoch *moved;   /* [2] counts of requests received and sent, or NULL */
-    /* The handle of a range of this rank's memory; WFI_HANDLE_NONE: others cannot see it. */
+    /* The handle of a range of this rank's memory; WFI_HANDLE_NONE: others cannot access it. */
     wfi_handle (*find)(struct wfi_memory *m, const void *data, size_t bytes);
-    /* Where another rank's handle lies for us. */
+    /* The address of another rank's handle in this process. */
     wf_status (*resolve)(struct wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out);
 } wfi_memory;
 
 size_t wfi_segment_bytes(int32_t n);
 wf_status wfi_memory_create(wf_group *group, wfi_segment *segment, wfi_memory **memory_out);
-/* Says that this rank has left. Returns whether it is the last. */
+/* Marks this rank as having left. Returns whether it is the last. */
 bool wfi_memory_leave(wfi_memory *m);
 void wfi_memory_destroy(wfi_memory *m);
-/* Memory of a process alone, as wires have it on which others need not see it. */
+/* Private memory of a process, for wires on which other ranks do not access it. */
 wf_status wfi_memory_alloc(wf_group *group, size_t bytes, void **block_out);
 void wfi_memory_free(wf_group *group, void *block);
 
 /* ---- arrive.c ---- */
 
-/* Says that this rank has come once more, and for what. */
+/* Counts an arrival of this rank and publishes its message. */
 wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says);
-/* Returns when all have come as often. Errors: REMOTE, TIMEOUT: the sentence names who did not
- * come; they become the group's. */
+/* Returns when all ranks have arrived as often. Errors: REMOTE, TIMEOUT: the message names the
+ * missing ranks; they become the group's failure. */
 wf_status wfi_memory_wait(wfi_memory *m);
 static inline const uint64_t *wfi_memory_says(const wfi_memory *m, int32_t rank) {
     return m->segment->members[rank].arrival[m->epoch & 1].says;
 }
-/* One deadline, for however many ranks are awaited one after the other; and when the next line
- * about it is due. It begins when somebody has to be slept for. Zero at first. */
+/* One deadline for several waits in a row, and the time of the next warning. The deadline begins
+ * with the first sleep. Initially zero. */
 typedef struct wfi_memory_deadline {
     bool has_begun;
     wfi_wait_clock clock;
     int64_t due_ms;
 } wfi_memory_deadline;
-/* Waits for one count of another rank. */
+/* Waits until the counter `e` of another rank reaches `value`. */
 wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank,
                               wfi_memory_deadline *deadline);
-/* The failure becomes the group's. */
+/* Makes the failure the group's. */
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status);
-/* REMOTE: that rank has left or died. */
+/* Fails with REMOTE: that rank has left or died. */
 wf_status wfi_memory_lost(wfi_memory *m, int32_t rank);
-/* The group's failure, as this thread's. */
+/* Returns the group's failure in this thread's context. */
 wf_status wfi_memory_check(wfi_memory *m);
-/* Around what reads or writes other ranks' buffers: a rank whose call fails gives its own back to
- * the caller when nobody is in them any more. Errors: the group's failure; nothing may be touched.
- */
+/* Around accesses of other ranks' buffers. A rank whose call fails waits until no other rank
+ * accesses its buffers, then returns them to the caller. Errors: the group's failure; no buffer may
+ * be accessed then. */
 wf_status wfi_memory_touch(wfi_memory *m);
 void wfi_memory_let_go(wfi_memory *m);
 
@@ -145,11 +147,11 @@ void wfi_memory_let_go(wfi_memory *m);
 wf_status wfi_memory_run(wf_group *group, const wfi_operation *operation);
 wf_status wfi_memory_pass(wf_group *group, const wfi_operation *operation);
 
-/* window.c: four parts of WFI_WINDOW_BYTES: IN, OUT, and WORK, whose elements may be twice as
- * large. */
+/* window.c: four parts of WFI_WINDOW_BYTES: IN, OUT, and two for WORK, as its elements may have
+ * twice the size. */
 #define WFI_WINDOW_BYTES ((size_t)512 << 10)
 wf_status wfi_memory_make_window(wfi_memory *m);
-/* Another rank's, or the own one. */
+/* The part's address in another rank's window or in the own one. */
 wf_status wfi_memory_window(wfi_memory *m, int32_t rank, wfi_window part, char **data_out);
 
 #endif

@@ -1,20 +1,20 @@
-/* mpi: ranks that share no memory. Each has a copy of the group's segment, in which the others'
- * parts are kept by what they say; their buffers are sent phase by phase (mpi_phase.c). All of
- * it goes by the job's transport, which makes the calls of MPI. */
+/* mpi: ranks that share no memory. Each has a copy of the group's segment, which messages of the
+ * other ranks update. Buffers are sent phase by phase (mpi_phase.c). The job's transport carries
+ * all messages and makes the calls of MPI. */
 #include "comm/wire/mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what ranks tell each other ---- */
+/* ---- messages between ranks ---- */
 
 typedef enum told_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } told_kind;
 
 typedef struct told {
     int32_t kind, status;
     uint64_t epoch, says[3];
-    wfi_call call; /* what the rank does */
+    wfi_call call; /* the rank's current call */
     char sentence[WFI_SENTENCE_BYTES];
 } told;
 
@@ -56,7 +56,7 @@ static wf_status tell_channel(wfi_memory *m, int32_t rank, bool is_sender) {
     return tell(m, rank, &w);
 }
 
-/* Once: whoever hears it fails as well. */
+/* Sent once: a rank that receives the failure fails as well. */
 static void tell_failure(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     const wfi_failure_entry *first = wfi_failure_first(&m->segment->failure);
@@ -67,7 +67,7 @@ static void tell_failure(wfi_memory *m) {
     (void)tell_all(m, &w);
 }
 
-/* ---- hearing: on the progress thread ---- */
+/* ---- receiving: on the progress thread ---- */
 
 static void show(wfi_shared_epoch *e, const told *w) {
     memcpy(e->says, w->says, sizeof w->says);
@@ -108,7 +108,7 @@ static void hear(void *self, int job_rank, const void *data) {
     }
 }
 
-/* ---- buffers: everybody has only its own ---- */
+/* ---- buffers: each rank accesses only its own ---- */
 
 static wfi_handle find(wfi_memory *m, const void *data, size_t bytes) {
     (void)m, (void)data, (void)bytes;
@@ -139,7 +139,7 @@ static bool reaches(const wf_group *g) {
     return wfi_control_transport(g->job) != NULL;
 }
 
-/* The first slot that is free at all of its ranks. */
+/* The first slot that is free on all ranks of the group. */
 static int32_t choose_slot(const wf_group *g, const wfi_bootstrap *bootstrap) {
     for (int32_t slot = 0; slot < WFI_TRANSPORT_SLOTS; slot++) {
         uint64_t bit = UINT64_C(1) << (slot % 64), taken = 0;
@@ -208,14 +208,15 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
     return g->how == &wfi_allreduce_engine ? wfi_mpi_open_engine(m) : WF_OK;
 }
 
-/* One that some ranks of the job make cannot be opened without keeping all waiting. */
+/* The engine is opened by all ranks of the job, so a group of some ranks cannot open one. */
 static const char *no_engine(const wf_group *g) {
     if (!wfi_transport_has_engine(wfi_control_transport(g->job))) return "'mpi' has none here";
     return g->n < wf_job_n_ranks(g->job) ? "only a group of all ranks of the job can have it"
                                          : NULL;
 }
 
-/* What a broken group had under way may still be: nobody gets its tags again. */
+/* Messages of a broken group may still be under way, so its slot, and with it its tags, is never
+ * reused. */
 static void leave(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     bool is_broken = wfi_failure_status(&m->segment->failure) != WF_OK;
@@ -225,7 +226,7 @@ static void leave(wfi_memory *m) {
     if (!is_broken)
         wfi_transport_slots_of(g->transport)->taken[g->slot / 64] &=
             ~(UINT64_C(1) << (g->slot % 64));
-    if (g->is_torn) { /* still read or written */
+    if (g->is_torn) { /* MPI may still access these buffers */
         m->window = NULL, m->staging = NULL;
     } else {
         free(g->bounce->data);
@@ -249,7 +250,7 @@ static wf_status poll_while(wf_group *group, const wfi_operation *o,
     wfi_mpi_group *g = wfi_mpi_of(group->state);
     wfi_transport_poll(g->transport, true);
     wf_status status = run(group, o);
-    /* The caller's buffers are the caller's again. */
+    /* After a failure the caller owns its buffers again. */
     if (status != WF_OK && !wfi_transport_cancel(g->transport, &g->known)) g->is_torn = true;
     wfi_transport_poll(g->transport, false);
     return status;

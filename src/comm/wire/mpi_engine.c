@@ -1,8 +1,8 @@
-/* engine: sums that MPI makes, in the order that it likes, on a communicator for each slot. */
+/* engine: sums inside MPI, in MPI's order, on one communicator per slot. */
 #include "comm/wire/mpi.h"
 
-#define ENGINE_ELEMS ((int64_t)1 << 30) /* of one call, which counts in an int */
-#define ENGINE_BLOCK ((int64_t)1 << 20) /* BF16 is summed as F32, so many at a time */
+#define ENGINE_ELEMS ((int64_t)1 << 30) /* per call, as MPI counts in an int */
+#define ENGINE_BLOCK ((int64_t)1 << 20) /* BF16 is summed as F32 in blocks of this size */
 
 static wf_status do_request(wfi_memory *m, wfi_request request) {
     wfi_mpi_group *g = wfi_mpi_of(m);
@@ -12,7 +12,7 @@ static wf_status do_request(wfi_memory *m, wfi_request request) {
     return wfi_mpi_wait(m, WFI_QUEUE_RECEIVED);
 }
 
-/* Opened once for each slot, and for all groups that have it later. */
+/* Opens the engine once for each slot; later groups of the slot use it, too. */
 wf_status wfi_mpi_open_engine(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     uint64_t *opened = &wfi_transport_slots_of(g->transport)->engines[g->slot / 64];
@@ -22,7 +22,7 @@ wf_status wfi_mpi_open_engine(wfi_memory *m) {
     return do_request(m, (wfi_request){.kind = WFI_REQUEST_OPEN_ENGINE});
 }
 
-/* A complete sum is divided and rounded here. */
+/* The sum is divided and rounded here, after MPI. */
 static wf_status sum_elements(wfi_run *r, const char *in, char *out, int64_t n) {
     wfi_mpi_group *g = wfi_mpi_of(r->m);
     bool converts = wfi_sum_dtype(r->o->dtype) != r->o->dtype;

@@ -1,5 +1,5 @@
-/* What a phase moves. Every rank lists the steps of all: so each knows what it reads of whom, and
- * who reads what of it, and nobody asks for anything. A copy's bytes come straight to their place.
+/* The messages of a phase. Every rank lists the steps of all ranks, so it knows all reads between
+ * ranks, and no rank requests anything. A copy's bytes are received directly at their destination.
  */
 #include "comm/wire/mpi.h"
 
@@ -7,7 +7,7 @@
 
 enum { TAG_DATA, TAG_PASS, N_TAGS };
 
-/* Where a step that only copies wants its bytes; NULL: they have to be worked on. */
+/* The destination of a step that only copies; NULL: the bytes are processed first. */
 static char *destination(const wfi_run *r, const wfi_reduce_step *step) {
     wfi_access from, to;
     if (step->kind != WFI_REDUCE_COPY && step->kind != WFI_REDUCE_STAGE) return NULL;
@@ -41,7 +41,7 @@ static wf_status post(wfi_memory *m, int32_t rank, bool is_send, int tag, char *
                        .bytes = bytes});
 }
 
-/* Both sides cut a range where it lies apart at its owner. */
+/* Both sides split a range wherever it is not contiguous at its owner. */
 static wf_status post_range(wfi_run *r, const wfi_brought *range, int32_t owner, int32_t other,
                             bool is_send) {
     char *data = range->data;
@@ -62,7 +62,7 @@ wf_status wfi_mpi_wait(wfi_memory *m, int which) {
                                m->group->rank, &deadline);
 }
 
-/* No rank is known that a sum of MPI's waits for: -1. */
+/* The awaited rank is unknown for a sum inside MPI: -1. */
 int32_t wfi_mpi_awaited(const wfi_memory *m, const wfi_shared_epoch *done) {
     const wfi_mpi_group *g = wfi_mpi_of(m);
     int peer = __atomic_load_n(&g->known.queues[done - g->known.done].awaited, __ATOMIC_RELAXED);
@@ -101,7 +101,7 @@ wf_status wfi_mpi_grow_bounce(wfi_memory *m, size_t bytes) {
     return bounce->data ? WF_OK : wfi_no_memory(m->group->ctx, bytes, "sums between ranks");
 }
 
-/* Places for what has none yet. */
+/* Assigns staging memory to ranges without a destination. */
 static wf_status make_bounce(wfi_run *r) {
     wfi_mpi_group *g = wfi_mpi_of(r->m);
     size_t bytes = 0;
@@ -117,7 +117,7 @@ static wf_status make_bounce(wfi_run *r) {
     return WF_OK;
 }
 
-/* What rank part.own reads of us. */
+/* Sends the ranges that rank part.own reads from this rank. */
 static wf_status send_to(wfi_run *r, wfi_reduce_part part) {
     wfi_reduce_step *steps = wfi_mpi_of(r->m)->steps;
     wfi_access a;
@@ -143,7 +143,7 @@ wf_status wfi_mpi_begin(wfi_run *r, const wfi_reduce_step *steps, int32_t n_step
     return wfi_mpi_wait(r->m, WFI_QUEUE_RECEIVED);
 }
 
-/* What has been sent may be written again. */
+/* After the phase this rank may overwrite the elements that it has sent. */
 wf_status wfi_mpi_end(wfi_run *r) {
     return wfi_mpi_wait(r->m, WFI_QUEUE_SENT);
 }

@@ -1,8 +1,7 @@
-/* Between GPUs by NCCL. All of its calls are made by the thread of one stream, and none waits in
- * the library, whose communicator does not block: the thread looks again and again, and when the
- * job has failed, a rank is gone or the deadline over, it ends what is under way. NCCL moves bytes,
- * and adds only what a plan leaves to it (allreduce=engine).
- */
+/* The wire between GPUs over NCCL. The thread of one stream makes all calls. The communicator is
+ * non-blocking, so no call waits in the library: the thread polls, and if the job fails, a rank is
+ * gone or the deadline passes, it aborts the communicator. NCCL moves bytes; it sums only for plans
+ * with allreduce=engine. */
 #include "comm/wire/nccl_library.h"
 
 #include "base/library.h"
@@ -11,7 +10,7 @@
 
 #include <stdio.h>
 
-/* For others to leave, too: who goes on without this one may come later or never. */
+/* How long to wait for others to leave: a rank that runs on may leave later or never. */
 #define LEAVE_MS 5000
 
 typedef enum activity { MEETS, MOVES, SUMS, LEAVES } activity;
@@ -26,10 +25,11 @@ struct wfi_device_wire {
     wfi_nccl nccl;
     wfi_wire_team team;
     ncclUniqueId id, team_id;
-    /* Of all ranks, of fewer that are a team, and of the latest group. NULL: none, or ended. */
+    /* Communicators of all ranks, of the team (if smaller), and of the latest group. NULL: none, or
+     * destroyed. */
     ncclComm_t comm, team_comm, now;
     activity does;
-    bool is_open; /* a group is */
+    bool is_open; /* a group is open */
 };
 
 static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
@@ -51,7 +51,7 @@ static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
 
 /* ---- waiting ---- */
 
-/* Ends what is under way, and the communicators. */
+/* Aborts the work under way and the communicators. */
 static void end_comms(wfi_device_wire *w) {
     if (w->is_open) (void)w->nccl.GroupEnd(); /* in a group the end would only be queued */
     w->is_open = false;
@@ -60,7 +60,7 @@ static void end_comms(wfi_device_wire *w) {
     w->comm = w->team_comm = w->now = NULL;
 }
 
-/* That ranks do not come together has reasons that a user can mend. */
+/* If ranks cannot form a communicator, the user can fix the cause: UNSUPPORTED. */
 static wf_status refuse(wfi_device_wire *w, ncclResult_t error) {
     const wfi_device_unit *unit = wfi_device_unit_of(w->device);
     wf_status status = wfi_fail(
@@ -82,7 +82,7 @@ static wf_status find_gone(const wfi_device_wire *w) {
     return WF_OK;
 }
 
-/* Who is stopped within NCCL keeps others there. */
+/* A rank that is stopped within NCCL blocks the others. */
 static wf_status too_late(const wfi_device_wire *w, int64_t ms) {
     const wfi_owner *owner = &w->device->owner;
     char who[160] = "";
@@ -97,7 +97,8 @@ static wf_status too_late(const wfi_device_wire *w, int64_t ms) {
                     *who ? "" : "; NCCL_DEBUG=WARN prints more", who);
 }
 
-/* Until NCCL has done what it was asked for, and the stream what NCCL has queued on it. */
+/* Waits until NCCL has completed its call and the stream has completed the work that NCCL queued.
+ */
 static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
     const wfi_cuda *driver = wfi_cuda_driver(w->device);
     wfi_device_wait wait = wfi_device_wait_begin(w->device);
@@ -112,7 +113,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
             wfi_cuda_enum queued = driver->StreamQuery(wfi_cuda_stream(w->stream));
             if (queued != WFI_CUDA_NOT_READY)
                 return wfi_cuda_check(w->device, "work queued by NCCL", queued);
-            error = ncclInProgress; /* what goes wrong meanwhile is asked for, too */
+            error = ncclInProgress; /* polled again: errors may still follow */
         }
         status = find_gone(w);
         if (status != WF_OK) break;
@@ -127,7 +128,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
 wf_status wfi_device_wire_begin(wfi_device_wire *w) {
     ncclResult_t error = w->nccl.GroupStart();
     w->is_open = !error;
-    w->does = MOVES; /* or sums */
+    w->does = MOVES; /* wfi_device_wire_sum sets SUMS */
     w->now = w->comm;
     return error ? refuse(w, error) : WF_OK;
 }
@@ -169,7 +170,7 @@ static wf_status join_all(void *self, void *argument) {
     return w->team.n > 1 ? join(w, &w->team_comm, w->team.n, w->team_id, w->team.own) : WF_OK;
 }
 
-/* A name for ranks to meet, which the first gives. */
+/* Broadcasts an NCCL id, which rank 0 creates, for the rendezvous of ranks. */
 static wf_status name_meeting(wfi_device_wire *w, ncclUniqueId *id) {
     if (!wf_job_rank(w->job) && w->nccl.GetUniqueId(id))
         return wfi_fail(w->device->owner.ctx, WF_DEVICE,
@@ -202,8 +203,8 @@ wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_
     wfi_device_wire *w = wfi_alloc(ctx, 1, sizeof *w, "a wire");
     if (!w) return WF_NO_MEMORY;
     *w = (wfi_device_wire){.job = job, .device = device, .stream = stream, .team = team};
-    if (team.n == wf_job_n_ranks(job)) w->team.n = 1; /* they have a communicator */
-    *wire_out = w;                                    /* the stream may have it, whatever comes */
+    if (team.n == wf_job_n_ranks(job)) w->team.n = 1; /* the communicator of all ranks serves */
+    *wire_out = w;                                    /* also on failure: the stream may use it */
     return open_wire(w);
 }
 

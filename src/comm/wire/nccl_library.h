@@ -1,7 +1,8 @@
-/* NCCL, found at run time: what of its interface is used, by the names that it has there. Declared
- * here, so that no header of it is needed. Private to nccl.c.
+/* NCCL, found at run time: the part of its interface that weft uses, under NCCL's names. The
+ * declarations replace NCCL's header. Private to nccl.c.
  *
- * A test that includes the real header first defines WFI_NCCL_TYPES_ARE_DECLARED, and compares.
+ * A test includes the real header after it defines WFI_NCCL_TYPES_ARE_DECLARED, and compares the
+ * declarations.
  */
 #ifndef WFI_NCCL_LIBRARY_H
 #define WFI_NCCL_LIBRARY_H
@@ -28,7 +29,7 @@ typedef struct ncclUniqueId {
 } ncclUniqueId;
 #endif
 
-/* ncclConfig_t as 2.14 has it, which says how much of it there is. */
+/* ncclConfig_t of NCCL 2.14; its first member is its size. */
 typedef struct wfi_nccl_config {
     size_t size;
     unsigned magic, version;

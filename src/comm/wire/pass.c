@@ -1,5 +1,5 @@
-/* send and recv: the receiver copies what the sender shows, whole or window by window, and the
- * sender waits until it has. */
+/* send and recv: the receiver copies the sender's buffer, whole or window by window, and the sender
+ * waits for the completion. */
 #include "comm/wire/memory.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
                     wfi_call_describe(&members[o->root].call, theirs));
 }
 
-/* Without shared memory the receiver says that it is ready, and then the bytes come. */
+/* Without shared memory the receiver acknowledges the call, then receives the bytes. */
 static wf_status take(wfi_memory *m, wfi_channel *c, uint64_t number, const wfi_operation *o) {
     __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
     WF_TRY(m->messages->tell_channel(m, o->root, false));

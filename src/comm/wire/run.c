@@ -1,12 +1,12 @@
-/* Runs collectives: the steps of all phases. Between them everybody waits for everybody, or, where
- * no memory is shared, for what the next one reads. */
+/* Runs collectives: the steps of all phases. Between phases every rank waits for all ranks or,
+ * without shared memory, for the elements that the next phase reads. */
 #include "comm/wire/run.h"
 
 #include "comm/runtime/step.h"
 
 #include <string.h>
 
-/* Less than this is never streamed. */
+/* Smaller results are never written with streaming stores. */
 #define STREAM_BYTES ((size_t)64 << 10)
 
 _Static_assert(WFI_CONTROL_RANKS <= WFI_REDUCE_RANKS, "steps have room for all ranks");
@@ -25,7 +25,7 @@ static void run_step(wfi_run *r, const wfi_reduce_step *step) {
     r->has_streamed |= wfi_reduce_run(&memory, &r->part, step);
 }
 
-/* A reduce-scatter's `in` lies in blocks that need not follow each other. */
+/* A reduce-scatter's `in` has blocks that need not be contiguous. */
 static void run_in_pieces(wfi_run *r, const wfi_reduce_step *step) {
     wfi_reduce_step piece = *step;
     while (piece.begin < step->end) {
@@ -61,7 +61,7 @@ static wf_status run_phases(wfi_run *r) {
     return WF_OK;
 }
 
-/* ---- before this rank comes ---- */
+/* ---- before the arrival ---- */
 
 static wf_status make_staging(wfi_run *r) {
     int64_t begin, end;
@@ -98,14 +98,14 @@ static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
     int64_t n_most = (int64_t)(WFI_WINDOW_BYTES / ((size_t)n_blocks * r.elem_bytes));
     r.n_most = n_most > 64 ? n_most / 64 * 64 : n_most;
     bool lands = m->messages && wfi_collective_sums(o->collective) && g->n > 1;
-    /* What one rank writes the others read next: from the cache, if all of it has room there. */
+    /* Other ranks read a result next: from the cache, if all results fit there. */
     size_t touched = (size_t)g->n * (size_t)o->n_elem * r.elem_bytes * (o->in == o->out ? 1 : 2);
     r.streams = touched > m->cache_bytes;
     r.is_chunked = (r.has_work && !r.work_is_out) || r.has_staging || lands;
     return r;
 }
 
-/* What this rank needs before it comes. */
+/* Allocates the window and the staging buffer before the arrival. */
 static wf_status make_ready(wfi_run *r) {
     bool goes_through =
         r->says[WFI_SAYS_IN] == WFI_HANDLE_WINDOW || r->says[WFI_SAYS_OUT] == WFI_HANDLE_WINDOW;

@@ -1,5 +1,5 @@
-/* shm: the ranks are processes of one machine. What they share are memfds, which have no name and
- * go with the last process; the others open them through /proc/PID/fd when they first use them. */
+/* shm: the ranks are processes of one machine. They share memfds, which have no name and end with
+ * the last process. Other processes open them through /proc/PID/fd at first use. */
 #include "comm/wire/memory.h"
 
 #include <errno.h>
@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A handle: the block's place, and the offset in it. */
+/* A handle has the block's slot and the offset in the block. */
 #define OFFSET_BITS 48
 
-/* One block as this process sees it. */
+/* One block in this process's address space. */
 typedef struct mapping {
     char *base; /* NULL: not mapped */
     size_t bytes;
@@ -20,11 +20,11 @@ typedef struct mapping {
 } mapping;
 
 typedef struct shm {
-    pthread_mutex_t lock; /* of the own blocks: works look for them on a thread of their own */
+    pthread_mutex_t lock; /* of the own blocks: works resolve them on their own thread */
     mapping own[WFI_GROUP_BLOCKS];
-    mapping **others; /* [n] [WFI_GROUP_BLOCKS], NULL: none yet */
-    int32_t n_own;    /* all used places are before this one */
-    int fd;           /* the segment's, while others still open it, or -1 */
+    mapping **others; /* [n] [WFI_GROUP_BLOCKS], NULL: not allocated yet */
+    int32_t n_own;    /* all used slots are below this number */
+    int fd;           /* the segment's, until the other ranks have opened it, or -1 */
 } shm;
 
 static bool reaches(const wf_group *g) {
@@ -78,7 +78,7 @@ static wf_status refuse_handle(const wfi_memory *m, int32_t rank) {
                     "rank %d's description of its memory is damaged: there is no such block", rank);
 }
 
-/* What another rank says may be torn or worse: it is followed within its block only. */
+/* Another rank's handle may be torn or invalid, so it is checked against its block. */
 static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out) {
     shm *s = m->own;
     uint64_t place = handle >> OFFSET_BITS;
@@ -102,7 +102,7 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
     return WF_OK;
 }
 
-/* Fills a place that is free. The blocks are locked. */
+/* Allocates a block in a free slot. Called with `lock`. */
 static wf_status make_block(wf_group *g, int32_t place, size_t bytes, void **block_out) {
     wfi_memory *m = g->state;
     shm *s = m->own;
@@ -137,8 +137,8 @@ static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
     return status;
 }
 
-/* The others may still have it mapped, so its memory is given back through the descriptor; not
- * from a broken group, where one of them may be in the middle of reading it, and would be killed.
+/* Other ranks may still map the block, so its memory is released through the descriptor. In a
+ * broken group another rank may be reading it and would be killed by SIGBUS, so the memory stays.
  */
 static void end_block(wfi_memory *m, int32_t place) {
     mapping *b = &((shm *)m->own)->own[place];
@@ -168,7 +168,7 @@ typedef struct card {
     int32_t fd;
 } card;
 
-/* The segment that rank 0 makes; *fd_out is its descriptor there. */
+/* Opens the segment, which rank 0 creates; *fd_out is its descriptor there. */
 static wf_status open_segment(wf_group *g, wfi_bootstrap *bootstrap, int *fd_out, void **base_out) {
     size_t bytes = wfi_segment_bytes(g->n);
     int64_t own[WFI_CONTROL_NUMBERS] = {0};
@@ -228,7 +228,7 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
     return WF_OK;
 }
 
-/* All have it mapped, so nobody needs the descriptor any more. */
+/* All ranks have mapped the segment, so the descriptor can be closed. */
 static void opened(wf_group *g, bool by_all) {
     (void)by_all;
     wfi_memory *m = g->state;

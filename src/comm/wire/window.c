@@ -1,4 +1,4 @@
-/* The window through which a rank shows the others what they cannot see where it lies. */
+/* A rank's window: other ranks read or write it in place of buffers that they cannot access. */
 #include "comm/wire/memory.h"
 
 static size_t part_at(wfi_window part) {
