@@ -20,7 +20,7 @@ static wfi_access staged(const wfi_reduce_part *part, const wfi_reduce_step *ste
     return (wfi_access){part->own, WFI_WINDOW_STAGING, slot * n, n, false};
 }
 
-/* Where a sum of all finds what others have: side by side, in their order. */
+/* The staging slot of a rank in a sum over all ranks: contiguous, in rank order. */
 static int32_t slot_of(const wfi_reduce_part *part, int32_t rank) {
     return rank - (rank > part->own);
 }

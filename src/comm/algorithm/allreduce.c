@@ -19,7 +19,7 @@ static int32_t join(const wfi_reduce_part *part, wfi_reduce_step *steps) {
                                              .ends = true});
 }
 
-/* Nobody knows its order. */
+/* The order of summation of `engine` is unspecified. */
 const wfi_allreduce wfi_allreduce_engine = {.name = "engine",
                                             .rotates = true,
                                             .n_phases = wfi_reduce_one_phase,

@@ -21,7 +21,7 @@ static const struct {
     [WFI_COLLECTIVE_RECV] = {"recv", NONE, ONE, false, false},
 };
 
-/* Calls are read from memory of other processes, so a collective may be none of ours. */
+/* Calls are read from memory of other processes, so the number may be invalid. */
 static bool is_known(wfi_collective c) {
     return (size_t)c < WFI_COUNT(about);
 }
@@ -51,7 +51,8 @@ int32_t wfi_collective_n_out(wfi_collective c, int32_t n, bool is_root) {
     return count(about[c].out, n, is_root);
 }
 
-/* A reduce or reduce-scatter whose sums have to be brought to their place. */
+/* Whether the sums of a reduce or reduce-scatter need a phase that copies them to their
+ * destination. */
 static bool is_brought(const wfi_allreduce *how, const wfi_reduce_part *part) {
     return part->collective != WFI_COLLECTIVE_ALL_REDUCE && !wfi_reduce_is_home(how, part);
 }
@@ -64,7 +65,8 @@ int32_t wfi_collective_n_phases(const wfi_allreduce *how, const wfi_reduce_part 
     return how->n_sums(part->n) + is_brought(how, part);
 }
 
-/* Every rank brings home what belongs to it: the root all, or each its block. */
+/* Every rank copies its results from their owners: the root all elements, or each rank its block.
+ */
 static int32_t bring(const wfi_allreduce *how, const wfi_reduce_part *part,
                      wfi_reduce_step *steps) {
     bool is_reduce = part->collective == WFI_COLLECTIVE_REDUCE;
@@ -87,8 +89,8 @@ static int32_t bring(const wfi_allreduce *how, const wfi_reduce_part *part,
     return n;
 }
 
-/* Without a sum: everybody copies the blocks that its `out` has, each from the rank that has it,
- * beginning with the right neighbour, so that not all read the same memory at once. */
+/* Without a sum: every rank copies the blocks of its `out` from their owners. The copies begin with
+ * the right neighbour, so that not all ranks read the same memory at once. */
 static int32_t copy_blocks(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     bool from_all = about[part->collective].in == ONE || about[part->collective].in == ALL;
     bool has_own =

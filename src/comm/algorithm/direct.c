@@ -1,6 +1,6 @@
-/* direct: each rank sums its slice of everybody's elements where they lie, and writes it to
- * everybody; where ranks cannot write each other's memory, they collect the slices in a second
- * phase. Needs memory that all can see; copies nothing that is not part of the result. */
+/* direct: each rank sums its slice of all ranks' elements in place and writes the result to all
+ * ranks. If ranks cannot write each other's memory, they collect the slices in a second phase. All
+ * ranks must share memory; only results are copied. */
 #include "comm/algorithm/allreduce.h"
 
 static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
@@ -24,7 +24,7 @@ const wfi_allreduce wfi_allreduce_direct = {
     .pushes = true,
 };
 
-/* While all ranks of a program share memory, nothing is better than direct. */
+/* While all ranks of a program share memory, direct is the fastest. */
 const wfi_allreduce wfi_allreduce_auto = {
     .name = "auto",
     .alias = "direct",

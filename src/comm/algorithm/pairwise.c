@@ -1,9 +1,9 @@
-/* pairwise: each rank copies the others' raw parts of its slice beside each other, sums them
- * in the tree's order, then collects the other slices. The bytes are the ring's, the order is
- * fixed, and it needs no more of the memory between ranks than copies. */
+/* pairwise: each rank copies the others' raw elements of its slice to its staging buffer, sums them
+ * in the tree's order, then collects the other slices. The traffic is that of ring, the order is
+ * fixed, and ranks only copy from each other. */
 #include "comm/algorithm/allreduce.h"
 
-/* To sum right after staging is safe: nobody else reads or writes this slice of ours. */
+/* A rank may sum right after staging: no other rank reads or writes this rank's slice. */
 static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     const wfi_allreduce *how = &wfi_allreduce_pairwise;
     if (part->phase == 1) return wfi_reduce_collect(how, part, steps);

@@ -1,9 +1,9 @@
-/* root: the first rank is the parameter device: it sums everything, the others copy the result.
- * Simple, and the first rank's memory is where all the traffic goes. With k roots each of the first
- * k ranks is one for a slice. */
+/* root: the first rank is the parameter device. This rank sums all elements, and the other ranks
+ * copy the result. The algorithm is simple, but all traffic meets in the first rank's memory. With
+ * k roots each of the first k ranks sums one slice. */
 #include "comm/algorithm/allreduce.h"
 
-/* A reduce has its root already. */
+/* A reduce sums at its own root. */
 static void owns(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
     bool is_reduce = part->collective == WFI_COLLECTIVE_REDUCE;
     int32_t n_roots = part->n_roots > 1 && !is_reduce ? part->n_roots : 1;

@@ -1,13 +1,13 @@
 /* tree: recursive halving and doubling along the tree of base/tree.h.
  *
- * The ranks are the leaves. In a subtree each rank has one slice of the subtree's sum,
- * a leaf all of its own gradient. Where two subtrees become one, every rank adds one slice of
- * the left one's sum to that of the right one's, so the partial sums are the tree's own. Then the
- * same way back: from a slice of the larger subtree's to one of the smaller.
+ * The ranks are the leaves. In a subtree each rank has one slice of the subtree's sum, a leaf all
+ * of its own gradient. Where two subtrees merge, every rank adds one slice of the left sum to that
+ * of the right sum. So the partial sums are the tree's own. Then redoubling goes the same way back:
+ * from a slice of the larger subtree's sum to one of the smaller.
  *
- * The slices of both sides are shuffled into each other (left, right, left, ...), so that of
- * each pair one keeps the first half of what both have, the other the second. It works for any
- * number of ranks; where that is no power of two, slices overlap a neighbour's, too.
+ * The slices of both sides alternate (left, right, left, ...). So one rank of each pair keeps the
+ * first half of both slices, the other the second. The algorithm works for any number of ranks. If
+ * it is not a power of two, slices also overlap a neighbour's.
  */
 #include "base/tree.h"
 #include "comm/algorithm/allreduce.h"
@@ -30,7 +30,7 @@ static bool has(subtree t, int32_t rank) {
     return rank >= t.first && rank < t.first + t.n;
 }
 
-/* The subtree of that depth which the rank is in; a leaf if it lies higher. */
+/* The subtree at that depth that has the rank; a leaf if its depth is smaller. */
 static subtree subtree_at(int32_t n, int32_t rank, int32_t depth) {
     subtree t = {0, n};
     for (; depth > 0 && t.n > 1; depth--) t = has(left_of(t), rank) ? left_of(t) : right_of(t);
@@ -43,7 +43,7 @@ static int32_t depth_of(int32_t n) {
     return depth;
 }
 
-/* Which of the t.n slices the rank has, and which rank has slice k. */
+/* The slice (of t.n) of a rank, and the rank of slice k. */
 static int32_t slice_of(subtree t, int32_t rank) {
     if (t.n == 1) return 0;
     bool is_left = has(left_of(t), rank);
@@ -67,7 +67,7 @@ static void range_of(const wfi_reduce_part *part, subtree t, int32_t rank, int64
     slice(part, t.n, slice_of(t, rank), begin_out, end_out);
 }
 
-/* Which rank has element `at`, and in *end_out the end of that range, if it is before. */
+/* The rank that has element `at`. Lowers *end_out to the end of that rank's range. */
 static int32_t owner_at(const wfi_reduce_part *part, subtree t, int64_t at, int64_t *end_out) {
     int64_t begin, end = 0;
     int32_t k = -1;

@@ -1,7 +1,7 @@
-/* The collectives as callers see them: what is checked on this rank before anybody is told. */
+/* The public collectives: checks on this rank, before any other rank is involved. */
 #include "comm/group/group.h"
 
-/* More cannot be addressed. */
+/* The limit of addressable bytes. */
 #define MOST_BYTES (INT64_MAX / 4)
 
 static wf_status refuse(const wf_group *g, const wfi_operation *o, const char *why) {

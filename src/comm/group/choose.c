@@ -1,4 +1,4 @@
-/* Which algorithm "auto" is: a table, the first row that fits. */
+/* The algorithm that "auto" selects: the first matching row of a table. */
 #include "comm/group/group.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ typedef struct row {
     const char *name;
 } row;
 
-/* Where memory is shared, direct has the fewest phases and moves the fewest bytes, whatever the
- * size. Elsewhere few phases matter for little data, even traffic for much. */
+/* With shared memory, direct has the fewest phases and moves the fewest bytes at every size.
+ * Otherwise few phases matter for small data, and even traffic for large data. */
 static const row rows[] = {
     {"inproc", SIZE_MAX, "direct"},
     {"shm", SIZE_MAX, "direct"},

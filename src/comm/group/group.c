@@ -6,17 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what a group is asked to be ---- */
+/* ---- configuration of a group ---- */
 
-/* With its end, so that two texts are not taken for one. */
+/* The hash includes the terminating zero, so that "ab" "c" differs from "a" "bc". */
 static uint64_t add_text(uint64_t hash, const char *text) {
     return text ? wfi_hash_add(hash, text, strlen(text) + 1) : hash;
 }
 
-/* All ranks have to ask for the same. */
+/* The fingerprint of the settings that all ranks must share. */
 static uint64_t fingerprint_of(const wf_group_config *c) {
     char numbers[64];
-    if (c->struct_size != sizeof *c) return 0; /* refused once all have met */
+    if (c->struct_size != sizeof *c) return 0; /* refused after the first all-gather */
     snprintf(numbers, sizeof numbers, "%d %d", c->order_free != 0, c->n_roots);
     const char *algorithm = c->algorithm ? c->algorithm : "auto";
     return add_text(add_text(add_text(WFI_HASH_INIT, algorithm), numbers), c->wire);
@@ -93,7 +93,7 @@ static wf_status check_config(wf_context *ctx, const wf_group_config *c, int32_t
     return WF_OK;
 }
 
-/* The wire, the algorithm and more, for the ranks g->job_rank. */
+/* Selects the wire and the algorithm for the ranks g->job_rank. */
 static wf_status configure(wf_group *g, const wf_group_config *c) {
     WF_TRY(check_config(g->ctx, c, g->n));
     WF_TRY(find_wire(g, c->wire));
@@ -105,7 +105,7 @@ static wf_status configure(wf_group *g, const wf_group_config *c) {
 
 /* ---- bootstrap ---- */
 
-/* What each rank shows: first what it wants, in the end whether it is ready. */
+/* The message of each rank: first its settings, at the end whether its part succeeded. */
 typedef struct card {
     uint64_t fingerprint;
     int32_t color, key;
@@ -135,7 +135,7 @@ static wf_status compare_cards(const wf_group *g, const wfi_bootstrap *bootstrap
     return WF_OK;
 }
 
-/* All ranks of the group are ready, or it is none. */
+/* Fails unless all ranks of the group have made their part. */
 static wf_status compare_ready(const wf_group *g, const wfi_bootstrap *bootstrap) {
     for (int32_t r = 0; r < g->n; r++)
         if (!card_of(bootstrap, bootstrap->place[r]).is_ready)
@@ -144,8 +144,8 @@ static wf_status compare_ready(const wf_group *g, const wfi_bootstrap *bootstrap
     return WF_OK;
 }
 
-/* Opens the wire of `g`, which is NULL if this rank is in no group: there are two more all-gathers,
- * whatever happens. `status` is how it went so far, and of this rank alone. */
+/* Opens the wire of `g`, which is NULL if this rank is in no group. There are exactly two more
+ * all-gathers, also after a failure. `status` is this rank's status so far. */
 static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap, wf_status status) {
     int64_t nothing[WFI_CONTROL_NUMBERS] = {0};
     char sentence[WFI_SENTENCE_BYTES] = "";
@@ -163,7 +163,7 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap, wf_status sta
     return status == WF_OK ? all : wfi_fail(bootstrap->ctx, status, "%s", sentence);
 }
 
-/* With room for so many ranks, none yet. NULL: no memory. */
+/* Allocates a group for at most `n_most` ranks, without members. NULL: no memory. */
 static wf_group *make_group(wf_job *job, int32_t n_most) {
     wf_context *ctx = wfi_control_context(job);
     wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
@@ -187,7 +187,7 @@ static wf_status gather_in_job(void *self, const void *own, void *all) {
     return WF_OK;
 }
 
-/* The group, or its end. */
+/* Returns the group, or destroys it after a failure. */
 static wf_status finish(wf_group *g, wf_status status, wf_group **group_out) {
     if (status == WF_OK)
         *group_out = g;
@@ -218,14 +218,14 @@ wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group *
     return finish(g, status, group_out);
 }
 
-/* ---- some of a group ---- */
+/* ---- splitting ---- */
 
 static wf_status gather_in_group(void *self, const void *own, void *all) {
     return wf_group_all_gather(wf_group_at(self, "wf_group_split"), own, all, WFI_CARD_BYTES, WF_U8,
                                NULL);
 }
 
-/* Puts the parent's ranks of that color into `g`, by key, then by rank. */
+/* Adds the parent's ranks of that color to `g`, sorted by key, then by rank. */
 static void choose_members(wf_group *g, const wf_group *parent, const wfi_bootstrap *bootstrap,
                            int32_t color) {
     int32_t *place = bootstrap->place;
@@ -242,8 +242,7 @@ static void choose_members(wf_group *g, const wf_group *parent, const wfi_bootst
     }
 }
 
-/* This rank's part of a split, with the parent's ranks. *group_out is NULL without a
- * color. */
+/* This rank's part of a split. *group_out is NULL without a color. */
 static wf_status split(wf_group *parent, const card *own, const wf_group_config *config,
                        wfi_bootstrap *bootstrap, wf_group **group_out) {
     WF_TRY(show_card(bootstrap, own));
@@ -274,7 +273,7 @@ wf_status wf_group_split(wf_group *parent, int color, int key, const wf_group_co
     return status;
 }
 
-/* ---- its end, and what it is ---- */
+/* ---- destruction and queries ---- */
 
 void wf_group_destroy(wf_group *g) {
     if (!g) return;

@@ -10,7 +10,7 @@ static const char *const op_names[] = {"sum", "mean", "min", "max"};
 
 #define ENGINE 255
 
-/* Calls are read from memory of other processes, so a number may be none of ours. */
+/* Calls are read from memory of other processes, so the number may be invalid. */
 static const char *algorithm_name(uint64_t number) {
     uint64_t i = 1;
     if (number == ENGINE) return wfi_allreduce_engine.name;
@@ -18,7 +18,7 @@ static const char *algorithm_name(uint64_t number) {
     return number && wfi_allreduces[i - 1] ? wfi_allreduces[i - 1]->name : "?";
 }
 
-/* Which algorithm, counted from 1. */
+/* The algorithm's number, from 1. */
 static uint64_t number_of(const wfi_allreduce *how) {
     uint64_t i = 0;
     if (how == &wfi_allreduce_engine) return ENGINE;
@@ -44,7 +44,7 @@ uint64_t wfi_operation_fingerprint(const wfi_operation *o) {
 void wfi_call_write(wfi_call *call, const wfi_operation *o) {
     uint64_t word[WFI_CALL_WORDS] = {pack(o), (uint64_t)o->n_elem, o->number};
     size_t n = o->site ? strlen(o->site) : 0, most = SITE_BYTES - 1;
-    const char *end = n > most ? o->site + n - most : o->site; /* its end says most */
+    const char *end = n > most ? o->site + n - most : o->site; /* long paths lose their beginning */
     if (n) memcpy(&word[WFI_CALL_WORDS - SITE_WORDS], end, n > most ? most : n);
     for (int i = 0; i < WFI_CALL_WORDS; i++)
         __atomic_store_n(&call->word[i], word[i], __ATOMIC_RELAXED);

@@ -1,4 +1,4 @@
-/* One call of a collective: what a rank asks for, and what the others compare. Private. */
+/* One call of a collective, and its fingerprint for the consistency check. Private. */
 #ifndef WFI_OPERATION_H
 #define WFI_OPERATION_H
 
@@ -9,19 +9,19 @@ typedef struct wfi_operation {
     wfi_collective collective;
     wf_dtype dtype;
     wf_reduction op;
-    int32_t root; /* of those that have one; send, recv: the other rank; otherwise 0 */
+    int32_t root; /* root of the collective; send, recv: the other rank; otherwise 0 */
     int64_t n_elem;
-    const wfi_allreduce *how; /* of those that sum, otherwise NULL */
-    uint64_t number;          /* of the group's collectives, from 1 on */
+    const wfi_allreduce *how; /* NULL if the collective does not sum */
+    uint64_t number;          /* among the group's collectives, from 1 */
     const char *site;
     const void *in;
     void *out;
 } wfi_operation;
 
-/* The same for calls that match. */
+/* The fingerprint of the call; matching calls have the same. */
 uint64_t wfi_operation_fingerprint(const wfi_operation *operation);
 
-/* What an operation was, in memory that other ranks read at any time: so words, each atomic. */
+/* A call in shared memory. Other ranks may read it at any time, so each word is atomic. */
 #define WFI_CALL_WORDS 12
 typedef struct wfi_call {
     uint64_t word[WFI_CALL_WORDS];

@@ -1,13 +1,14 @@
-/* One operation of a group: its number, its wire, and the bytes that it moves. */
+/* Runs one operation of a group: its number, its wire and its traffic. */
 #include "comm/group/group.h"
 
-/* All-reduces. Of bytes only sums: MPICH 4.0 takes those above 127 for negative. */
+/* Whether the engine supports the operation: all-reduces only. U8 supports only sums, as MPICH 4.0
+ * treats bytes above 127 as negative in minima and maxima. */
 static bool has_engine(const wfi_operation *o) {
     return o->collective == WFI_COLLECTIVE_ALL_REDUCE && (o->dtype != WF_U8 || o->op == WF_SUM);
 }
 
 const wfi_allreduce *wfi_group_algorithm(const wf_group *g, const wfi_operation *o, size_t bytes) {
-    /* One rank sums alone: any algorithm would. */
+    /* With one rank all algorithms are the same. */
     if (g->n == 1) return &wfi_allreduce_direct;
     bool is_left = g->how == &wfi_allreduce_engine && !has_engine(o);
     if (!g->how->alias && !is_left) return g->how;
@@ -30,14 +31,14 @@ wfi_reduce_part wfi_group_part(const wf_group *g, const wfi_operation *o) {
 
 wf_status wfi_group_run(wf_group *g, wfi_operation *o) {
     bool is_pair = o->collective == WFI_COLLECTIVE_SEND || o->collective == WFI_COLLECTIVE_RECV;
-    /* Messages between two ranks are no business of the others: they have no number. */
+    /* The other ranks do not see messages between two ranks, so these have no number. */
     o->number = is_pair ? g->n_calls + 1 : ++g->n_calls;
     return is_pair ? g->wire->pass(g, o) : g->wire->run(g, o);
 }
 
 /* ---- traffic ---- */
 
-/* A step of rank part->own, as `rank` sees it. */
+/* Adds the traffic of rank `rank` in a step of rank part->own. */
 static void count_step(wf_traffic *own, int32_t rank, const wfi_reduce_part *part,
                        const wfi_operation *o, const wfi_reduce_step *step) {
     wfi_access a;
@@ -68,9 +69,9 @@ static bool is_counted(const wf_group *g, const wfi_operation *o, int64_t n_elem
            last->root == o->root && last->n_elem == n_elem;
 }
 
-/* Calls are often like the one before. */
+/* The traffic of the last call is kept, as the next call is often the same. */
 void wfi_group_count(wf_group *g, const wfi_operation *o, const wfi_reduce_part *part) {
-    if (g->n == 1 || o->how == &wfi_allreduce_engine) return; /* whose bytes are MPI's own */
+    if (g->n == 1 || o->how == &wfi_allreduce_engine) return; /* MPI does not report its traffic */
     if (!is_counted(g, o, part->n_elem)) {
         g->counted = *o;
         g->counted.n_elem = part->n_elem;

@@ -1,4 +1,4 @@
-/* Works: operations that a thread of the group does one after another. */
+/* Works: operations that a thread of the group runs one after another. */
 #include "comm/group/group.h"
 
 #include <pthread.h>
@@ -18,11 +18,11 @@ struct wfi_works {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t added, done;
-    wf_work *first, *last; /* not begun */
+    wf_work *first, *last; /* queued */
     bool is_busy, ends;
 };
 
-/* One work, without the lock. */
+/* Runs one work; called without the lock. */
 static void run(wfi_works *w, wf_work *work) {
     work->status = wfi_group_run(w->group, &work->operation);
     if (work->status != WF_OK)
@@ -84,7 +84,7 @@ wf_status wfi_works_add(wf_group *g, const wfi_operation *operation, wf_work **w
     return WF_OK;
 }
 
-/* Every operation has deadlines of its own, so this ends. */
+/* The wait ends because every operation has a deadline. */
 void wfi_works_drain(wfi_works *w) {
     pthread_mutex_lock(&w->lock);
     while (w->first || w->is_busy) pthread_cond_wait(&w->done, &w->lock);
