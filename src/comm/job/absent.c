@@ -1,4 +1,4 @@
-/* What to say of a rank that others wait for. */
+/* The description of a missing rank in error messages. */
 #include "comm/job/control.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ const char *wfi_process_state(int64_t pid) {
 void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long, char *text,
                             size_t bytes) {
     int64_t pid = wfi_control_pid_of(c, rank);
-    if (pid < 0) pid = -pid; /* it is leaving */
+    if (pid < 0) pid = -pid; /* the rank is leaving */
     char doing[WFI_CONTROL_DOING];
     wfi_control_doing(c, rank, doing);
     if (!pid)

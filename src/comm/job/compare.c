@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a value in a sentence; a longer one is shown from a little before the difference. */
+/* Characters of a value in an error message. A longer value is shown from shortly before the
+ * difference. */
 #define SHOWN  100
 #define BEFORE 20
 
@@ -46,7 +47,7 @@ typedef struct setting {
     size_t n_name, n_value;
 } setting;
 
-/* The next one; false at the end. */
+/* Reads the next setting; false at the end. */
 static bool setting_next(const char **at, setting *out) {
     if (!**at) return false;
     out->name = *at;
@@ -67,10 +68,10 @@ static bool setting_find(const char *statement, const setting *like, setting *ou
     return false;
 }
 
-/* ---- the sentence ---- */
+/* ---- the error message ---- */
 
-/* "with --steps 5", "with --resume" or "without --resume"; from where two values begin to differ.
- */
+/* "with --steps 5", "with --resume" or "without --resume". Long values are shown from their first
+ * difference. */
 static void say_setting(const setting *s, size_t n_common, char *text, size_t bytes) {
     size_t from = n_common > SHOWN - BEFORE ? n_common - BEFORE : 0;
     if (!s->n_value) {
@@ -117,7 +118,8 @@ void wfi_difference_say(const char *first, const char *own, int rank, char *text
 
 /* ---- all ranks ---- */
 
-/* Rank 0's statement goes to all; `rank`, the first whose own differs, says what does. */
+/* Broadcasts rank 0's statement. `rank`, the first one with a different statement, reports the
+ * first difference. */
 static wf_status name_difference(wfi_control *c, const char *own, size_t n_first, int rank) {
     wf_context *ctx = wfi_control_context(c);
     char difference[600], part[WFI_CONTROL_TOLD];
@@ -136,7 +138,7 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
             c, wfi_fail(ctx, WF_REMOTE, "%s: all ranks need the same", difference));
     }
     wfi_free(ctx, first);
-    /* The others hear the sentence here: that rank does not come. */
+    /* The other ranks receive the failure in this barrier, as that rank does not enter it. */
     return status == WF_OK ? wfi_control_barrier(c, "receive the first difference") : status;
 }
 

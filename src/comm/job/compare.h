@@ -1,23 +1,23 @@
-/* What all ranks of a job must have in common. Private.
+/* The consistency check of settings that all ranks of a job must share. Private.
  *
- * Each rank brings a statement: a list of settings, a name and a value each, in one order. The
- * statements' hashes are compared; only where they differ are the texts, to name the first setting
- * that is not the same.
+ * Each rank has a statement: an ordered list of settings with a name and a value each. The ranks
+ * compare the hashes of their statements. Only if these differ are the texts compared, to name the
+ * first setting that differs.
  */
 #ifndef WFI_COMPARE_H
 #define WFI_COMPARE_H
 
 #include "comm/job/control.h"
 
-/* Adds a setting to the statement; an empty value means that it is not given, "true"
- * that it is, and no more. Characters that do
- * not print become \xNN, so a setting is one line whatever is in it. */
+/* Adds a setting to the statement. An empty value stands for an option that is not given, "true"
+ * for an option without a value. Non-printing characters become \xNN, so every setting is one line.
+ */
 void wfi_setting_add(wfi_text *statement, const char *name, const char *format, ...)
     WFI_PRINTF(3, 4);
-/* Waits for all, and finds that all ranks bring the same statement. Errors: REMOTE, on all ranks:
- * which setting of which rank differs from rank 0's; those of a barrier. */
+/* Waits for all ranks and checks that their statements are equal. Errors: REMOTE, on all ranks: the
+ * first setting that differs from rank 0's, and the rank; those of a barrier. */
 wf_status wfi_control_compare(wfi_control *control, const wfi_text *statement);
-/* The sentence's part about two statements: "rank 2 was started with --lr 0.1, rank 0 with
+/* Formats the first difference of two statements: "rank 2 was started with --lr 0.1, rank 0 with
  * --lr 0.2". */
 void wfi_difference_say(const char *first, const char *own, int rank, char *text, size_t bytes);
 

@@ -1,5 +1,5 @@
-/* What is the same however the processes of a job reach each other: barriers, naming who does not
- * come. What they run: control_runs.c. */
+/* The part of a job's control that does not depend on shared memory: barriers, and errors that name
+ * the missing rank. Runs of programs: control_runs.c. */
 #include "comm/job/control_kinds.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ wfi_control_part *wfi_control_part_of(const wfi_control *c, int rank, int traine
     return &c->shared->ranks[rank].state.parts[trainer];
 }
 
-/* One who has left an earlier job of the segment has not come to this one. */
+/* A rank that has left an earlier job of the segment has not joined this one. */
 int64_t wfi_control_pid_of(const wfi_control *c, int rank) {
     const wfi_control_rank *other = &c->shared->ranks[rank];
     int64_t pid = __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE);
@@ -71,7 +71,7 @@ static wf_status absent(wfi_control *c, int rank, const char *what) {
                     (long long)c->timeout_ms, what, text);
 }
 
-/* Before the deadline: a line to whoever looks on, when it is due; then less and less often. */
+/* Logs a warning when it is due, long before the deadline, then less and less often. */
 static void warn(const wfi_control *c, int rank, int64_t waited_ms, int64_t *due_ms) {
     char text[256], how_long[48];
     if (!*due_ms || waited_ms < *due_ms) return;
@@ -81,7 +81,7 @@ static void warn(const wfi_control *c, int rank, int64_t waited_ms, int64_t *due
     *due_ms *= 6;
 }
 
-/* Who has failed before it left, died or went another way has said so. */
+/* A rank that failed before it left, died or diverged has set the failure, which comes first. */
 static wf_status say_gone(wfi_control *c, int rank) {
     WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
     char doing[WFI_CONTROL_DOING];
@@ -106,7 +106,7 @@ wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count
         if (seen >= n) return WF_OK;
         WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
         if (c->kind->find_process) c->kind->find_process(c, rank);
-        /* It may have come before it went. */
+        /* The rank may have arrived before it left. */
         if (wfi_control_is_lost(c, rank) && !has_come(count, n))
             return wfi_control_fail_all(c, say_gone(c, rank));
         int64_t waited_ms = wfi_wait_ms(clock);
@@ -116,15 +116,15 @@ wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count
     }
 }
 
-/* The progress thread may be writing there. */
+/* The progress thread may write the text meanwhile. */
 static void read_text(const char from[WFI_CONTROL_DOING], char text_out[WFI_CONTROL_DOING]) {
     for (int k = 0; k < WFI_CONTROL_DOING; k++)
         text_out[k] = __atomic_load_n(&from[k], __ATOMIC_RELAXED);
     text_out[WFI_CONTROL_DOING - 1] = 0;
 }
 
-/* A rank writes a purpose again two barriers later, and by then all have compared this one: they
- * have come to the barrier between. */
+/* A rank overwrites a purpose two barriers later. By then all ranks have entered the barrier in
+ * between, so they have compared this one. */
 static wf_status compare_purposes(wfi_control *c, uint64_t n_barriers) {
     char first[WFI_CONTROL_DOING], other[WFI_CONTROL_DOING];
     read_text(c->shared->ranks[0].state.purpose[n_barriers & 1], first);
@@ -153,7 +153,7 @@ wf_status wfi_control_barrier(wfi_control *c, const char *what) {
     return compare_purposes(c, n);
 }
 
-/* Nobody begins to tell for the second time from now before all have read this time's. */
+/* No rank starts the second next all-gather before all ranks have read the numbers of this one. */
 wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_control_numbers own,
                                  const wfi_control_numbers **all_out) {
     int half = (int)(c->n_told++ & 1);
@@ -167,9 +167,9 @@ wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_con
     return WF_OK;
 }
 
-/* ---- what only rank 0 knows ---- */
+/* ---- broadcast ---- */
 
-/* All have come for as many bytes before any are sent, and have read those of the time before. */
+/* The first barrier checks the size, and that all ranks have read the broadcast before. */
 wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, size_t bytes) {
     WF_TRY(wfi_control_barrier(c, what));
     if (c->rank == 0) memcpy(c->shared->told, data, bytes);
@@ -181,7 +181,7 @@ wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, si
     return WF_OK;
 }
 
-/* ---- how they reach each other ---- */
+/* ---- state and arenas of ranks ---- */
 
 void wfi_control_doing(const wfi_control *c, int rank, char doing_out[WFI_CONTROL_DOING]) {
     read_text(c->shared->ranks[rank].state.doing, doing_out);

@@ -1,5 +1,5 @@
-/* A job's insides: what is common, and the two ways in which processes show each other what they
- * say. Private. */
+/* Internals of a job: the common part, and the two kinds of publishing state, by shared memory or
+ * by messages. Private. */
 #ifndef WFI_CONTROL_KINDS_H
 #define WFI_CONTROL_KINDS_H
 
@@ -9,31 +9,31 @@
 #define WFI_CONTROL_MAGIC UINT64_C(0x776566743100000A) /* changes with the layout */
 
 typedef struct wfi_job_segment {
-    uint64_t magic; /* atomic access; 0 until rank 0 has come */
+    uint64_t magic; /* atomic access; 0 until rank 0 has joined */
     int32_t n_ranks;
     int32_t n_left; /* atomic access */
-    /* Jobs that the segment has served. A rank that has left one has not come to the next, so its
-     * number stays where it is, and this counter alone says that a round is over. */
+    /* Number of jobs that the segment has served. A rank that has left one job has not joined the
+     * next, so its number stays in its slot. Only this counter marks the end of a round. */
     wfi_shared_epoch rounds;
-    int64_t launcher;         /* the process that replaces dead ranks; 0: none does */
+    int64_t launcher;         /* the process that replaces dead ranks; 0: none */
     wfi_shared_epoch renewal; /* renew.c */
     wfi_failure failure;
     char told[WFI_CONTROL_TOLD];
     double records[2][WFI_CONTROL_RECORDS][2];
-    wfi_control_rank ranks[]; /* as many as it was made for */
+    wfi_control_rank ranks[]; /* as many as the segment was created for */
 } wfi_job_segment;
 
 typedef struct wfi_control_kind {
-    /* What this rank says has changed. NULL: all see it. */
+    /* Publishes this rank's state. NULL: memory is shared. */
     void (*publish)(wfi_control *c);
-    /* Keeps an eye on a rank's process, once it has come. NULL: somebody else does. */
+    /* Watches the process of a rank that has joined. NULL: MPI does. */
     void (*find_process)(wfi_control *c, int rank);
     bool (*is_lost)(const wfi_control *c, int rank);
     wf_status (*arena_create)(wfi_control *c, int trainer, int number, size_t bytes,
                               void **base_out);
     wf_status (*arena_open)(wfi_control *c, int rank, int trainer, int number, size_t bytes,
                             void **base_out);
-    /* NULL: nothing to give back. */
+    /* NULL: nothing to release. */
     void (*arena_forget)(wfi_control *c, int trainer);
     void (*leave)(wfi_control *c);
 } wfi_control_kind;
@@ -50,36 +50,37 @@ struct wf_job {
     wfi_job_segment *shared;
     size_t shared_bytes;
     uint64_t round;            /* of the segment */
-    uint64_t n_told;           /* how often numbers were told: the halves take turns */
-    wfi_control_numbers *told; /* [n_ranks] the last time */
-    uint64_t n_runs;           /* of programs, begun; atomic access */
-    uint64_t n_trainers;       /* ever made */
-    uint32_t trainers;         /* places that this rank has taken: one bit each */
+    uint64_t n_told;           /* all-gathers so far: two halves alternate */
+    wfi_control_numbers *told; /* [n_ranks] of the last all-gather */
+    uint64_t n_runs;           /* runs of programs begun; atomic access */
+    uint64_t n_trainers;       /* created so far */
+    uint32_t trainers;         /* slots that this rank uses: one bit each */
     int n_writing;             /* atomic access: saves in the background */
     int stop;                  /* atomic access: this rank's reason to stop, or 0 */
     /* control_shared.c */
-    bool has_place; /* in the segment */
-    /* Of the arenas published last, or -1. */
+    bool has_place; /* has joined the segment */
+    /* Descriptors of the published arenas, or -1. */
     int arena_fd[WFI_CONTROL_TRAINERS][WFI_CONTROL_ARENAS];
     int *process_fd; /* [n_ranks] readable when that process has ended; or < 0 */
     /* control_messages.c */
     wfi_transport *transport; /* else NULL */
 };
 
-/* The whole segment; NULL: it cannot be mapped. control_shared.c */
+/* Maps the segment; NULL on failure. control_shared.c */
 wfi_job_segment *wfi_control_map(int segment_fd, size_t *bytes_out);
 
-/* Of that kind, without what the kind needs; wfi_control_leave ends it. control.c */
+/* Creates a control of that kind, without the members of the kind; wfi_control_leave destroys it.
+ * control.c */
 wf_status wfi_control_create(wf_context *ctx, const wfi_control_kind *kind, int rank, int n_ranks,
                              int64_t timeout_ms, wfi_control **control_out);
 void wfi_control_destroy(wfi_control *c);
 
-/* Waits until `count`, which is that rank's, is at least n; `what` this rank has come to do then.
+/* Waits until `count` of that rank is at least n; `what` is this rank's purpose in error messages.
  * Errors: those of a barrier. control.c */
 wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count, uint64_t n,
                                const char *what, wfi_wait_clock *clock);
-/* Whether that rank does other things than this one, or in another order; everybody is told.
- * control_runs.c */
+/* Whether that rank runs other programs than this one, or in another order. If so, sets the failure
+ * of all ranks. control_runs.c */
 bool wfi_control_goes_astray(const wfi_control *c, int rank);
 
 #endif

@@ -1,5 +1,5 @@
-/* Processes that share no memory: each has a segment of its own, which the transport keeps like the
- * others', and shadow copies of their arenas. */
+/* Processes that share no memory: each has its own segment, in which the transport updates the
+ * other ranks' state, and shadow copies of their arenas. */
 #include "base/hash.h"
 #include "comm/job/control_kinds.h"
 
@@ -14,13 +14,15 @@ static void publish(wfi_control *c) {
     if (c->transport) wfi_transport_publish(c->transport);
 }
 
-/* Who has died is seen by MPI, which ends the job; who is silent, by the deadline. Who has left may
- * have done before what is waited for, so whoever asks looks again, and tells the others. */
+/* MPI detects dead ranks and ends the job; the deadline detects silent ranks. A rank that has left
+ * may have completed the awaited task before, so callers read its counter again before they fail.
+ */
 static bool is_lost(const wfi_control *c, int rank) {
     return wfi_control_pid_of(c, rank) < 0;
 }
 
-/* A number that no other machine has: its boot, and its name (containers share the boot). */
+/* A number that identifies the machine: the hash of its boot id and its name (containers share the
+ * boot id). */
 static uint64_t find_host(void) {
     char text[256] = "";
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -50,8 +52,7 @@ static wf_status arena_create(wfi_control *c, int trainer, int number, size_t by
     return WF_OK;
 }
 
-/* The pages of a shadow copy come when the first bytes do, and small ones: most of it stays empty.
- */
+/* Most of a shadow copy stays empty, so its pages are small and allocated at their first write. */
 static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, size_t bytes,
                             void **base_out) {
     (void)trainer, (void)number;
@@ -61,7 +62,7 @@ static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, s
 }
 
 void wfi_control_arena_release(wfi_control *c, void *base, size_t bytes) {
-    /* After a failure the network may still be reading or writing there. */
+    /* After a failure the network may still access this memory. */
     if (c->transport && wfi_failure_status(&c->shared->failure) != WF_OK) return;
     munmap(base, bytes);
 }
@@ -77,7 +78,7 @@ size_t wfi_control_shadow_bytes(const void *base, size_t bytes) {
     return n * page;
 }
 
-/* ---- what the transport brings ---- */
+/* ---- transfers ---- */
 
 wfi_transport *wfi_control_transport(const wfi_control *c) {
     return c->transport;

@@ -1,5 +1,5 @@
-/* What the ranks of a job run: trainers, and runs of their programs. All have the same trainers
- * and run them in the same order, so runs are counted for the job, not for each trainer. */
+/* Trainers of a job, and runs of their programs. All ranks have the same trainers and run them in
+ * the same order, so runs are counted for the job, not for each trainer. */
 #include "base/clock.h"
 #include "comm/job/control_kinds.h"
 
@@ -9,12 +9,13 @@ _Static_assert(WFI_CONTROL_TRAINERS <= 32, "a bit for each trainer");
 
 /* ---- trainers ---- */
 
-/* Ranks may have destroyed theirs in different orders: a place is free that nobody has taken. */
+/* Ranks may have destroyed trainers in different orders, so a slot is free only if all ranks have
+ * left it. */
 wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *serial_out) {
     const wfi_control_numbers own = {c->trainers}, *all;
     uint32_t taken = 0;
     int trainer = 0;
-    /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
+    /* The counters of streams are reset: no rank may still wait for those of an earlier trainer. */
     WF_TRY(wfi_control_all_gather(c, "make a trainer", own, &all));
     for (int r = 0; r < c->n_ranks; r++) taken |= (uint32_t)all[r][0];
     while (trainer < WFI_CONTROL_TRAINERS && taken >> trainer & 1) trainer++;
@@ -42,8 +43,8 @@ static int half_of(uint64_t n_runs) {
     return (int)((n_runs - 1) & 1);
 }
 
-/* A rank writes a half again two runs later. Between the two, all have begun the run after this
- * one, so they have read what it said. */
+/* A rank overwrites a half two runs later. By then all ranks have begun the run in between, so they
+ * have read this one's half. */
 double *wfi_control_begin_run(wfi_control *c, uint64_t run, const char *what) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
     uint64_t n = c->n_runs + 1;
@@ -68,9 +69,9 @@ bool wfi_control_has_begun(const wfi_control *c, int rank) {
     return has_begun(c, rank, __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE));
 }
 
-/* It has come to another run than this rank, or to a barrier before that run and this rank has
- * not. Both have come to the runs and barriers before. Threads that work for a group look here
- * while the host goes on, so what they see counts only if it is still in the same run. */
+/* The rank has begun another run than this rank, or entered a barrier before that run that this
+ * rank has not. The earlier runs and barriers were the same. Threads of a group call this function
+ * while the host runs on. So the result counts only if this rank is still in the same run. */
 bool wfi_control_goes_astray(const wfi_control *c, int rank) {
     const wfi_control_rank *own = &c->shared->ranks[c->rank], *other = &c->shared->ranks[rank];
     uint64_t n = __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE);

@@ -1,5 +1,5 @@
-/* One segment of memory that all processes of a machine map: a memfd that the launcher hands over,
- * or rank 0 (rendezvous.c). */
+/* One segment that all processes of a machine map: a memfd from the launcher or from rank 0
+ * (rendezvous.c). */
 #include "base/clock.h"
 #include "comm/job/control_kinds.h"
 #include "comm/place/launcher.h"
@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define UNKNOWN (-1) /* has not come yet */
+#define UNKNOWN (-1) /* has not joined yet */
 #define GONE    (-2)
 #define NAP_MS  50
 
@@ -42,7 +42,7 @@ wfi_job_segment *wfi_control_map(int segment_fd, size_t *bytes_out) {
 void wfi_control_tell(int segment_fd, const char *sentence) {
     size_t bytes;
     wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
-    if (!shared) return; /* its ranks find out by themselves, a little later */
+    if (!shared) return; /* its ranks detect the death themselves, a little later */
     wfi_failure_set(&shared->failure, WF_REMOTE, sentence);
     munmap(shared, bytes);
 }
@@ -63,7 +63,7 @@ static bool is_lost(const wfi_control *c, int rank) {
     return poll(&ended, 1, 0) == 1;
 }
 
-/* Once it has come: keeps an eye on its process. */
+/* Watches the process of a rank that has joined. */
 static void find_process(wfi_control *c, int rank) {
     int64_t pid = __atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
     if (c->process_fd[rank] != UNKNOWN || pid <= 0 || pid == getpid()) return;
@@ -90,7 +90,7 @@ static void *map(int fd, size_t bytes) {
     return base;
 }
 
-/* errno stays. */
+/* Keeps errno. */
 static void close_quietly(int fd) {
     int error = errno;
     if (fd >= 0) close(fd);
@@ -168,9 +168,9 @@ static void reset(wfi_control_rank *rank) {
     memset((char *)rank + first, 0, sizeof *rank - first);
 }
 
-/* The last who leaves makes the segment as it was in the beginning, and then says so: until then
- * nobody comes to the next job. A rank's number is written by that rank alone. If the launcher
- * replaces ranks, the next job has another segment, and the launcher reads this one's failure. */
+/* The last rank that leaves resets the segment and then advances `rounds`; until then no rank joins
+ * the next job. Only the rank itself writes its `pid`. If the launcher replaces ranks, the next job
+ * has another segment, and the launcher reads this one's failure. */
 static void give_up_place(wfi_control *c) {
     wfi_job_segment *shared = c->shared;
     wfi_control_rank *own = &shared->ranks[c->rank];
@@ -206,7 +206,7 @@ const wfi_control_kind wfi_control_shared = {
     .leave = leave,
 };
 
-/* The descriptor that the launcher left open for us; -1 if there is none. */
+/* The descriptor inherited from the launcher; -1: none. */
 static wf_status inherited(wf_context *ctx, int *fd_out) {
     const char *text = getenv(WFI_CONTROL_ENV);
     *fd_out = -1;
@@ -224,7 +224,8 @@ static wf_status inherited(wf_context *ctx, int *fd_out) {
     return WF_OK;
 }
 
-/* Takes the place if it is free: *pid_out is then 0, else who has it (< 0: left this round). */
+/* Takes the rank's slot if it is free. *pid_out is then 0, otherwise the process in the slot (< 0:
+ * it has left this round). */
 static bool take(wfi_control *c, int64_t *pid_out) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
     int64_t pid = __atomic_load_n(&own->pid, __ATOMIC_ACQUIRE);
@@ -234,9 +235,9 @@ static bool take(wfi_control *c, int64_t *pid_out) {
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* A segment that ranks have inherited serves one job after the other: who joins again may have
- * to wait until the last has left the one before. A round that this rank is not in cannot end
- * meanwhile. */
+/* An inherited segment serves one job after the other, so a rank that joins again waits until the
+ * last rank has left the job before. A round cannot end without this rank once it has taken its
+ * slot. */
 static wf_status enter(wfi_control *c) {
     wfi_shared_epoch *rounds = &c->shared->rounds;
     int64_t deadline_ms = wfi_now_ms() + c->timeout_ms, pid;
@@ -259,7 +260,7 @@ static wf_status enter(wfi_control *c) {
     }
 }
 
-/* Takes this rank's place in the segment. */
+/* Takes this rank's slot in the segment. */
 static wf_status take_place(wfi_control *c) {
     WF_TRY(enter(c));
     if (c->rank == 0) {

@@ -1,4 +1,4 @@
-/* The public face of a job's control segment. */
+/* The public interface of a job's control segment. */
 #include "base/env.h"
 #include "comm/job/compare.h"
 #include "comm/job/control_kinds.h"
@@ -15,7 +15,7 @@ static const char *const variables[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RES
                                         "SLURM_RESTART_COUNT", "PMIX_NAMESPACE",
                                         "PMI_JOBID",           "OMPI_MCA_ess_base_jobid"};
 
-/* The segment that weft run hands to its ranks is one file, whoever has it open. */
+/* The inode of the segment from weft run, which is equal in all ranks of one launch. */
 static unsigned long long launched_by(void) {
     struct stat about;
     const char *fd = wfi_launcher_text(WFI_CONTROL_ENV);
@@ -23,7 +23,8 @@ static unsigned long long launched_by(void) {
     return is_segment ? (unsigned long long)about.st_ino : 0;
 }
 
-/* A setting for each name that launchers give jobs; they are the same in all ranks of one. */
+/* Adds a setting for each variable that identifies a launcher's job; its value is equal in all
+ * ranks of one job. */
 static void add_identity(wfi_text *statement) {
     for (size_t k = 0; k < WFI_COUNT(variables); k++) {
         const char *value = wfi_launcher_text(variables[k]);
@@ -32,7 +33,7 @@ static void add_identity(wfi_text *statement) {
     if (launched_by()) wfi_setting_add(statement, "weft run, launch", "%llu", launched_by());
 }
 
-/* Two jobs at one port, file or name: their launchers have other names for them. */
+/* Detects two jobs at one port, file or name: their launchers identify them differently. */
 static wf_status compare_identities(wf_context *ctx, wf_job *job) {
     wfi_text statement;
     wfi_text_init(&statement, ctx);

@@ -1,5 +1,5 @@
-/* How the processes of a job find each other: what the configuration, the environment or a store
- * says becomes a segment that all of them have. */
+/* Joining a job: the configuration, the environment or a store leads to one segment for all ranks.
+ */
 #include "comm/job/control.h"
 #include "comm/place/launcher.h"
 #include "comm/transport/mpi_network.h"
@@ -13,11 +13,11 @@
 #include <weft/store.h>
 
 #define NAME_KEY   "weft/job"
-#define NAME_BYTES 16 /* random ones: no other job has them */
+#define NAME_BYTES 16 /* random: unique to the job */
 
 typedef struct membership {
     int rank, n_ranks;
-    int n_local_ranks; /* on this machine; 0: nothing says so */
+    int n_local_ranks; /* on this machine; 0: unknown */
     char name[96];
 } membership;
 
@@ -34,8 +34,7 @@ static const char *variable(const char *name) {
 
 /* ---- env:// ---- */
 
-/* Ranks that the program gives itself, which the environment knows nothing of but where the others
- * are. */
+/* The program sets the ranks itself; the environment has only the address of the job. */
 static wf_status read_master(wf_context *ctx, const wf_job_config *config, membership *m) {
     const char *address = variable("MASTER_ADDR"), *port = variable("MASTER_PORT");
     if (config->name && *config->name) {
@@ -78,7 +77,7 @@ static wf_status read_place(wf_context *ctx, const wf_job_config *config, member
     return WF_OK;
 }
 
-/* Rank 0 makes up a name that no other job has, and says it in the store. */
+/* Rank 0 stores a random name in the store, and the other ranks read it. */
 static wf_status agree_on_name(wf_store *store, membership *m) {
     unsigned char random[NAME_BYTES];
     size_t n = 2 * NAME_BYTES;
@@ -92,7 +91,7 @@ static wf_status agree_on_name(wf_store *store, membership *m) {
     return WF_OK;
 }
 
-/* Rank 0 keeps the store open until all others have the segment. */
+/* Rank 0 keeps the store open until all other ranks have the segment. */
 static wf_status join_in_store(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                membership *m, int *fd_out) {
     wf_store_config about = WF_STORE_CONFIG_INIT;
@@ -139,7 +138,7 @@ static wf_status attach(wf_context *ctx, int fd, const membership *m, int64_t ti
     return status;
 }
 
-/* Whether they reach each other over MPI. With nccl, processes do as with auto. */
+/* Decides whether ranks communicate over MPI. For host memory, nccl is the same as auto. */
 static wf_status choose_wire(wf_context *ctx, const wf_job_config *config, bool uses_store,
                              const membership *m, bool *is_mpi_out) {
     const char *wire = config->wire ? config->wire : "auto";

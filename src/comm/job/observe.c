@@ -1,4 +1,4 @@
-/* What the launcher sees of the job that its ranks have joined, in the segment they share. */
+/* The launcher's view of its ranks' job, read from the segment. */
 #include "comm/job/control_kinds.h"
 
 #include <poll.h>
@@ -41,10 +41,10 @@ static int64_t process_of(int segment_fd, int rank) {
 
 bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid) {
     int64_t there = process_of(segment_fd, rank);
-    return there == pid || there == -pid; /* it has left */
+    return there == pid || there == -pid; /* a negative pid: it has left */
 }
 
-/* A rank's process leads a session, so what it has started is known by that. */
+/* A rank's process leads a session, so its descendants are found by their session. */
 bool wfi_control_has_started(int segment_fd, int rank, int64_t leader) {
     int64_t pid = process_of(segment_fd, rank);
     if (pid <= 0 || pid == leader || getsid((pid_t)pid) != (pid_t)leader) return false;

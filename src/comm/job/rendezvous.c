@@ -1,6 +1,6 @@
-/* How processes that nobody introduced to each other find the job's segment: rank 0 listens
- * on an abstract socket, a name that is no file and goes with the process, and hands everyone
- * who knows the job's name, and is the same user, the descriptor. */
+/* Rendezvous of processes without a common launcher. Rank 0 listens on an abstract socket, which is
+ * not a file and ends with the process. Every process of the same user that connects under the
+ * job's name receives the segment's descriptor. */
 #include "base/clock.h"
 #include "comm/job/control.h"
 
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define RETRY_MS 20
-#define LOOK_MS  100 /* how often rank 0 looks whether somebody waits elsewhere */
+#define LOOK_MS  100 /* how often rank 0 checks for ranks that wait in MPI */
 
 static socklen_t address_of(const char *name, struct sockaddr_un *address) {
     memset(address, 0, sizeof *address);
@@ -29,7 +29,7 @@ static socklen_t address_of(const char *name, struct sockaddr_un *address) {
                        ((size_t)n < most ? (size_t)n : most));
 }
 
-/* Where a rank that goes by MPI can be seen, while it waits there for the others. */
+/* The address where a rank with the wire mpi listens while it waits for the others in MPI. */
 static socklen_t mpi_address_of(const char *name, int rank, struct sockaddr_un *address) {
     char own_name[160];
     snprintf(own_name, sizeof own_name, "mpi%d-%s", rank, name);
@@ -42,7 +42,7 @@ static bool is_same_user(int socket) {
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == getuid();
 }
 
-/* ---- ranks that go by another wire ---- */
+/* ---- ranks with another wire ---- */
 
 int wfi_rendezvous_by_mpi(const char *name, int rank) {
     struct sockaddr_un address;
@@ -67,7 +67,7 @@ int wfi_rendezvous_refused_by(int seen) {
     return is_told ? rank : -1;
 }
 
-/* Whether that rank waits in MPI, where it will not find us; it is told so. */
+/* Fails if that rank waits in MPI, where it cannot find this rank; it is notified, too. */
 static wf_status refuse_mpi(wf_context *ctx, const char *name, int own_rank, int rank) {
     struct sockaddr_un address;
     socklen_t bytes = mpi_address_of(name, rank, &address);
@@ -103,7 +103,7 @@ static bool send_descriptor(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-/* What a guest says first, and the one byte that it hears. */
+/* The first message of a joining rank. Rank 0 replies with one byte. */
 typedef struct introduction {
     int32_t rank, n_ranks;
 } introduction;
@@ -121,7 +121,7 @@ static wf_status receive_guest(wf_context *ctx, const char *name, int socket, in
     char refusal = RANK_IS_TAKEN;
     if (setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
         recv(socket, &who, sizeof who, MSG_WAITALL) != (ssize_t)sizeof who || who.rank < 1)
-        return WF_OK; /* none of ours */
+        return WF_OK; /* not a rank of weft */
     if (who.n_ranks != list->n_ranks) {
         refusal = OTHER_NUMBER;
         (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
@@ -214,7 +214,8 @@ static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t ti
 
 /* ---- the others ---- */
 
-/* Another version's segment is another size, and reading past the end of one kills. */
+/* The segment of another version has another size, and reading past its end would kill the process.
+ */
 static wf_status check_segment(wf_context *ctx, const char *name, int *fd) {
     if (wfi_control_room(*fd)) return WF_OK;
     close(*fd);
@@ -224,7 +225,7 @@ static wf_status check_segment(wf_context *ctx, const char *name, int *fd) {
                     name);
 }
 
-/* Returns what was said; *fd_out: the descriptor, or -1. 0: nothing. */
+/* Returns the reply (0: none); *fd_out: the descriptor, or -1. */
 static char receive_descriptor(int socket, int *fd_out) {
     union {
         struct cmsghdr header;

@@ -1,8 +1,9 @@
-/* A launcher that replaces dead ranks: the job's segment gets a successor, and the ranks that still
- * run join the job anew by that.
+/* Replacement of dead ranks by the launcher: the job's segment gets a successor, through which the
+ * surviving ranks join the job again.
  *
  * The launcher keeps each segment under the same descriptor, so /proc names the latest one. A rank
- * may be several segments behind. A segment that a killed rank was writing to serves nobody. */
+ * may be several segments behind. A segment that a killed rank was writing is never used again.
+ */
 #include "comm/job/control_kinds.h"
 
 #include "base/clock.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define NAP_MS   20
-#define EXTRA_MS 60000 /* the launcher keeps deadlines of its own */
+#define EXTRA_MS 60000 /* the launcher has deadlines of its own */
 
 /* Values of wfi_job_segment.renewal. */
 enum { VALID, HAS_SUCCESSOR, HAS_NONE };
@@ -51,7 +52,8 @@ bool wfi_control_awaits(int segment_fd, int rank) {
 
 /* ---- the ranks ---- */
 
-/* Returns whether this process was in the segment's job, or the job has failed before it came. */
+/* Whether this process has been in the segment's job, or the job failed before this process joined.
+ */
 static bool is_spent(const wfi_job_segment *shared, int rank) {
     return shared->launcher && (__atomic_load_n(&shared->renewal.epoch, __ATOMIC_ACQUIRE) ||
                                 wfi_failure_first(&shared->failure) ||
@@ -89,7 +91,7 @@ wf_status wfi_control_follow(wf_context *ctx, int segment_fd, int rank, int64_t 
     for (;;) {
         size_t bytes;
         wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
-        if (!shared || rank >= wfi_control_room(segment_fd)) return WF_OK; /* attaching refuses */
+        if (!shared || rank >= wfi_control_room(segment_fd)) return WF_OK; /* attaching fails */
         int64_t launcher = shared->launcher;
         bool goes_on = !is_spent(shared, rank);
         wf_status status = goes_on ? WF_OK : await_successor(ctx, shared, rank, timeout_ms);
