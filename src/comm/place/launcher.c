@@ -1,4 +1,4 @@
-/* Reading one launcher's variables. */
+/* Reads the variables of one launcher. */
 #include "comm/place/launcher.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 
 typedef struct source {
     const char *name;
-    const char *variables[WFI_N_SAID][2]; /* the first that is set counts */
+    const char *variables[WFI_N_SAID][2]; /* the first set variable applies */
 } source;
 
 static const source sources[WFI_N_LAUNCHERS] = {
@@ -17,14 +17,14 @@ static const source sources[WFI_N_LAUNCHERS] = {
                        {"OMPI_COMM_WORLD_SIZE"},
                        {"OMPI_COMM_WORLD_LOCAL_RANK"},
                        {"OMPI_COMM_WORLD_LOCAL_SIZE"}}},
-    /* Hydra's names for what is local, and Cray's. */
+    /* The names of the local rank and size: first Hydra's, then Cray's. */
     [WFI_PMI] = {"PMI",
                  {{"PMI_RANK"},
                   {"PMI_SIZE"},
                   {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
                   {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}}},
     [WFI_PMIX] = {"PMIx", {{"PMIX_RANK"}}},
-    /* A step's own numbers count before those of the allocation around it. */
+    /* The variables of a step take precedence over those of its allocation. */
     [WFI_SLURM] = {"Slurm",
                    {{"SLURM_PROCID"},
                     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
@@ -57,7 +57,8 @@ wf_status wfi_launcher_number(wf_context *ctx, const char *variable, int *value_
     return WF_OK;
 }
 
-/* How many tasks this node has in a list such as 4(x2),3: nodes 0 and 1 have 4, node 2 has 3. */
+/* Reads this node's number of tasks from a list such as 4(x2),3: nodes 0 and 1 have 4, node 2 has
+ * 3. */
 static wf_status read_tasks_per_node(wf_context *ctx, const char *variable, int *value_out) {
     const char *text = wfi_launcher_text(variable), *at = text;
     int node, n_nodes = 0;

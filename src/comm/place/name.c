@@ -1,4 +1,4 @@
-/* A name for the job: the same in all of its processes, and no other job's. */
+/* A name for the job, equal in all of its processes and unique among jobs. */
 #include "base/hash.h"
 #include "comm/place/launcher.h"
 
@@ -8,9 +8,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define NAME_BYTES 88 /* of 96: it becomes part of a socket's address, which has 107 */
+#define NAME_BYTES 88 /* of 96: a part of a socket's address, which has 107 */
 
-/* What tells jobs of a launcher apart; the first `n_needed` have to be set. */
+/* Variables that identify a job of a launcher; the first `n_needed` must be set. */
 static const struct {
     wfi_launcher_kind source;
     const char *word;
@@ -28,7 +28,7 @@ static const struct {
     {WFI_SLURM, "slurm", 2, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
 };
 
-/* Adds a part to the name. What has no room any more lives on in the hash of all. */
+/* Adds a part to the name. Parts that do not fit are still covered by the hash. */
 static void add(char name[NAME_BYTES], uint64_t *hash, const char *part) {
     size_t n = strlen(name);
     snprintf(name + n, NAME_BYTES - n, "%s%s", n ? ":" : "", part);
@@ -48,7 +48,7 @@ static bool name_by_row(size_t row, char name[NAME_BYTES]) {
     return true;
 }
 
-/* ---- launchers that give no name: MPICH's, and a script that sets RANK ---- */
+/* ---- launchers without a job name: MPICH's, and a script that sets RANK ---- */
 
 static bool has_variable(pid_t pid, const char *variable) {
     char path[40], *entry = NULL;
@@ -56,7 +56,7 @@ static bool has_variable(pid_t pid, const char *variable) {
     bool found = false;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     FILE *file = fopen(path, "r");
-    if (!file) return false; /* another user's: no rank of ours */
+    if (!file) return false; /* another user's process is not a rank of this job */
     while (!found && getdelim(&entry, &capacity, 0, file) > 0)
         found = !strncmp(entry, variable, n) && entry[n] == '=';
     free(entry);
@@ -71,15 +71,15 @@ static bool read_stat(pid_t pid, int *parent_out, unsigned long long *start_out)
     size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
     if (file) fclose(file);
     text[n] = 0;
-    const char *at = strrchr(text, ')'); /* the command's name may contain anything */
+    const char *at = strrchr(text, ')'); /* the command's name may contain parentheses */
     return at && sscanf(at + 1,
                         " %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
                         "%*s %llu",
                         parent_out, start_out) == 2;
 }
 
-/* The nearest ancestor that is no rank itself started them all. Shells between it and us have
- * our variables. */
+/* The nearest ancestor that is not a rank started all ranks. Shells between it and this process
+ * have this process's variables. */
 static void name_by_ancestor(const char *variable, char name[NAME_BYTES]) {
     int pid = (int)getppid(), parent = 0;
     unsigned long long start = 0;

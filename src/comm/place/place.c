@@ -1,10 +1,10 @@
-/* Which rank this process is: what launchers say, compared. */
+/* The rank of this process: the consistency check of all launchers' variables. */
 #include "comm/place/launcher.h"
 
 #include <string.h>
 #include <weft/launch.h>
 
-/* Where Slurm or MPI started torchrun, once a machine, they count those and not the ranks. */
+/* Whether the launcher counts processes of torchrun, one per machine, instead of ranks. */
 static bool counts_torchruns(const wfi_launcher *first, const wfi_launcher *launcher) {
     const char *group = wfi_launcher_text("GROUP_RANK"),
                *n_groups = wfi_launcher_text("GROUP_WORLD_SIZE");
@@ -26,7 +26,7 @@ static wf_status compare(wf_context *ctx, const wfi_launcher *first, const wfi_l
     return WF_OK;
 }
 
-/* torchrun's number of this machine among the machines. */
+/* Checks torchrun's number of this machine. */
 static wf_status check_group(wf_context *ctx, const wfi_launcher *launcher) {
     int group;
     if (!launcher->is_there || !wfi_launcher_text("GROUP_RANK")) return WF_OK;
@@ -40,7 +40,7 @@ static wf_status check_group(wf_context *ctx, const wfi_launcher *launcher) {
     return WF_OK;
 }
 
-/* Ranks of a job that nobody has divided among machines are on this one. */
+/* Finds the local rank. Without a launcher's local variables all ranks are on this machine. */
 static void find_local(const wfi_launcher launchers[WFI_N_LAUNCHERS], const wfi_launcher *first,
                        wf_place *place) {
     place->local_rank = place->rank;

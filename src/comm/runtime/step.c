@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Elements are copied as they are, partial sums are divided and rounded. */
+/* Copies elements unchanged; divides and rounds partial sums. */
 static void copy(const wfi_step_memory *m, wfi_summand in, int64_t n, const wfi_result *out) {
     size_t bytes = (size_t)n * wf_dtype_bytes(m->arithmetic->dtype);
     if (in.is_sum)
@@ -15,7 +15,7 @@ static void copy(const wfi_step_memory *m, wfi_summand in, int64_t n, const wfi_
         memcpy(out->data[0], in.data, bytes);
 }
 
-/* Elements of the work window are sums. */
+/* The work window has elements of the sum type. */
 static size_t elem_bytes(const wfi_step_memory *m, wfi_window window) {
     wf_dtype dtype = m->arithmetic->dtype;
     return wf_dtype_bytes(window == WFI_WINDOW_WORK ? wfi_sum_dtype(dtype) : dtype);
@@ -34,7 +34,7 @@ bool wfi_reduce_run(const wfi_step_memory *m, const wfi_reduce_part *part,
                 step->kind == WFI_REDUCE_ADD;
     for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
         char *data = m->address(m->self, a.rank, a.window, a.begin);
-        /* What would be copied to where it lies is touched by nobody. */
+        /* A copy to its own address accesses nothing. */
         if (a.writes && !sums && !pair[0].is_sum && data == pair[0].data) return false;
         wfi_touches(data, (size_t)a.n * elem_bytes(m, a.window), a.writes);
         if (a.writes) {

@@ -1,4 +1,4 @@
-/* Runs a step of a collective, wherever ranks have their elements. Private. */
+/* Runs a step of a collective on any memory of ranks. Private. */
 #ifndef WFI_STEP_H
 #define WFI_STEP_H
 
@@ -8,13 +8,13 @@
 /* The memory that steps work on. */
 typedef struct wfi_step_memory {
     const wfi_arithmetic *arithmetic;
-    /* Where element `at` of that rank's window lies for us. */
+    /* The address of element `at` of that rank's window in this process. */
     char *(*address)(const void *self, int32_t rank, wfi_window window, int64_t at);
     const void *self;
-    size_t stream_bytes; /* from so many on a result goes past the caches; 0: none does */
+    size_t stream_bytes; /* results of at least this size bypass the caches; 0: none */
 } wfi_step_memory;
 
-/* Returns whether the result went past the caches: wfi_stream_fence makes it visible. */
+/* Returns whether the result bypassed the caches; wfi_stream_fence makes it visible. */
 bool wfi_reduce_run(const wfi_step_memory *m, const wfi_reduce_part *part,
                     const wfi_reduce_step *step);
 

@@ -1,5 +1,5 @@
-/* Copies past the caches. What a cache would do first, fetch a line that is overwritten as a whole,
- * costs as much memory bandwidth as the copy itself. */
+/* Copies that bypass the caches. A cached store would first fetch the line that it overwrites,
+ * which costs as much memory bandwidth as the copy itself. */
 #include "comm/runtime/typed.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void copy_line(char *to, const char *from) {
     _mm_stream_si128(t + 3, d);
 }
 
-/* Whole lines are streamed, the ends are copied. */
+/* Streams whole lines and copies the ends. */
 void wfi_stream_copy(void *to, const void *from, size_t bytes) {
     size_t head = (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES, at;
     if (head > bytes) head = bytes;

@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-/* Sum bytes made at a time: a tree of buffers of this size stays in the cache. */
+/* Bytes of sums per block: a tree of such buffers stays in the cache. */
 #define BLOCK_BYTES 4096
 
-/* An operand may be the result itself, so no element depends on an earlier one. With a check of
- * each element, as clang's sanitizer puts in, no vector is possible, and asking for one warns. */
+/* An operand may be the result itself, so no element depends on an earlier one. Clang's sanitizer
+ * checks each element, which prevents vectors, and requesting them warns. */
 #if !defined(__clang__)
 #define INDEPENDENT _Pragma("GCC ivdep")
 #elif __has_feature(undefined_behavior_sanitizer)
@@ -23,10 +23,10 @@ typedef union block {
     double alignment;
 } block;
 
-/* ---- a type: how two arrays of it become one ---- */
+/* ---- combining two arrays of one type ---- */
 
 typedef struct pair {
-    const void *left, *right; /* right: of a conversion NULL */
+    const void *left, *right; /* right: NULL in a conversion */
     int64_t n;
     void *out;
 } pair;
@@ -45,7 +45,7 @@ typedef void (*combine)(wfi_variant variant, const pair *p);
     }                                                                                              \
     WFI_VARIANTS(name, pair, name##_loop)
 
-/* The first branch also keeps a NaN on the left, the second one on the right. */
+/* The first operand of ?: keeps a NaN on the left, the second one a NaN on the right. */
 #define COMBINE_ALL(name, type, sum)                                                               \
     COMBINE(name##_sum, type, sum)                                                                 \
     COMBINE(name##_min, type, a < b || a != a ? a : b)                                             \
@@ -80,7 +80,7 @@ WFI_LOOP void widen_loop(const pair *p) {
     }
 }
 
-/* To the nearest, of two as near to the even one; a NaN stays one. */
+/* Rounds to nearest, ties to even; a NaN stays NaN. */
 WFI_LOOP void round_loop(const pair *p) {
     const float *restrict in = p->left;
     uint16_t *restrict out = p->out;
@@ -106,9 +106,9 @@ void wfi_combine(wfi_variant variant, const wfi_arithmetic *a, const void *left,
         round_bf16(variant, &p);
 }
 
-/* ---- what all reductions do with a block ---- */
+/* ---- blocks of a reduction ---- */
 
-/* One call's types, looked up once. */
+/* The types and functions of one call, looked up once. */
 typedef struct call {
     const wfi_arithmetic *a;
     size_t elem_bytes, sum_bytes;
@@ -128,7 +128,7 @@ static call begin(const wfi_arithmetic *a) {
     return c;
 }
 
-/* The operand's elements from `at` on as sums: where they lie, or converted into `room`. */
+/* The operand's elements from `at` on as sums: in place, or converted into `room`. */
 static const void *load(const call *c, wfi_summand in, int64_t at, int64_t n, void *room) {
     size_t bytes = in.is_sum ? c->sum_bytes : c->elem_bytes;
     const char *data = (const char *)in.data + (size_t)at * bytes;
@@ -145,7 +145,7 @@ static void divide(const call *c, int64_t n, void *sums) {
         for (int64_t i = 0; i < n; i++) ((double *)sums)[i] /= (double)c->a->n_mean;
 }
 
-/* Puts a block of sums, which it may change, to its places. */
+/* Stores a block of sums to all results; it may change the block. */
 static void put(const call *c, void *sums, int64_t at, int64_t n, const wfi_result *out) {
     uint16_t narrow[BLOCK_BYTES / sizeof(float)];
     size_t bytes = out->is_sum ? c->sum_bytes : c->elem_bytes;
@@ -164,7 +164,7 @@ static void put(const call *c, void *sums, int64_t at, int64_t n, const wfi_resu
     }
 }
 
-/* Whether sums can be made right in their place. */
+/* Whether sums can be computed directly in the result. */
 static bool is_in_place(const call *c, const wfi_result *out) {
     bool ends = !out->is_sum && (c->converts || c->a->op == WF_MEAN);
     return out->n == 1 && !out->streams && !ends;
@@ -172,7 +172,7 @@ static bool is_in_place(const call *c, const wfi_result *out) {
 
 /* ---- the three reductions ---- */
 
-/* Of the n elements from `at` on. */
+/* Reduces the n elements from `at` on. */
 static void reduce_tree(const call *c, const void *const *in, int32_t count, int64_t at, int64_t n,
                         void *out) {
     block room[2], right;

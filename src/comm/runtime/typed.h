@@ -1,10 +1,10 @@
 /* Arithmetic on elements of any type. Private.
  *
- * Reductions of several arrays are made over the tree of base/tree.h, elementwise: the order is a
- * function of their number alone, so every algorithm and every wire gives the same bits. They are
- * made in the sum type: F32 for BF16, otherwise the elements' own. Integers wrap. MIN and MAX are
- * NaN where any element is; of -0 and +0 either may be taken, but by all algorithms of the fixed
- * order the same.
+ * Reductions of several arrays follow the tree of base/tree.h, element by element. The order
+ * depends only on the number of arrays, so every algorithm and every wire gives the same bits. Sums
+ * have the sum type: F32 for BF16, otherwise the elements' own. Integers wrap. MIN and MAX are NaN
+ * if any element is NaN. The minimum or maximum of -0 and +0 may be either, but all algorithms of
+ * the fixed order return the same one.
  */
 #ifndef WFI_TYPED_H
 #define WFI_TYPED_H
@@ -17,11 +17,12 @@
 typedef struct wfi_arithmetic {
     wf_dtype dtype;
     wf_reduction op;
-    int32_t n_mean; /* MEAN: what a complete sum is divided by */
+    int32_t n_mean; /* MEAN: the divisor of a complete sum */
 } wfi_arithmetic;
 
-/* One loop of the above, by that variant: n elements of the sum type `a->dtype`, combined; or, with
- * `right` NULL, BF16 widened to F32, or F32 rounded to BF16 (by `a->dtype`, of `left`). */
+/* One loop over n elements with the given variant: combines two arrays of the sum type `a->dtype`.
+ * With `right` NULL it widens BF16 to F32, or rounds F32 to BF16 (`a->dtype` is the type of
+ * `left`). */
 void wfi_combine(wfi_variant variant, const wfi_arithmetic *a, const void *left, const void *right,
                  int64_t n, void *out);
 
@@ -34,27 +35,27 @@ typedef struct wfi_summand {
     bool is_sum;
 } wfi_summand;
 
-/* Where a result goes: complete (divided, rounded) elements, or partial sums. */
+/* The result: complete (divided, rounded) elements, or partial sums. */
 typedef struct wfi_result {
-    void *const *data; /* [n] all get the same; each may be one of the operands, or apart */
+    void *const *data; /* [n] copies of the result; each is an operand or disjoint */
     int32_t n;
     bool is_sum;
-    bool streams; /* past the caches; wfi_stream_fence makes it visible */
+    bool streams; /* bypasses the caches; wfi_stream_fence makes it visible */
 } wfi_result;
 
-/* The reduction of in[0] to in[count - 1], all elements. */
+/* Reduces all elements of in[0] to in[count - 1]. */
 void wfi_reduce_all(const wfi_arithmetic *a, const void *const *in, int32_t count, int64_t n_elem,
                     const wfi_result *out);
-/* Of two, in this order. */
+/* Reduces two arrays in this order. */
 void wfi_reduce_pair(const wfi_arithmetic *a, wfi_summand left, wfi_summand right, int64_t n_elem,
                      const wfi_result *out);
-/* A copy; of partial sums into a complete result if out->is_sum is false. */
+/* Copies; partial sums become a complete result if out->is_sum is false. */
 void wfi_reduce_copy(const wfi_arithmetic *a, wfi_summand in, int64_t n_elem,
                      const wfi_result *out);
 
-/* memcpy with stores that leave the caches alone, for what is not read again soon. */
+/* memcpy with stores that bypass the caches, for data that is not read soon. */
 void wfi_stream_copy(void *to, const void *from, size_t bytes);
-/* After the last of them: whoever is told then sees them. */
+/* Called after the last streaming copy: makes the copies visible before later stores. */
 void wfi_stream_fence(void);
 
 #endif

@@ -1,11 +1,11 @@
-/* A store in a file: a log of what was set and deleted, which each process follows into a table
- * of its own.
+/* A store in a file: a log of set and deleted keys, which each process replays into its own table.
  *
- * Locks are of the open file, not of the process, so threads exclude each other as well, and the
- * kernel takes them back from who dies. One byte is locked while the log is read or written; one
- * byte a rank for as long as it has the store open. A log that no process has open was left by a
- * run that was killed: it is refused, as its keys would look like ours. So is a file of another
- * user, or one that others may write: who can write the log can join the job.
+ * Locks belong to the open file, not to the process. So threads exclude each other as well, and the
+ * kernel releases the locks of a process that dies. One byte is locked while the log is read or
+ * written, and one byte per rank while the rank has the store open. A log that no process has open
+ * is left over from a killed run. Such a log is refused, as its keys would be mistaken for those of
+ * this job. A file of another user, or one that others may write, is refused as well: a writer of
+ * the log can join the job.
  */
 #include "base/clock.h"
 #include "comm/store/store.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOG_BYTE       ((off_t)1 << 40) /* far behind the end of any log */
+#define LOG_BYTE       ((off_t)1 << 40) /* far beyond the end of any log */
 #define RANK_BYTES     ((off_t)1 << 41)
 #define MAX_RANKS      65536
 #define MAX_FILE_BYTES (64 << 20)
@@ -28,7 +28,7 @@ typedef struct file_store {
     int fd;
     const char *path; /* in the store's url */
     wfi_store_table table;
-    off_t n_read; /* bytes of the file that the table knows */
+    off_t n_read; /* bytes of the file that the table includes */
     uint8_t record[4 + WFI_STORE_MAX_MESSAGE];
 } file_store;
 
@@ -92,7 +92,7 @@ static wf_status corrupt(const wf_store *store) {
                     store->url);
 }
 
-/* What others have appended. The log is locked. */
+/* Replays the records that other ranks have appended. Called with the log locked. */
 static wf_status catch_up(wf_store *store, file_store *f) {
     for (;;) {
         size_t n_used;
@@ -102,7 +102,7 @@ static wf_status catch_up(wf_store *store, file_store *f) {
         if (!wfi_store_replay(&f->table, f->record, (size_t)n, &n_used)) return corrupt(store);
         f->n_read += (off_t)n_used;
         if (n_used) continue;
-        if (n > 0 && ftruncate(f->fd, f->n_read)) /* half a record: nobody is writing it any more */
+        if (n > 0 && ftruncate(f->fd, f->n_read)) /* half a record of a killed writer */
             return fail_io(store, "the file cannot be cut");
         return WF_OK;
     }
@@ -118,7 +118,7 @@ static bool write_all(int fd, const uint8_t *bytes, size_t n, off_t at) {
     return true;
 }
 
-/* What the request has become: a key with a value, or none. */
+/* Appends the result of the request: a key with a value, or without one. */
 static wf_status append(wf_store *store, file_store *f, const wfi_store_request *r) {
     wfi_store_request log = {.verb = r->verb == WFI_STORE_DELETE ? r->verb : WFI_STORE_SET,
                              .key = r->key,
@@ -143,7 +143,7 @@ static wf_status append(wf_store *store, file_store *f, const wfi_store_request 
         f->n_read += (off_t)(4 + n);
         return WF_OK;
     }
-    /* Not said, so not done: the table begins anew from the file. */
+    /* The change was not logged, so it is undone: the table is replayed from the file. */
     if (ftruncate(f->fd, f->n_read)) (void)fail_io(store, "the file cannot be cut");
     wfi_store_table_release(&f->table);
     f->n_read = WFI_STORE_FILE_HEAD;
@@ -164,7 +164,7 @@ static wf_status file_act(wf_store *store, const wfi_store_request *r, int64_t d
     return status;
 }
 
-/* ---- coming and going ---- */
+/* ---- opening and closing ---- */
 
 static wf_status write_head(wf_store *store, int fd) {
     char head[WFI_STORE_FILE_HEAD + 64];
@@ -200,8 +200,8 @@ static wf_status check_head(wf_store *store, int fd) {
     return WF_OK;
 }
 
-/* Whose file it is. Another user's could be read and rewritten by that user while ranks join, and
- * so could one that all may write, or that has a second name somewhere. */
+/* Checks the file's owner. The owner could read and rewrite the file while ranks join. So could
+ * others if all may write it or if it has a second name. */
 static wf_status check_owner(const wf_store *store, const struct stat *about) {
     const char *why = NULL;
     if (!S_ISREG(about->st_mode))
@@ -219,7 +219,7 @@ static wf_status check_owner(const wf_store *store, const struct stat *about) {
                     store->url, why);
 }
 
-/* The log is locked. */
+/* Called with the log locked. */
 static wf_status enter(wf_store *store, int fd, const struct stat *about) {
     if (!about->st_size && fchmod(fd, 0600)) return fail_io(store, "the file's mode");
     WF_TRY(about->st_size ? check_head(store, fd) : write_head(store, fd));
@@ -229,7 +229,8 @@ static wf_status enter(wf_store *store, int fd, const struct stat *about) {
                     store->url, store->rank);
 }
 
-/* A new file is made by nobody else (O_EXCL), and one that is there is not reached by a link. */
+/* O_EXCL ensures that this process creates a new file; O_NOFOLLOW, that an existing one is not
+ * reached through a link. */
 static wf_status open_own(const wf_store *store, const char *path, int *fd_out) {
     const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     for (int i = 0; i < MAX_TRIES; i++) {
@@ -240,7 +241,7 @@ static wf_status open_own(const wf_store *store, const char *path, int *fd_out) 
             return wfi_fail(store->ctx, WF_INVALID_ARG,
                             "store %.200s is refused: it is a link, which is not followed",
                             store->url);
-        if (errno != ENOENT) break; /* else the last of an earlier job has removed it just now */
+        if (errno != ENOENT) break; /* otherwise an earlier job has just removed it */
     }
     return fail_io(store, "the file cannot be opened");
 }
@@ -254,7 +255,7 @@ static wf_status open_file(wf_store *store, const char *path, int *fd_out) {
         wf_status status = fstat(fd, &about) ? fail_io(store, "fstat") : check_owner(store, &about);
         if (status == WF_OK) status = lock_log(store, fd, deadline_ms);
         if (status == WF_OK && fstat(fd, &about)) status = fail_io(store, "fstat");
-        bool is_removed = status == WF_OK && !about.st_nlink; /* by the last of an earlier job */
+        bool is_removed = status == WF_OK && !about.st_nlink; /* by an earlier job */
         if (status == WF_OK && !is_removed) status = enter(store, fd, &about);
         if (status == WF_OK && !is_removed) {
             unlock_log(fd);
@@ -288,7 +289,7 @@ static wf_status file_open(wf_store *store, const wf_store_config *config) {
     return WF_OK;
 }
 
-/* The last who leaves removes the file, if it is still the one that has this name. */
+/* The last rank that leaves removes the file, if it still has this name. */
 static void file_close(wf_store *store) {
     file_store *f = store->state;
     struct stat ours, named;

@@ -1,5 +1,5 @@
-/* Requests and replies as bytes. What comes from outside is believed in nothing: lengths must
- * add up, and each message has one form only. */
+/* Requests and replies as bytes. Input from outside is checked: lengths must add up, and each
+ * message has only one valid encoding. */
 #include "comm/store/store.h"
 
 #include <sodium.h>
@@ -25,7 +25,7 @@ uint32_t wfi_store_get_u32(const uint8_t *bytes) {
     return value;
 }
 
-/* Keys appear in sentences: nothing that a terminal would obey. */
+/* Keys appear in error messages, so they have no characters that a terminal interprets. */
 bool wfi_store_key_is_good(const char *key, size_t n) {
     if (n < 1 || n > WF_STORE_MAX_KEY) return false;
     for (size_t i = 0; i < n; i++)
@@ -33,7 +33,7 @@ bool wfi_store_key_is_good(const char *key, size_t n) {
     return true;
 }
 
-/* Which parts a request of this verb has. */
+/* Whether the request has the fields of its verb and no others. */
 static bool has_right_parts(const wfi_store_request *r) {
     bool has_key = r->verb != WFI_STORE_HELLO && r->verb != WFI_STORE_COUNT;
     bool may_have_value =
@@ -105,7 +105,7 @@ size_t wfi_store_reply_write(const wfi_store_reply *r, uint8_t *bytes_out) {
     return (size_t)WFI_STORE_HEAD + r->n_value;
 }
 
-/* The hash takes keys of up to 64 bytes; tokens may be longer, so the token is hashed first. */
+/* The hash takes keys of up to 64 bytes. Tokens may be longer, so the token is hashed first. */
 void wfi_store_prove(const char *token, const uint8_t challenge[WFI_STORE_CHALLENGE],
                      uint8_t proof_out[WFI_STORE_PROOF]) {
     uint8_t key[crypto_generichash_KEYBYTES];

@@ -1,10 +1,10 @@
 /* The table of a tcp store, on a thread of rank 0.
  *
- * It believes nobody: a connection has to show the token in its first message, a message has a
- * bound, and who sends half of one, or does not take its reply, is cut off after a while. A
- * connection that breaks a rule is closed with a line in the log; nothing else happens. Those that
- * have not shown the token take no place of those that have: they have few of their own, and the
- * one that has been there longest goes when another comes.
+ * The server trusts no connection. The first message has to prove knowledge of the token, and
+ * messages have a bound. A client that sends half a message, or does not take its reply, is
+ * disconnected after a while. A connection that breaks a rule is closed with a warning and without
+ * other effects. Unauthenticated connections have few slots of their own and never take those of
+ * authenticated ones: a new one replaces the oldest.
  */
 #include "base/clock.h"
 #include "comm/store/store.h"
@@ -28,12 +28,12 @@
 
 typedef struct guest {
     int fd;
-    uint64_t number; /* by when they came */
+    uint64_t number; /* in order of arrival */
     bool is_known;
     uint8_t challenge[WFI_STORE_CHALLENGE];
-    uint8_t *in, *out; /* STRANGER_SIZE, once it is known GUEST_SIZE */
+    uint8_t *in, *out; /* STRANGER_SIZE, GUEST_SIZE once it is known */
     size_t n_in, n_out, n_sent;
-    int64_t since_ms; /* that it owes us something; 0: it does not */
+    int64_t since_ms; /* start of an overdue message; 0: none is due */
     char name[64];    /* for the log */
 } guest;
 
@@ -110,7 +110,7 @@ static bool make_room(wfi_store_server *s, guest *g, size_t bytes) {
     return in && out;
 }
 
-/* The challenge is the first thing on each connection. */
+/* The challenge is the first message on each connection. */
 static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *who) {
     guest *g = &s->guests[s->n_guests];
     char address[INET6_ADDRSTRLEN] = "?";
@@ -150,7 +150,7 @@ static void accept_guest(wfi_store_server *s) {
     if (fd >= 0) welcome(s, fd, &who);
 }
 
-/* Acts on the message that has come, if it is whole. */
+/* Executes the received message, if it is complete. */
 static const char *act(wfi_store_server *s, guest *g) {
     const char *why = NULL;
     bool was_known = g->is_known;
@@ -169,7 +169,7 @@ static const char *act(wfi_store_server *s, guest *g) {
         return "there are too many already";
     }
     s->n_known += !was_known && g->is_known;
-    if (g->is_known) g->since_ms = 0; /* patience begins anew */
+    if (g->is_known) g->since_ms = 0; /* the deadline restarts */
     wfi_store_put_u32(g->out, (uint32_t)n_reply);
     g->n_out = 4 + n_reply;
     g->n_in -= 4 + n;
@@ -178,7 +178,7 @@ static const char *act(wfi_store_server *s, guest *g) {
     return NULL;
 }
 
-/* Returns why the connection ends: "" for no fault of its own; NULL: it does not. */
+/* Returns the reason to close the connection ("": closed by its peer), or NULL. */
 static const char *receive(wfi_store_server *s, guest *g) {
     size_t room = (g->is_known ? GUEST_SIZE : STRANGER_SIZE) - g->n_in;
     ssize_t n = recv(g->fd, g->in + g->n_in, room, 0);
@@ -228,7 +228,7 @@ static void *serve(void *self) {
     struct pollfd fds[2 + MAX_GUESTS];
     sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL); /* they are the program's */
+    pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the program */
     for (;;) {
         int n = s->n_guests;
         fds[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};
@@ -238,7 +238,7 @@ static void *serve(void *self) {
                                          .events = s->guests[i].n_out ? POLLOUT : POLLIN};
         int n_ready = poll(fds, (nfds_t)(2 + n), n ? (int)s->patience_ms / 4 + 1 : -1);
         if (fds[0].revents) return NULL;
-        /* From behind: who goes is replaced by the last. */
+        /* Backwards, because a closed connection is replaced by the last one. */
         for (int i = n - 1; i >= 0; i--)
             serve_guest(s, &s->guests[i], n_ready > 0 ? fds[2 + i].revents : 0);
         if (n_ready > 0 && fds[1].revents) accept_guest(s);

@@ -1,4 +1,4 @@
-/* The public face of all stores: checks, waits and sentences. */
+/* The public interface of all stores: checks, waits and error messages. */
 #include "comm/store/store.h"
 #include "base/clock.h"
 #include "base/env.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* A reply takes a little: who asks for the last time, at its deadline, still waits for it. */
+/* The last request, sent at the deadline, still gets this time for its reply. */
 #define REPLY_MS 2000
 
 static const wfi_store_class *const kinds[] = {&wfi_store_memory, &wfi_store_file, &wfi_store_tcp};
@@ -100,7 +100,8 @@ static wfi_store_request request_of(wfi_store_verb verb, const char *key) {
     return (wfi_store_request){.verb = verb, .key = key, .n_key = (uint32_t)strlen(key)};
 }
 
-/* What no operation can go on with. The store is locked. */
+/* Executes the request and reports the results that are errors in every operation. Called with the
+ * lock. */
 static wf_status act(wf_store *store, const wfi_store_request *r, int64_t deadline_ms,
                      wfi_store_reply *reply_out) {
     WF_TRY(store->kind->act(store, r, deadline_ms, reply_out));
@@ -122,7 +123,7 @@ static wf_status act(wf_store *store, const wfi_store_request *r, int64_t deadli
     }
 }
 
-/* One that need not wait for others. */
+/* Executes a request that does not wait for other ranks. */
 static wf_status act_once(wf_store *store, const wfi_store_request *r, wfi_store_reply *reply_out) {
     pthread_mutex_lock(&store->lock);
     wf_status status = act(store, r, wfi_now_ms() + store->timeout_ms, reply_out);
@@ -188,7 +189,7 @@ wf_status wf_store_n_keys(wf_store *store, int64_t *n_out) {
 
 /* ---- waiting ---- */
 
-/* Copies the value, if it is there. */
+/* Copies the value, if the key is set. */
 static wf_status look(wf_store *store, const char *key, int64_t deadline_ms, void *dst,
                       size_t dst_bytes, size_t *bytes_out, bool *is_there_out) {
     wfi_store_request r = request_of(WFI_STORE_GET, key);
@@ -230,7 +231,7 @@ wf_status wf_store_get(wf_store *store, const char *key, void *dst, size_t dst_b
     return WF_OK;
 }
 
-/* Asks for all keys from `first` on that are not there, for the sentence. */
+/* Collects the missing keys from `first` on for the error message. */
 static wf_status give_up(wf_store *store, const char *const *keys, int n_keys, int first) {
     wfi_text missing;
     int n_missing = 0;

@@ -1,5 +1,5 @@
-/* Keys and values, and what each operation does to them. A store is small and slow by nature:
- * a list that is searched from its beginning will do. */
+/* Keys and values, and the operations on them. A store is small and slow by design, so a linear
+ * search is enough. */
 #include "comm/store/store.h"
 
 #include <inttypes.h>
@@ -56,7 +56,7 @@ static wfi_store_result put(wfi_store_table *t, const wfi_store_request *r, cons
     return WFI_STORE_DONE;
 }
 
-/* A whole number in the one way that we write it. */
+/* Reads a whole number; only the encoding that add writes is valid. */
 static bool read_number(const wfi_store_entry *entry, int64_t *number_out) {
     char text[24], again[24];
     if (entry->n_value >= sizeof text) return false;

@@ -1,5 +1,6 @@
-/* A tcp store: rank 0 has the table and serves it (server.c), the others ask. Within one machine:
- * what crosses machines needs more than a token, and MPI has it. */
+/* A tcp store: rank 0 has the table and serves it (server.c), the other ranks are clients. The
+ * store works within one machine. Traffic between machines needs more than a token and goes over
+ * MPI. */
 #include "base/clock.h"
 #include "base/env.h"
 #include "comm/store/store.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define BACKLOG     128
-#define PATIENCE_MS 5000 /* with who stops within a message */
+#define PATIENCE_MS 5000 /* for a client that stops within a message */
 
 typedef struct address {
     struct sockaddr_storage at;
@@ -24,8 +25,8 @@ typedef struct address {
 } address;
 
 typedef struct tcp_store {
-    wfi_store_server *server; /* rank 0's; NULL: we ask over fd */
-    int fd;                   /* -1: nothing comes from there any more */
+    wfi_store_server *server; /* rank 0's; NULL: this rank is a client */
+    int fd;                   /* -1: disconnected */
     bool was_closed;          /* by the other end */
     uint8_t message[4 + WFI_STORE_MAX_MESSAGE];
 } tcp_store;
@@ -44,7 +45,7 @@ static bool read_port(const char *text, int *port_out) {
     return *port_out <= 65535;
 }
 
-/* Names are not looked up: that waits for other machines. */
+/* Host names are not resolved, as that waits for other machines. */
 static wf_status read_address(const wf_store *store, address *out) {
     const char *begin = store->url + strlen("tcp://"), *colon = strrchr(begin, ':');
     char host[64];
@@ -87,7 +88,7 @@ static wf_status fail_listen(const wf_store *store, const address *where) {
                     store->url, where->port, strerror(errno));
 }
 
-/* The port that the system has chosen becomes part of the url. */
+/* Writes the port that the system has chosen to the url. */
 static wf_status keep_port(wf_store *store, int listener) {
     struct sockaddr_storage at = {0};
     socklen_t bytes = sizeof at;
@@ -104,7 +105,7 @@ static wf_status keep_port(wf_store *store, int listener) {
 
 static wf_status host(wf_store *store, const address *where, const char *token, tcp_store *t) {
     int yes = 1, fd = socket(where->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* Connections of an earlier job that the kernel still remembers do not take the port. */
+    /* Connections of an earlier job that the kernel still remembers do not block the port. */
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&where->at, where->bytes) ||
         listen(fd, BACKLOG)) {
@@ -133,7 +134,7 @@ static wf_status lose(const wf_store *store, tcp_store *t, wf_status status, con
                     store->url, why);
 }
 
-/* Sends or receives all of it. False: errno says why; 0: the other end has closed. */
+/* Sends or receives all bytes. False: errno has the reason; 0: the other end has closed. */
 static bool transfer(int fd, uint8_t *bytes, size_t n, bool sends, int64_t deadline_ms) {
     for (size_t n_done = 0; n_done < n;) {
         struct pollfd ready = {.fd = fd, .events = sends ? POLLOUT : POLLIN};
@@ -192,7 +193,7 @@ static wf_status introduce(wf_store *store, tcp_store *t, const char *token, int
                     store->url, store->rank, *token ? "" : ", and is not set here");
 }
 
-/* One try; -1: nobody listens. */
+/* Tries to connect once; -1 on failure. */
 static int try_connect(const address *where, int64_t left_ms) {
     struct timeval patience = {left_ms / 1000, left_ms % 1000 * 1000 + 1000};
     int fd = socket(where->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -204,8 +205,8 @@ static int try_connect(const address *where, int64_t left_ms) {
     return -1;
 }
 
-/* Rank 0 closes a connection that has not said yet who it is when many others come, and all while
- * it has no place: then it is asked again. */
+/* Rank 0 closes unauthenticated connections when many others arrive, and all new ones while it has
+ * no slot. The client then connects again. */
 static wf_status visit(wf_store *store, const address *where, const char *token, tcp_store *t) {
     int64_t nap_us = 0, deadline_ms = wfi_now_ms() + store->timeout_ms;
     for (;;) {
@@ -250,7 +251,7 @@ static wf_status tcp_open(wf_store *store, const wf_store_config *config) {
     tcp_store *t = wfi_alloc(store->ctx, 1, sizeof *t, "a store");
     if (!t) return WF_NO_MEMORY;
     t->fd = -1;
-    store->state = t; /* closed by the caller, whatever happens */
+    store->state = t; /* the caller closes it, also on failure */
     return store->rank ? visit(store, &where, token, t) : host(store, &where, token, t);
 }
 
