@@ -2,10 +2,10 @@
 
 #include <sys/mman.h>
 
-/* What goes by way of the host goes in pieces of so many bytes. */
+/* The size of one piece in a copy through host memory. */
 #define BOUNCE_BYTES ((size_t)4 << 20)
 
-/* A stream keeps its buffer. */
+/* Finds the bounce buffer; a stream keeps its own. */
 static wf_status find_buffer(const wfi_device *device, wfi_stream_queue *stream,
                              char **buffer_out) {
     if (stream && stream->bounce) {
@@ -21,7 +21,7 @@ static wf_status find_buffer(const wfi_device *device, wfi_stream_queue *stream,
     return WF_OK;
 }
 
-/* One way between the buffer and a device, done on return. */
+/* Copies between the buffer and a device; done on return. */
 static wf_status copy_piece(wfi_device *device, wfi_stream_queue *stream, void *to,
                             wfi_space to_space, const void *from, wfi_space from_space,
                             size_t bytes) {
@@ -35,7 +35,7 @@ wf_status wfi_bounce_copy(wfi_stream_queue *stream, wfi_device *to_device, void 
                           wfi_space to_space, wfi_device *from_device, const void *from,
                           wfi_space from_space, size_t bytes) {
     char *buffer = NULL;
-    if (stream) wfi_stream_settle(stream); /* for what it follows another device does not wait */
+    if (stream) wfi_stream_settle(stream); /* other devices do not follow events */
     WF_TRY(find_buffer(to_device, stream, &buffer));
     wf_status status = WF_OK;
     for (size_t at = 0, n; at < bytes && status == WF_OK; at += n) {

@@ -1,18 +1,17 @@
-/* Copies by way of the host's memory, for what no copy of a device reaches directly: files, and
- * memory of other devices. Private to src/device.
- */
+/* Copies through host memory, for memory that no device copy reaches directly: files, and memory of
+ * other devices. Private to src/device. */
 #ifndef WFI_BOUNCE_H
 #define WFI_BOUNCE_H
 
 #include "device/device.h"
 
-/* From a space of one device to one of another, or of the same. One of the two is the stream's; the
- * other's streams that know the memory are idle, or have been waited for. NULL: from the host. It
- * is done on return. */
+/* Copies from a space of one device to a space of another, or of the same. One of the two devices
+ * is the stream's. The other's streams that use the memory are idle, or have been waited for. A
+ * NULL device is the host. The copy is done on return. */
 wf_status wfi_bounce_copy(wfi_stream_queue *stream, wfi_device *to_device, void *to,
                           wfi_space to_space, wfi_device *from_device, const void *from,
                           wfi_space from_space, size_t bytes);
-/* When the stream ends. */
+/* Frees the stream's bounce buffer. */
 void wfi_bounce_free(wfi_stream_queue *stream);
 
 #endif

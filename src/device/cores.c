@@ -1,5 +1,5 @@
-/* Which cores a rank gets: those this process may use, divided evenly, neighbours
- * in the machine's topology together. */
+/* The cores of a rank: the cores that this process may use are divided evenly, so that neighbours
+ * in the machine's topology stay together. */
 #include "device/device.h"
 
 #include <hwloc.h>
@@ -15,7 +15,7 @@ static wf_status divide(wfi_device *device, hwloc_topology_t topology, cpu_set_t
     int share = n_pus / n_places > 1 ? n_pus / n_places : 1;
     CPU_ZERO(cores);
     for (int k = 0; k < share; k++) {
-        /* More devices than cores: they take turns. */
+        /* If there are more devices than cores, devices share cores. */
         int at = (device->place * share + k) % (n_pus > 0 ? n_pus : 1);
         hwloc_obj_t pu =
             hwloc_get_obj_inside_cpuset_by_type(topology, allowed, HWLOC_OBJ_PU, (unsigned)at);
@@ -33,7 +33,7 @@ wf_status wfi_cpu_find_cores(wfi_device *device) {
     if (hwloc_topology_init(&topology)) {
         status = wfi_fail(device->owner.ctx, WF_DEVICE, "hwloc could not be started");
     } else {
-        /* Only processors matter here; looking for the rest takes time. */
+        /* Only processors matter here; loading other objects takes time. */
         hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
         if (hwloc_topology_load(topology))
             status = wfi_fail(device->owner.ctx, WF_DEVICE,

@@ -1,7 +1,5 @@
-/* The CPU as a device: an arena of host memory, and streams that are queues with
- * a thread of their own. A missing event is therefore a race, which the thread
- * sanitizer reports, long before a GPU would show a wrong number.
- */
+/* The CPU as a device: host memory, and streams with a thread each. A missing event is therefore a
+ * race, which the thread sanitizer reports long before a GPU would return a wrong number. */
 #include "device/disk.h"
 #include "device/thread_stream.h"
 
@@ -11,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The smallest page of any machine this runs on. */
+/* The smallest page size of all supported machines. */
 #define PAGE_BYTES 4096
 
 static wf_status bind_thread(wfi_device *device) {
@@ -23,7 +21,7 @@ static wf_status bind_thread(wfi_device *device) {
     return WF_OK;
 }
 
-/* The device's space and the host's are both the host's memory. */
+/* The spaces of the device and of the host are both host memory. */
 static wf_status cpu_memory_create(wfi_device *device, wfi_space space, size_t bytes,
                                    void **base_out) {
     if (space == WFI_SPACE_DISK) return wfi_disk_create(device, bytes, base_out);
@@ -33,8 +31,8 @@ static wf_status cpu_memory_create(wfi_device *device, wfi_space space, size_t b
         return wfi_fail(device->owner.ctx, WF_NO_MEMORY,
                         "the system refused %zu bytes for rank %d's arena: %s", bytes,
                         device->owner.rank, strerror(errno));
-    /* Large pages where the system allows; every page is touched now (it comes
-     * zeroed), so that no step pays for page faults. */
+    /* Uses large pages if the system allows them. Touches every page (zeroed by the system), so
+     * that no step pays for page faults. */
     madvise(base, bytes, MADV_HUGEPAGE);
     for (size_t at = 0; at < bytes; at += PAGE_BYTES) ((volatile char *)base)[at] = 0;
     *base_out = base;
@@ -48,7 +46,7 @@ static void cpu_memory_destroy(wfi_device *device, wfi_space space, void *base, 
         munmap(base, bytes ? bytes : 1);
 }
 
-/* On the thread that asks, the stream's own or the host's. */
+/* Copies on the calling thread: the stream's or the host's. */
 static wf_status cpu_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
                           wfi_space to_space, const void *from, wfi_space from_space,
                           size_t bytes) {

@@ -1,7 +1,6 @@
-/* CUDA devices, by the driver's interface. Ranks share their GPU's primary context, so that
- * libraries of CUDA's find what weft has on it; each stream's thread queues what its tasks ask for
- * on a CUstream of its own. Events of the device's order these (cuda_events.h).
- */
+/* CUDA devices, over the driver's interface. Ranks share their GPU's primary context, so that
+ * libraries of CUDA can access weft's memory. Each stream's thread queues its tasks' work on a
+ * CUstream of its own. CUDA events order these streams (cuda_events.h). */
 #include "device/cuda_events.h"
 #include "device/cuda_program.h"
 #include "device/thread_stream.h"
@@ -50,7 +49,7 @@ void wfi_cuda_pop(const wfi_device *device) {
     pop(wfi_cuda_gpu_of(device));
 }
 
-/* ---- which GPUs there are ---- */
+/* ---- finding GPUs ---- */
 
 static wfi_cuda_enum ask(const wfi_cuda *driver, wfi_cuda_gpu *gpu) {
     wfi_device_unit *unit = &gpu->unit;
@@ -89,7 +88,7 @@ static wf_status create_machine(wf_context *ctx, void **machine_out) {
     return wfi_machine_create(ctx, &cuda, machine_out);
 }
 
-/* What a lost GPU answers changes nothing: the rest goes with the process. */
+/* Errors of a lost GPU are ignored: its resources end with the process. */
 static void cuda_close(wfi_device_unit *unit) {
     wfi_cuda_gpu *gpu = (void *)unit;
     const wfi_cuda *driver = driver_of(gpu);
@@ -103,7 +102,7 @@ static void cuda_close(wfi_device_unit *unit) {
     gpu->context = NULL;
 }
 
-/* `own` reaches `other`'s memory from here on, if the machine can. */
+/* Enables access from `own` to the memory of `other`, if the machine supports it. */
 static void reach_peer(wfi_cuda_gpu *own, const wfi_cuda_gpu *other) {
     const wfi_cuda *driver = driver_of(own);
     int can = 0;
@@ -137,7 +136,7 @@ static wf_status cuda_open(wf_context *ctx, wfi_device_unit *unit) {
     return status;
 }
 
-/* Libraries load code when they first need it: some room is left for that. */
+/* Libraries load code at first use, so some memory is left for it. */
 static size_t without_code(size_t n_free) {
     size_t eighth = n_free / 8;
     return n_free - (eighth < MOST_CODE_BYTES ? eighth : MOST_CODE_BYTES);
@@ -224,8 +223,8 @@ static void cuda_memory_destroy(wfi_device *device, wfi_space space, void *base,
         driver->MemFree(address_of(base));
 }
 
-/* The driver's own go between GPUs, directly where they reach each other. For memory that is not
- * pinned it waits itself, without a deadline. */
+/* The driver copies between GPUs, directly if they are peers. For memory that is not pinned the
+ * driver itself waits, without a deadline. */
 static wf_status cuda_copy(wfi_device *device, wfi_stream_queue *stream, void *to, bool to_device,
                            const void *from, bool from_device, size_t bytes) {
     const wfi_cuda *driver = wfi_cuda_driver(device);

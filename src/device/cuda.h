@@ -1,9 +1,8 @@
-/* What kernels and collectives of libraries have to know of a CUDA device: the driver's functions,
- * the GPU, and a stream's own CUstream. Private to src/device, src/kernel/cuda and
- * src/comm/wire/nccl.
+/* The parts of a CUDA device that kernels and collectives use: the driver's functions, the GPU, and
+ * a stream's CUstream. Private to src/device, src/kernel/cuda and src/comm/wire/nccl.
  *
- * The current context of a stream's thread is its device's: tasks call the driver and libraries as
- * they are. Any other thread does so between wfi_cuda_push and wfi_cuda_pop.
+ * The current context of a stream's thread is its device's: tasks call the driver and libraries
+ * directly. Any other thread does so between wfi_cuda_push and wfi_cuda_pop.
  */
 #ifndef WFI_CUDA_H
 #define WFI_CUDA_H
@@ -11,22 +10,22 @@
 #include "device/cuda_library.h"
 #include "device/separate.h"
 
-/* A GPU of the machine. Its driver takes back nothing before it has ended what it was asked for. */
+/* A GPU of the machine. Its driver releases nothing before the queued work has ended. */
 typedef struct wfi_cuda_gpu {
-    wfi_device_unit unit; /* numbered as the driver shows them to this process */
-    int major, minor;     /* its compute capability */
+    wfi_device_unit unit; /* numbered in the driver's order for this process */
+    int major, minor;     /* compute capability */
     CUdevice device;
-    CUcontext context; /* its primary one; NULL: no rank is on it */
-    uint64_t peers;    /* GPUs whose memory its kernels reach */
-    bool wants_ptx;    /* the compiler is older, and the GPU's driver has the last word */
-    char target[64];   /* NVRTC's option that names it, or the newest that the compiler knows */
+    CUcontext context; /* primary context; NULL: no rank uses the GPU */
+    uint64_t peers;    /* bit mask: GPUs with memory that its kernels can access */
+    bool wants_ptx;    /* the compiler is older than the GPU: the driver compiles PTX */
+    char target[64];   /* NVRTC's option for the GPU, or for the newest known one */
 } wfi_cuda_gpu;
 
 typedef struct wfi_cuda_machine {
     wfi_machine machine;
     wfi_cuda driver;
     int version;
-    wfi_nvrtc nvrtc; /* loaded when a GPU has a target */
+    wfi_nvrtc nvrtc; /* loaded with the first target */
     int nvrtc_major, nvrtc_minor;
     wfi_cuda_gpu gpus[WFI_MOST_UNITS];
 } wfi_cuda_machine;
@@ -47,12 +46,13 @@ static inline CUstream wfi_cuda_stream(const wfi_stream_queue *stream) {
 wf_status wfi_cuda_push(const wfi_device *device);
 void wfi_cuda_pop(const wfi_device *device);
 
-/* cuda_graph.c: wfi_device_class's. */
+/* cuda_graph.c: functions of wfi_device_class. */
 void *wfi_cuda_capture(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
 wf_status wfi_cuda_replay(wfi_stream_queue *stream, const void *captured);
 void wfi_cuda_forget(const wfi_device *device, void *captured);
 
-/* Records what of the GPU has failed, and how; success is no failure. Errors: NO_MEMORY; DEVICE. */
+/* Reports the error of operation `what` on the GPU; success is not an error. Errors: NO_MEMORY;
+ * DEVICE. */
 wf_status wfi_cuda_check(const wfi_device *device, const char *what, wfi_cuda_enum error);
 
 #endif

@@ -36,7 +36,7 @@ static void hear(wfi_cuda_events *e, uint64_t end) {
     }
 }
 
-/* What a GPU that hangs was asked for is given up; whose failure that is not yet, is told. */
+/* Work on a GPU that hangs is given up. The wait fails if this owner has no failure yet. */
 wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out) {
     const wfi_cuda *driver = wfi_cuda_driver(stream->device);
     wfi_cuda_events *e = stream->queue;
@@ -51,7 +51,8 @@ wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happe
     return *has_happened_out ? wfi_cuda_check(stream->device, "kernels and copies", error) : WF_OK;
 }
 
-/* If a later task has taken the event's place meanwhile, that one is waited for: it is queued. */
+/* If a later task has reused the event's slot, the stream waits for that task, which is already
+ * queued. */
 wf_status wfi_cuda_follow(wfi_stream_queue *stream, const wfi_stream_queue *other, uint64_t task) {
     const wfi_cuda_events *e = other->queue;
     CUevent event = e->behind[task % WFI_MOST_IN_FLIGHT];
@@ -60,7 +61,8 @@ wf_status wfi_cuda_follow(wfi_stream_queue *stream, const wfi_stream_queue *othe
         wfi_cuda_driver(stream->device)->StreamWaitEvent(wfi_cuda_stream(stream), event, 0));
 }
 
-/* Milliseconds are floats: the origin is never far away. An idle stream has come to it at once. */
+/* CUDA returns milliseconds as floats, so the origin must be recent. An idle stream reaches a new
+ * origin at once. */
 void wfi_cuda_mark_time(wfi_stream_queue *stream, int64_t *ns_out) {
     wfi_cuda_events *e = stream->queue;
     wfi_cuda_mark *m = &e->marks[e->n_marks % WFI_CUDA_MARKS];

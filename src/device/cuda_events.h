@@ -1,12 +1,12 @@
-/* A CUDA stream's events: what orders it and others on the device, when tasks began and ended
- * there, and what kernels had to tell by then. For a stream's own thread. Private to src/device.
- */
+/* Events of a CUDA stream: they order streams on the device, measure when tasks begin and end
+ * there, and mark when words of kernels have been copied. For the stream's own thread. Private to
+ * src/device. */
 #ifndef WFI_CUDA_EVENTS_H
 #define WFI_CUDA_EVENTS_H
 
 #include "device/cuda.h"
 
-/* Tasks mark twice at most. */
+/* A task has at most two marks. */
 #define WFI_CUDA_MARKS (2 * WFI_MOST_IN_FLIGHT)
 
 typedef struct wfi_cuda_mark {
@@ -16,7 +16,7 @@ typedef struct wfi_cuda_mark {
 
 #define WFI_CUDA_TOLD (4 * WFI_MOST_IN_FLIGHT)
 
-/* Who listens to what is copied into words of the host's. */
+/* The listener of words that are copied to the host. */
 typedef struct wfi_cuda_told {
     wfi_words_listener listener;
     void *self;
@@ -26,25 +26,25 @@ typedef struct wfi_cuda_told {
 /* wfi_stream_queue.queue */
 typedef struct wfi_cuda_events {
     wfi_device_queue queue;
-    CUevent behind[WFI_MOST_IN_FLIGHT];    /* by task; made when they are needed, as all are */
-    uint64_t n_marked[WFI_MOST_IN_FLIGHT]; /* by task: marks up to its end */
+    CUevent behind[WFI_MOST_IN_FLIGHT];    /* by task; created at first use, as all events */
+    uint64_t n_marked[WFI_MOST_IN_FLIGHT]; /* by task: marks until its end */
     wfi_cuda_mark marks[WFI_CUDA_MARKS];
     uint64_t n_marks, n_read;
     wfi_cuda_told told[WFI_CUDA_TOLD];
-    int32_t (*words)[WFI_LAUNCH_WORDS];                      /* for each of these; pinned */
-    uint64_t n_told, n_heard, n_told_by[WFI_MOST_IN_FLIGHT]; /* by task: up to its end */
-    CUevent origin;               /* of what marks measure, which happened at origin_ns */
-    int64_t origin_ns, latest_ns; /* of a stream time does not go back, whatever the origin */
+    int32_t (*words)[WFI_LAUNCH_WORDS];                      /* for each entry of `told`; pinned */
+    uint64_t n_told, n_heard, n_told_by[WFI_MOST_IN_FLIGHT]; /* by task: until its end */
+    CUevent origin;               /* marks measure from here; it occurred at origin_ns */
+    int64_t origin_ns, latest_ns; /* monotonic over changes of the origin */
 } wfi_cuda_events;
 
-/* wfi_device_class's. */
+/* Functions of wfi_device_class. */
 wf_status wfi_cuda_record(wfi_stream_queue *stream, uint64_t task);
 wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out);
 wf_status wfi_cuda_follow(wfi_stream_queue *stream, const wfi_stream_queue *other, uint64_t task);
 void wfi_cuda_mark_time(wfi_stream_queue *stream, int64_t *ns_out);
 wf_status wfi_cuda_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
                               int32_t number);
-/* The device's context is current. */
+/* Called with the device's context current. */
 void wfi_cuda_events_destroy(const wfi_cuda *driver, const wfi_cuda_events *events);
 
 #endif

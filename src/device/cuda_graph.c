@@ -1,5 +1,5 @@
-/* CUDA graphs: what a task queues, captured, to be launched as a whole. Forbidden meanwhile is only
- * what this thread does not do: to wait, to look, to allocate. */
+/* CUDA graphs: the work that a task queues is captured and launched as a whole. During a capture
+ * this thread must not wait, poll or allocate, and it does not. */
 #include "device/cuda.h"
 
 typedef struct graph {
@@ -7,7 +7,7 @@ typedef struct graph {
     CUgraphExec exec;
 } graph;
 
-/* Whatever has gone wrong, the capture is ended: the stream queues again behind it. */
+/* The capture ends also after an error, so that the stream queues again. */
 static wfi_cuda_enum capture(graph *g, CUstream stream, wfi_task task, void *self, void *argument) {
     CUgraph made = NULL;
     wfi_cuda_enum error = g->driver.StreamBeginCapture(stream, WFI_CUDA_THREAD_LOCAL);

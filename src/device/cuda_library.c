@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* The first whose compiler says which GPUs it knows, and the oldest still in use. */
+/* CUDA 11.2: the oldest supported version, and the first with a compiler that lists its GPUs. */
 #define OLDEST_VERSION 11020
 
 #define SYMBOL(name, symbol, parameters) #symbol,
@@ -65,7 +65,7 @@ wf_status wfi_nvrtc_load(wf_context *ctx, int driver_version, wfi_nvrtc *compile
                            "install CUDA's compiler, NVRTC, of the driver's version or an older "
                            "one (package libnvrtc12, or cuda-nvrtc of NVIDIA's)",
                            "it is not a compiler of CUDA 11.2 or newer"};
-    /* What a newer compiler makes, an older driver does not load. */
+    /* An older driver does not load programs of a newer compiler. */
     if (newest < 13) library.files += newest < 12 ? 4 : 2;
     return wfi_library_load(ctx, &library, compiler_out);
 }

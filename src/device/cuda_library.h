@@ -1,6 +1,6 @@
-/* CUDA's driver and its compiler, NVRTC, found at run time: what of their interfaces is used.
- * Declared here, so that no header of CUDA's is needed, with CUDA's types; tests/cuda_headers.sh
- * compares all of it with the headers where those are.
+/* CUDA's driver and its compiler, NVRTC, found at run time: the parts of their interfaces that weft
+ * uses. They are declared here with CUDA's types, so that no header of CUDA is needed.
+ * tests/cuda_headers.sh compares the declarations with CUDA's headers if they are installed.
  *
  * Private to src/device, src/kernel/cuda and src/comm/wire/nccl.
  */
@@ -19,7 +19,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct _nvrtcProgram *nvrtcProgram;
-/* An enumeration of CUDA's: of results, of attributes. */
+/* An enumeration of CUDA: results, attributes. */
 typedef unsigned wfi_cuda_enum;
 
 /* name, CUDA's constant, its value */
@@ -84,7 +84,7 @@ enum {
       (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
        void **, void **))
 
-/* Of 11.4 and newer. */
+/* Functions of CUDA 11.4 and newer. */
 #define WFI_CUDA_GRAPH_FUNCTIONS(X)                                                                \
     X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, wfi_cuda_enum))                      \
     X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph *))                                 \
@@ -119,12 +119,12 @@ typedef struct wfi_nvrtc {
     WFI_NVRTC_FUNCTIONS(WFI_CUDA_MEMBER)
 } wfi_nvrtc;
 
-/* The driver, begun; 13020 is CUDA 13.2. Errors: UNSUPPORTED: there is none, it is too old or
- * broken, or it knows no GPU. */
+/* Loads and initializes the driver; version 13020 is CUDA 13.2. Errors: UNSUPPORTED: no driver, too
+ * old or broken, or no GPU. */
 wf_status wfi_cuda_load(wf_context *ctx, wfi_cuda *driver_out, int *version_out);
-/* Errors: UNSUPPORTED: it has no graphs. */
+/* Loads the functions for graphs. Errors: UNSUPPORTED: the driver has none. */
 wf_status wfi_cuda_graphs_load(wf_context *ctx, wfi_cuda_graphs *graphs_out);
-/* A compiler whose programs a driver of that version loads. Errors: UNSUPPORTED. */
+/* Loads a compiler for programs that a driver of that version can load. Errors: UNSUPPORTED. */
 wf_status wfi_nvrtc_load(wf_context *ctx, int driver_version, wfi_nvrtc *compiler_out);
 
 /* "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure" */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The GPU's own architecture, or else the newest before it. */
+/* Finds the GPU's own architecture, or else the newest older one. */
 static wf_status find_target(wf_context *ctx, wfi_cuda_machine *all, wfi_cuda_gpu *gpu) {
     wfi_nvrtc *nvrtc = &all->nvrtc;
     int n = 0, own = gpu->major * 10 + gpu->minor, best = 0;
@@ -59,8 +59,8 @@ static wf_status fail_compile(const wfi_device *device, const char *kernel, nvrt
     return status;
 }
 
-/* No products and sums are made one but those that say so: bits do not depend on the compiler's
- * taste. */
+/* Products and sums are fused only if the source says fma, so that bits do not depend on the
+ * compiler. */
 static wf_status compile(const wfi_device *device, const char *kernel, nvrtcProgram program,
                          unsigned char **image_out, size_t *bytes_out) {
     const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(device);

@@ -1,10 +1,10 @@
-/* Kernels for a GPU of CUDA's, compiled by NVRTC. Private to src/device. */
+/* Kernels for a CUDA GPU, compiled by NVRTC. Private to src/device. */
 #ifndef WFI_CUDA_PROGRAM_H
 #define WFI_CUDA_PROGRAM_H
 
 #include "device/cuda.h"
 
-/* wfi_separate_class's; the GPU's context is the current one. */
+/* Functions of wfi_separate_class, called with the GPU's context current. */
 wf_status wfi_cuda_target(const wfi_device *device, char text[WFI_TARGET_BYTES]);
 wf_status wfi_cuda_load_module(const wfi_device *device, const char *kernel, unsigned char *image,
                                size_t bytes, void **module_out);

@@ -1,12 +1,12 @@
-/* What all kinds of devices share. */
+/* The part that all kinds of devices share. */
 #include "device/bounce.h"
 
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 
-/* So long a wait for a device looks without a nap; then it naps for an eighth of what it has
- * waited, at most so long. */
+/* A wait for a device polls for LOOK_NS without a nap. Then each nap is an eighth of the time
+ * waited, at most MOST_NAP_NS. */
 #define LOOK_NS     100000
 #define MOST_NAP_NS 1000000
 

@@ -47,7 +47,7 @@ static char *reserve(size_t bytes, int protection) {
     return base == MAP_FAILED ? NULL : base;
 }
 
-/* Takes the descriptor, also if it fails. */
+/* Takes over the descriptor, also on failure. */
 static wf_status add_disk(wfi_device *device, int fd, size_t bytes, void **base_out) {
     wfi_disk *disk = wfi_alloc(device->owner.ctx, 1, sizeof *disk, "a file as memory");
     if (!disk) {
@@ -68,7 +68,7 @@ static wf_status add_disk(wfi_device *device, int fd, size_t bytes, void **base_
     return WF_OK;
 }
 
-/* Where the file system knows no files without a name, it has one for a moment. */
+/* Some file systems have no unnamed files; there the file has a name for a moment. */
 static int open_unnamed(const char *folder) {
     char path[4096];
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -82,7 +82,7 @@ static int open_unnamed(const char *folder) {
     return fd;
 }
 
-/* Some file systems cannot take bytes beforehand; there it shows when they are written. */
+/* Some file systems cannot reserve bytes; there a full disk shows at the first write. */
 static bool take_bytes(int fd, size_t bytes) {
     if (!fallocate(fd, 0, 0, (off_t)bytes)) return true;
     return (errno == EOPNOTSUPP || errno == ENOSYS) && !ftruncate(fd, (off_t)bytes);
@@ -103,7 +103,7 @@ wf_status wfi_disk_open(wfi_device *device, int fd, size_t bytes, void **base_ou
     return add_disk(device, fd, bytes, base_out);
 }
 
-/* What holds the address. */
+/* Finds the file that has the address. */
 static wfi_disk **find_disk(const wfi_device *device, const void *at) {
     wfi_disk **disk = (wfi_disk **)&device->disks;
     while ((const char *)at < (*disk)->base || (const char *)at >= (*disk)->base + (*disk)->bytes)
@@ -123,8 +123,8 @@ void wfi_disk_destroy(wfi_device *device, const void *base) {
 
 /* ---- moving bytes ---- */
 
-/* Between memory and the file's bytes from `at` on. One call may take all of them: the system then
- * keeps the disk busy from the first to the last. */
+/* Moves bytes between memory and the file from `at` on. One call may move all of them, which keeps
+ * the disk busy throughout. */
 static wf_status move(wfi_device *device, wfi_disk *disk, char *memory, size_t n, size_t at,
                       bool writes) {
     for (size_t done = 0; done < n;) {
@@ -143,19 +143,19 @@ static wf_status move(wfi_device *device, wfi_disk *disk, char *memory, size_t n
     return WF_OK;
 }
 
-/* What is moved next of a file, from `at` on: where memory begins as direct reads and writes want
- * it, whole pages at once between the file and memory; the rest by way of the bounce buffer. */
+/* The next part of a file to move, from `at` on. If the memory is aligned for direct reads and
+ * writes, whole pages move at once; the rest goes through the bounce buffer. */
 typedef struct window {
     char *pages;           /* memory, or the bounce buffer */
     size_t begin, n_bytes; /* in the file */
-    size_t skipped, n;     /* at the begin, and those that are wanted */
+    size_t skipped, n;     /* at the beginning, and bytes of the caller */
 } window;
 
 static bool is_aligned(const char *memory) {
     return (uintptr_t)memory % WFI_DIRECT_ALIGN == 0;
 }
 
-/* Memory is NULL if there is none that the bytes come from. */
+/* `memory` is NULL in a fill. */
 static window next_window(const wfi_disk *disk, size_t at, char *memory, size_t bytes) {
     size_t skipped = at % PAGE_BYTES, most = BOUNCE_BYTES;
     if (memory && !disk->is_direct) return (window){memory, at, bytes, 0, bytes};
@@ -170,7 +170,8 @@ static window next_window(const wfi_disk *disk, size_t at, char *memory, size_t 
     return w;
 }
 
-/* Bytes beside those that are written, in the bounce buffer's first and last page, stay. */
+/* Reads the first and last page into the bounce buffer, so that their other bytes stay unchanged.
+ */
 static wf_status read_edges(wfi_device *device, wfi_disk *disk, const window *w) {
     size_t end = w->skipped + w->n, last = w->n_bytes - PAGE_BYTES;
     if (w->skipped) WF_TRY(move(device, disk, w->pages, PAGE_BYTES, w->begin, false));
@@ -178,7 +179,7 @@ static wf_status read_edges(wfi_device *device, wfi_disk *disk, const window *w)
     return move(device, disk, w->pages + last, PAGE_BYTES, w->begin + last, false);
 }
 
-/* From memory, or the same byte everywhere, if that is NULL. */
+/* Writes from memory, or the same byte everywhere if `from` is NULL. */
 static wf_status write_bytes(wfi_device *device, char *to, char *from, int byte, size_t bytes) {
     wfi_disk *disk = *find_disk(device, to);
     for (size_t at = (size_t)(to - disk->base); bytes;) {
@@ -211,7 +212,7 @@ static wf_status read_bytes(wfi_device *device, char *to, const char *from, size
     return WF_OK;
 }
 
-/* What a file outgrows goes into the next by way of memory. */
+/* Copies between two files through memory. */
 static wf_status copy_file(wfi_device *device, char *to, const char *from, size_t bytes) {
     char *memory = wfi_alloc(device->owner.ctx, BOUNCE_BYTES, 1, "a part of a file");
     wf_status status = memory ? WF_OK : WF_NO_MEMORY;

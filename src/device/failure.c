@@ -4,10 +4,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a process that finds all entries taken waits for one of those who took them. */
+/* How long a process waits for a first failure if all entries are taken. */
 #define N_NAPS 100
 #define NAP_MS 1
-/* In place of an entry's number: there was none left. */
+/* Replaces an entry's number if none was left. */
 #define NO_ENTRY UINT32_MAX
 
 static bool is_shared_by_all(wf_status status) {
@@ -15,7 +15,7 @@ static bool is_shared_by_all(wf_status status) {
            status == WF_DOES_NOT_FIT || status == WF_TIMEOUT;
 }
 
-/* What a failure is to the others. */
+/* The status of a failure on other ranks. */
 static wf_status elsewhere(wf_status status) {
     return is_shared_by_all(status) ? status : WF_REMOTE;
 }
@@ -36,7 +36,7 @@ wf_status wfi_failure_status(const wfi_failure *failure) {
     return first->pid == getpid() ? status : elsewhere(status);
 }
 
-/* The sentence may be another process's, cut off where that died. */
+/* The message may be another process's, cut off where that process died. */
 wf_status wfi_failure_check(wf_context *ctx, const wfi_failure *failure) {
     wf_status status = wfi_failure_status(failure);
     if (status == WF_OK) return WF_OK;
@@ -44,8 +44,7 @@ wf_status wfi_failure_check(wf_context *ctx, const wfi_failure *failure) {
     return wfi_fail(ctx, status, "%.*s", WFI_SENTENCE_BYTES - 1, sentence);
 }
 
-/* Entries of threads that are still writing are about to become the first; those of processes
- * that have died are not. */
+/* Entries of running threads become the first failure soon; entries of dead processes do not. */
 static bool has_first_soon(const wfi_failure *failure) {
     const struct timespec nap = {0, NAP_MS * 1000000};
     for (int n = 0; n < N_NAPS && !wfi_failure_first(failure); n++) nanosleep(&nap, NULL);
@@ -70,7 +69,7 @@ static void set(wfi_failure *failure, wf_status status, const char *sentence, in
 }
 
 void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentence) {
-    /* Who says that it has failed has not succeeded. */
+    /* A failure with status OK is a bug. */
     set(failure, status == WF_OK ? WF_BUG : status, sentence, getpid());
 }
 

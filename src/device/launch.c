@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of the kernel that begins with this line, as KERNEL(name), or with another macro in
- * capitals; NULL: none does. */
+/* The name of the kernel that this line begins, as KERNEL(name), or with another macro in capitals;
+ * NULL: none. */
 static const char *name_in(const char *line, size_t *n_out) {
     const char *at = line;
     while (*at == '_' || (*at >= 'A' && *at <= 'Z')) at++;

@@ -28,7 +28,7 @@ static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, 
     return WF_OK;
 }
 
-/* A single entry's number is how many there are. */
+/* The number of a single entry is a count of devices. */
 static wf_status fill_single(wf_context *ctx, const char *text, int n, const wfi_device_class *kind,
                              wfi_device_list *list) {
     if (n == 0)

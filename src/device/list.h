@@ -1,4 +1,4 @@
-/* Lists of devices, as users type them. Private. */
+/* Lists of devices in the syntax of the command line. Private. */
 #ifndef WFI_DEVICE_LIST_H
 #define WFI_DEVICE_LIST_H
 
@@ -6,8 +6,8 @@
 
 #define WFI_MAX_DEVICES 4096
 
-/* Where ranks live: rank r on the device `place[r]` of its kind; CPU devices, of which there are
- * `n_places`, divide the cores. */
+/* The devices of ranks: rank r is on the device `place[r]` of its kind. CPU devices, `n_places` in
+ * all, divide the cores. */
 typedef struct wfi_device_list {
     int n, n_places;
     const wfi_device_class *kinds[WFI_MAX_DEVICES];

@@ -1,7 +1,6 @@
-/* OpenCL devices: streams and launches. A device has a context of its own; each stream's thread
- * queues what its tasks ask for on an in-order queue, and waits for it behind each task: so an
- * event of a stream is one of the device, and an error that comes late is its task's.
- */
+/* OpenCL devices: streams and launches. A device has a context of its own. Each stream's thread
+ * queues its tasks' work on an in-order command queue and waits for it after each task. So an event
+ * of a stream is one of the device, and a late error belongs to its task. */
 #include "device/opencl.h"
 #include "device/thread_stream.h"
 
@@ -31,8 +30,8 @@ static void opencl_queue_destroy(wfi_stream_queue *stream) {
     if (queue->handle) cl->ReleaseCommandQueue(queue->handle);
 }
 
-/* At an event of which the library says that it is complete a look orders no memory; finishing the
- * queue does, which takes no time by then. */
+/* Polling a completed event does not order memory. Finishing the queue does, and takes no time by
+ * then. */
 static wf_status opencl_look(const wfi_device *device, void *queue, void **marker,
                              bool *is_done_out) {
     const wfi_opencl *cl = wfi_opencl_of(device);
@@ -81,7 +80,7 @@ static wf_status fail_build(const wfi_device *device, const char *kernel, cl_han
     return status;
 }
 
-/* Division and roots as IEEE has them, where the device can. */
+/* IEEE division and square roots, if the device supports them. */
 static const char *build_options(const wfi_device *device) {
     cl_ulong config = 0;
     (void)wfi_opencl_of(device)->GetDeviceInfo(wfi_opencl_unit_of(device)->device,
@@ -99,7 +98,7 @@ static wf_status opencl_target(const wfi_device *device, char text[WFI_TARGET_BY
     return WF_OK;
 }
 
-/* Of a program that was created, with `error` if it was not. */
+/* Builds a created program; `error` is the result of the creation. */
 static wf_status build(const wfi_device *device, const char *kernel, cl_handle program,
                        cl_int error) {
     const wfi_opencl *cl = wfi_opencl_of(device);

@@ -1,4 +1,4 @@
-/* Which OpenCL devices there are. */
+/* Finds OpenCL devices. */
 #include "device/opencl.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static cl_int add_units(wfi_opencl_machine *all, cl_handle platform) {
     return error;
 }
 
-/* `platform`: the last of those that gave no device, with `error`; NULL: there is no platform. */
+/* `platform`: the last platform without a device, with its `error`; NULL: no platform. */
 static wf_status fail_without_units(wf_context *ctx, const wfi_opencl *cl, cl_handle platform,
                                     cl_int error) {
     char name[128] = "", text[64];

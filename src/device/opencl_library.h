@@ -1,6 +1,5 @@
-/* OpenCL's library, found at run time: what of its interface is used, which is that of version 1.2.
- * Declared here, so that no header of OpenCL's is needed. Private to src/device.
- */
+/* OpenCL's library, found at run time: the part of its interface, of version 1.2, that weft uses.
+ * The declarations replace OpenCL's headers. Private to src/device. */
 #ifndef WFI_OPENCL_LIBRARY_H
 #define WFI_OPENCL_LIBRARY_H
 
@@ -10,7 +9,7 @@ typedef int32_t cl_int;
 typedef uint32_t cl_uint;
 typedef uint64_t cl_ulong;
 typedef void *cl_handle; /* of any kind */
-/* clSetKernelArg and its like say so much of where they begin and end: nothing. */
+/* The type of OpenCL's callbacks, which weft does not use. */
 typedef void (*cl_callback)(const char *, const void *, size_t, void *);
 
 enum {
@@ -89,7 +88,7 @@ typedef struct wfi_opencl {
 #undef WFI_OPENCL_MEMBER
 } wfi_opencl;
 
-/* The library stays loaded. Errors: UNSUPPORTED: there is none, or it is too old. */
+/* Loads the library, which stays loaded. Errors: UNSUPPORTED: not installed, or too old. */
 wf_status wfi_opencl_load(wf_context *ctx, wfi_opencl *library_out);
 /* "out of memory (-4)" */
 const char *wfi_opencl_error(cl_int error, char text[64]);

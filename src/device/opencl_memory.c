@@ -1,6 +1,5 @@
-/* Memory of OpenCL devices is buffers, which have no addresses: addresses are reserved for each,
- * which nobody can touch, and stand for the buffer and the offset in it.
- */
+/* Memory of OpenCL devices: buffers have no addresses, so addresses are reserved for each, which
+ * cannot be accessed. An address stands for the buffer and an offset in it. */
 #include "device/opencl.h"
 
 #include <sys/mman.h>
@@ -27,7 +26,8 @@ wf_status wfi_opencl_part(const wfi_device *device, const void *address, size_t 
     return wfi_opencl_check(device, "a part of memory", error);
 }
 
-/* Zeroed, and taken from the device: drivers take memory when it is first written. */
+/* Creates a zeroed buffer. Drivers allocate memory at the first write, so the zeros also reserve
+ * it. */
 static wf_status create_buffer(const wfi_device *device, size_t bytes, cl_handle *buffer_out) {
     const wfi_opencl *cl = wfi_opencl_of(device);
     const wfi_opencl_unit *own = wfi_opencl_unit_of(device);
@@ -46,7 +46,7 @@ static wf_status create_buffer(const wfi_device *device, size_t bytes, cl_handle
                  : WF_OK;
 }
 
-/* What stands for the addresses. */
+/* Creates the buffer for the reserved addresses. */
 static wf_status back(wfi_device *device, const void *base, size_t bytes) {
     wfi_opencl_machine *all = wfi_opencl_machine_of(device);
     wfi_range range = {base, bytes, device->state, NULL};

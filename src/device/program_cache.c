@@ -51,7 +51,7 @@ unsigned char *wfi_program_cache_read(const wfi_program_cache *cache, size_t *by
     return program;
 }
 
-/* In its place when it is whole: several processes may write the same. */
+/* Renames the complete file to its path, as several processes may write the same program. */
 void wfi_program_cache_write(const wfi_program_cache *cache, const unsigned char *program,
                              size_t bytes) {
     char path[4200], parent[sizeof cache->folder];

@@ -13,7 +13,7 @@ void wfi_ranges_release(wfi_ranges *r) {
     free(r->all);
 }
 
-/* Where in the list an address is, or would be. */
+/* The index of the range that has the address, or where it would be. */
 static size_t place_of(const wfi_ranges *r, const char *address) {
     size_t low = 0, high = r->n;
     while (low < high) {

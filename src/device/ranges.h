@@ -1,4 +1,4 @@
-/* Ranges of addresses, and what they stand for. Any thread. Private to src/device. */
+/* A map from ranges of addresses to objects. Any thread. Private to src/device. */
 #ifndef WFI_RANGES_H
 #define WFI_RANGES_H
 
@@ -20,11 +20,11 @@ typedef struct wfi_ranges {
 
 void wfi_ranges_init(wfi_ranges *ranges);
 void wfi_ranges_release(wfi_ranges *ranges);
-/* It overlaps no other. Errors: NO_MEMORY. */
+/* Adds a range, which overlaps no other. Errors: NO_MEMORY. */
 wf_status wfi_ranges_add(wf_context *ctx, wfi_ranges *ranges, wfi_range range);
-/* The one that has the address; false: none has. */
+/* Finds the range that has the address; false: none. */
 bool wfi_ranges_find(wfi_ranges *ranges, const void *address, wfi_range *range_out);
-/* The one that begins there, which is no longer among them. */
+/* Removes the range that begins there, and returns it. */
 wfi_range wfi_ranges_take(wfi_ranges *ranges, const void *base);
 
 #endif

@@ -11,7 +11,7 @@ static const wfi_separate_class *class_of(const wfi_device *device) {
     return device->kind->separate;
 }
 
-/* ---- which units there are ---- */
+/* ---- finding units ---- */
 
 wf_status wfi_machine_create(wf_context *ctx, const wfi_separate_class *kind, void **machine_out) {
     wfi_machine *m = calloc(1, kind->machine_bytes);
@@ -123,7 +123,7 @@ wf_status wfi_separate_give_up(wfi_stream_queue *stream, const wfi_device_wait *
     return give_up(stream->device, stream, wait);
 }
 
-/* Earlier tasks are counted as they are done: others may wait for them. */
+/* Earlier tasks are counted as they complete, as others may wait for them. */
 wf_status wfi_separate_finish(const wfi_device *device, wfi_stream_queue *stream) {
     void *marker = NULL;
     if (stream && stream->state) wfi_thread_stream_drain(stream);
@@ -217,14 +217,14 @@ void wfi_separate_memory_destroy(wfi_device *device, wfi_space space, void *base
 
 /* ---- copies ---- */
 
-/* What the host asks for, is done on return. */
+/* Ends an operation of the host, which is done on return. */
 static wf_status end_entered(const wfi_device *device, wf_status status) {
     if (status == WF_OK) status = wfi_separate_finish(device, NULL);
     leave(device);
     return status;
 }
 
-/* What the host copies comes behind all that the stream was asked for before. */
+/* A copy by the host itself comes after the stream's earlier work. */
 wf_status wfi_separate_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
                             wfi_space to_space, const void *from, wfi_space from_space,
                             size_t bytes) {

@@ -1,12 +1,12 @@
-/* Kernels of separate devices: each is a program of its own, as a driver may take long to compile
- * all; a unit has its programs, and a stream its kernels. */
+/* Kernels of separate devices. Each kernel is a program of its own, as a driver may take long to
+ * compile all. A unit owns its programs, and a stream its kernels. */
 #include "device/program_cache.h"
 #include "device/separate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* From what an earlier process has left, or built now. */
+/* Loads a program from the cache of earlier processes, or builds it. */
 static wf_status make_program(const wfi_device *device, const char *kernel, const char *text,
                               void **program_out) {
     const wfi_separate_class *kind = device->kind->separate;
@@ -26,7 +26,7 @@ static wf_status make_program(const wfi_device *device, const char *kernel, cons
     return status;
 }
 
-/* The lock is held. */
+/* Called with the lock. */
 static wf_status find_program(const wfi_device *device, const wfi_kernel_launch *launch,
                               void **program_out) {
     wf_context *ctx = device->owner.ctx;

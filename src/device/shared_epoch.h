@@ -1,6 +1,6 @@
-/* How many tasks a stream has done, in memory that other processes see. Private.
+/* The number of tasks that a stream has completed, in memory that other processes read. Private.
  *
- * The stream's own process adds to it; others wait for a value: they look for a while, then
+ * The stream's own process increments it. Others wait for a value: they poll for a while, then
  * sleep in the kernel on the counter's lower half.
  */
 #ifndef WFI_SHARED_EPOCH_H
@@ -10,14 +10,14 @@
 
 typedef struct wfi_shared_epoch {
     uint64_t epoch;      /* atomic access */
-    uint32_t n_sleeping; /* atomic access: processes that want to be woken */
+    uint32_t n_sleeping; /* atomic access: processes that sleep */
     uint32_t padding;
-    uint64_t says[6]; /* what its owner tells with it, in the same cache line */
+    uint64_t says[6]; /* the owner's message with this epoch, in the same cache line */
 } wfi_shared_epoch;
 
-/* Wakes those who sleep; after the epoch has changed. */
+/* Wakes sleeping processes; called after a change of the epoch. */
 void wfi_shared_epoch_wake(wfi_shared_epoch *e);
-/* Returns when the epoch is no longer `seen`, or after `timeout_ms`, or for no reason. */
+/* Returns when the epoch is no longer `seen`, or after `timeout_ms`, or spuriously. */
 void wfi_shared_epoch_sleep(wfi_shared_epoch *e, uint64_t seen, int64_t timeout_ms);
 
 #endif

@@ -1,12 +1,12 @@
-/* Streams that are queues with a thread of their own, which runs each task.
+/* Streams with a thread each, which runs their tasks.
  *
- * Where tasks queue work on a device, the thread waits for it behind each of them
- * (wfi_device_class.finish_task); or, where the device orders streams itself, it goes on when an
- * event of the device's is recorded behind the task (record). Then the task is in flight until the
- * thread, which looks at the oldest one whenever it has nothing better to do, sees it done. Of a
- * stream of the same kind one waits until the task is in flight, and lets the device wait for the
- * rest (follow); everybody else waits until it is done. No thread waits for others while tasks of
- * its own are in flight without looking at them: others may wait for those.
+ * If tasks queue work on a device, the thread waits for it after each task
+ * (wfi_device_class.finish_task). If the device itself orders streams, the thread continues once an
+ * event is recorded after the task (record). The task is then in flight until the thread sees it
+ * done; the thread polls the oldest task in flight whenever it is idle. A stream of the same kind
+ * waits only until the task is in flight, and its device waits for the rest (follow). All other
+ * waiters wait until the task is done. A thread with tasks in flight polls them during all of its
+ * waits, as others may wait for those tasks.
  */
 #include "device/thread_stream.h"
 
@@ -17,9 +17,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Commands that fit into a queue; a full one makes the pusher wait. */
+/* The capacity of a queue; a full queue makes the pusher wait. */
 #define N_COMMANDS 4096
-/* How often a waiter looks before it sleeps: a few microseconds. */
+/* How often a waiter polls before it sleeps: a few microseconds. */
 #define N_SPINS 2000
 
 typedef struct command {
@@ -28,12 +28,12 @@ typedef struct command {
     wfi_event event;
 } command;
 
-/* A counter that threads sleep on until it has come far enough. They share a core with the
- * thread that counts, so none is woken before its time. */
+/* A counter that threads sleep on until it reaches a value. They share a core with the counting
+ * thread, so none is woken early. */
 typedef struct gate {
     uint64_t own_count;
-    uint64_t *count;      /* atomic access; grows: own_count, or in memory that is shared */
-    uint64_t next;        /* atomic access: the least count that a sleeper waits for */
+    uint64_t *count;      /* atomic access; grows: own_count, or in shared memory */
+    uint64_t next;        /* atomic access: the smallest count that a sleeper waits for */
     pthread_mutex_t lock; /* for sleeping only */
     pthread_cond_t changed;
 } gate;
@@ -42,12 +42,12 @@ typedef struct thread_stream {
     wfi_stream_queue *stream;
     const wfi_device_class *kind; /* the device's, when the thread began */
     pthread_t thread;
-    gate queued;          /* commands ever pushed */
-    gate started;         /* commands ever taken */
-    gate issued;          /* tasks that have queued all of theirs on a device with events */
+    gate queued;          /* commands pushed so far */
+    gate started;         /* commands begun so far */
+    gate issued;          /* tasks that have queued all their work on a device with events */
     gate done;            /* tasks: the epoch */
     wfi_device_wait wait; /* for the oldest task in flight */
-    bool waits_longer;    /* because what that follows is not done either */
+    bool waits_longer;    /* the work that this task follows is not done either */
     wfi_event follows[WFI_MOST_IN_FLIGHT]; /* by task: the latest event that its device waits for */
     wfi_shared_epoch *shared;              /* the epoch, if other processes wait for it */
     int ends;
@@ -80,12 +80,12 @@ static uint64_t gate_count(const gate *g) {
 
 static void gate_wake(gate *g) {
     pthread_mutex_lock(&g->lock);
-    __atomic_store_n(&g->next, NOBODY, __ATOMIC_SEQ_CST); /* who sleeps on says so again */
+    __atomic_store_n(&g->next, NOBODY, __ATOMIC_SEQ_CST); /* sleepers set it again */
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
 
-/* One thread counts. Either it sees the sleeper, or the sleeper its count. */
+/* Only one thread counts. Either it sees the sleeper's target, or the sleeper sees its count. */
 static void gate_add(gate *g) {
     uint64_t count = *g->count + 1;
     __atomic_store_n(g->count, count, __ATOMIC_SEQ_CST);
@@ -120,10 +120,11 @@ static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout
     return in_time || gate_count(g) >= target;
 }
 
-/* The part of a deadline by which a wait is longer that may follow from another one. */
+/* The extension of a wait that may follow from another wait, as a fraction of the deadline. */
 #define LONGER 16
 
-/* The same until nothing of the job has moved for the deadline. `event` is what the wait is for. */
+/* The same, but fails only after the job has made no progress for the deadline. `event` is the
+ * awaited event. */
 static bool gate_wait_watched(gate *g, uint64_t target, int64_t timeout_ms,
                               const wfi_waiter *waiter, const wfi_event *event) {
     wfi_deadline deadline = wfi_deadline_begin(waiter, timeout_ms, gate_count(g));
@@ -143,7 +144,8 @@ static wf_status wait_at(gate *g, wfi_event event, const wfi_waiter *waiter) {
     const wfi_owner *owner = event.stream->owner;
     const thread_stream *s = event.stream->state;
     int64_t timeout_ms = owner->timeout_ms;
-    /* This stream may itself wait for another rank, whose name its own wait then says first. */
+    /* This stream may itself wait for another rank. Its own wait then fails first and names that
+     * rank. */
     int64_t longer_ms = waiter->is_host ? 0 : timeout_ms / LONGER;
     char why[512];
     if (gate_wait_watched(g, event.epoch, timeout_ms + longer_ms, waiter, &event)) return WF_OK;
@@ -186,7 +188,7 @@ static void count_done(thread_stream *s) {
     if (n_in_flight(s)) await_next(s);
 }
 
-/* Which task has failed the device does not tell: it may be any from the oldest in flight on. */
+/* The device does not report the failed task: it may be any from the oldest in flight on. */
 static wf_status fail_late(const thread_stream *s, wf_status status) {
     const wfi_owner *owner = s->stream->owner;
     const wfi_event event = {s->stream, gate_count(&s->done) + 1};
@@ -198,7 +200,7 @@ static wf_status fail_late(const thread_stream *s, wf_status status) {
     return status;
 }
 
-/* At the oldest. False: it is not done. */
+/* Polls the oldest task in flight. False: it is not done. */
 static bool look(thread_stream *s) {
     bool is_done = true;
     wf_status status = s->kind->look(s->stream, gate_count(&s->done), &is_done);
@@ -207,7 +209,7 @@ static bool look(thread_stream *s) {
     return is_done;
 }
 
-/* What it follows may be what hangs: whose thread that is may say so first. */
+/* The work that the task follows may hang. The thread of that work then fails first. */
 static bool may_wait_longer(thread_stream *s) {
     const wfi_event *before = followed_by(s, gate_count(&s->done));
     if (s->waits_longer || !before->stream || wfi_stream_n_done(before->stream) >= before->epoch)
@@ -216,7 +218,7 @@ static bool may_wait_longer(thread_stream *s) {
     return s->waits_longer = true;
 }
 
-/* The same with a nap. A device that hangs is given up, with all that is in flight. */
+/* The same with a nap. A device that hangs is given up, with all its tasks in flight. */
 static void look_on(thread_stream *s) {
     if (look(s) || wfi_device_wait_on(&s->wait) || may_wait_longer(s)) return;
     wfi_owner_fail(s->stream->owner, s->kind->give_up(s->stream, &s->wait));
@@ -233,7 +235,7 @@ static bool has_failed(const thread_stream *s) {
     return wfi_failure_status(s->stream->owner->failure) != WF_OK;
 }
 
-/* The stream whose device's event is waited for by this one's device; NULL: the thread waits. */
+/* The stream, if this stream's device can wait for its event; NULL: the thread waits. */
 static thread_stream *find_followed(const thread_stream *s, const wfi_event *event) {
     bool follows = s->kind->follow && event->stream->kind == &wfi_thread_streams &&
                    event->stream->device->kind == s->kind;
@@ -253,7 +255,7 @@ static wf_status wait_for(thread_stream *s, wfi_event event) {
     return s->kind->follow(s->stream, event.stream, event.epoch - 1);
 }
 
-/* A task that has failed may have queued something. */
+/* A failed task may have queued work. */
 static wf_status run_task(thread_stream *s, const command *now) {
     wf_status status = now->task(now->self, now->argument), behind = WF_OK;
     if (status != WF_OK && n_in_flight(s)) status = fail_late(s, status);

@@ -1,8 +1,8 @@
-/* What is done while something is waited for: whether the job still moves, and, if it does not for
- * long, who keeps everybody waiting. Private.
+/* The watchdog of waits: whether the job makes progress, and if not for long, the rank that all
+ * others wait for. Private.
  *
- * All waits of a job have one notion of progress: whatever any stream of any rank gets done. What a
- * stream waits for may idle longer than the deadline while others move towards it.
+ * All waits of a job share one measure of progress: the completed tasks of any stream of any rank.
+ * An awaited stream may be idle longer than the deadline while others progress towards it.
  */
 #ifndef WFI_WATCH_H
 #define WFI_WATCH_H
@@ -14,43 +14,44 @@ struct wfi_event;
 
 typedef struct wfi_watch {
     wf_context *ctx;
-    int64_t stall_ms; /* until it says so; 0: it never does */
-    /* A number that changes with whatever any rank gets done. Any thread. */
+    int64_t stall_ms; /* time before a warning; 0: none */
+    /* A number that changes with every completed task of any rank. Any thread. */
     uint64_t (*progress)(const void *self);
-    /* Who does not move, for whom the event is waited, and what it was doing; `how_long` is ""
-     * or " for 10 s". The host, or a thread whose stream waits. */
+    /* Describes the rank that makes no progress and is needed for the event, and its last call;
+     * `how_long` is "" or " for 10 s". Called by the host, or by a thread of a waiting stream. */
     void (*explain)(const void *self, const struct wfi_event *event, bool is_host,
                     const char *how_long, char *text, size_t bytes);
-    /* What the event's stream is at; "" where nobody knows. NULL: nobody does. Any thread. */
+    /* Describes the current task of the event's stream; "" if unknown. NULL: always unknown. Any
+     * thread. */
     void (*name)(const void *self, const struct wfi_event *event, char *text, size_t bytes);
     const void *self;
-    /* the host's: only its thread says something, so that a process says it once, however many of
-     * its streams wait */
+    /* The host's: only its thread warns, so that a process warns once, not once per waiting stream.
+     */
     uint64_t seen;
     wfi_wait_clock since;
     int64_t next_ms;
 } wfi_watch;
 
-/* From now on things should move. NULL is allowed, as below. */
+/* Starts the watch: progress is expected from now on. NULL is allowed, as below. */
 void wfi_watch_begin(wfi_watch *watch);
-/* Between two naps of a wait of the host's. */
+/* Called between two naps of a host's wait. */
 void wfi_watch_look(wfi_watch *watch, const struct wfi_event *event);
 
 void wfi_watch_name(const wfi_watch *watch, const struct wfi_event *event, char *text,
                     size_t bytes);
 
-/* Who waits: for sentences, and for what counts as progress. */
+/* The waiter: its name for error messages, and its measure of progress. */
 typedef struct wfi_waiter {
     const char *who;
-    wfi_watch *watch; /* NULL: only what is waited for counts as progress */
-    bool is_host;     /* else a stream */
+    wfi_watch *watch; /* NULL: only the awaited counter is progress */
+    bool is_host;     /* false: a stream */
 } wfi_waiter;
 
-/* For the sentence of a missed deadline: a colon and who does not move, or "". */
+/* For the message of a missed deadline: a colon and the rank without progress, or "". */
 void wfi_waiter_explain(const wfi_waiter *waiter, const struct wfi_event *event, char *text,
                         size_t bytes);
 
-/* Of one wait: it begins anew whenever anything moves. */
+/* The deadline of one wait; it restarts with every progress. */
 typedef struct wfi_deadline {
     const wfi_watch *watch;
     int64_t timeout_ms;
@@ -58,10 +59,10 @@ typedef struct wfi_deadline {
     wfi_wait_clock since;
 } wfi_deadline;
 
-/* `count`: of what is waited for. */
+/* `count`: the awaited counter. */
 wfi_deadline wfi_deadline_begin(const wfi_waiter *waiter, int64_t timeout_ms, uint64_t count);
 bool wfi_deadline_is_over(wfi_deadline *deadline, uint64_t count);
-/* How long to sleep until the next look, at most `most_ms`. */
+/* How long to sleep until the next poll, at most `most_ms`. */
 int64_t wfi_deadline_nap_ms(const wfi_deadline *deadline, const wfi_waiter *waiter,
                             int64_t most_ms);
 
