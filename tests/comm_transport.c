@@ -159,7 +159,7 @@ static void requests_before_the_state(void **state) {
     (void)hear(&p);
     for (unsigned round = 1; round <= 5; round++) {
         make_busy(&p);
-        TEST_OK(p.ctx, wfi_transport_tell(p.transport, 9, 1, "words", 6));
+        TEST_OK(p.ctx, wfi_transport_send(p.transport, 9, 1, "words", 6));
         p.ranks[0].barriers.epoch++;
         wfi_transport_publish(p.transport);
         wfi_message first = hear(&p), second = hear(&p);

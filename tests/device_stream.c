@@ -343,7 +343,7 @@ static void a_failure_of_no_status(void **state) {
     const int statuses[] = {WF_OK, 1, WF_BUG - 1, WF_DEVICE};
     for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
         wfi_failure heard = {0};
-        wfi_failure_hear(&heard, statuses[k], "words");
+        wfi_failure_receive(&heard, statuses[k], "words");
         assert_int_equal(wfi_failure_status(&heard), WF_REMOTE);
     }
 }

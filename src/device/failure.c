@@ -73,7 +73,7 @@ void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentenc
     set(failure, status == WF_OK ? WF_BUG : status, sentence, getpid());
 }
 
-void wfi_failure_hear(wfi_failure *failure, int status, const char *sentence) {
+void wfi_failure_receive(wfi_failure *failure, int status, const char *sentence) {
     bool is_known = status < WF_OK && status >= WF_BUG;
     set(failure, is_known ? (wf_status)status : WF_REMOTE, sentence, 0);
 }

@@ -38,7 +38,7 @@ const wfi_failure_entry *wfi_failure_first(const wfi_failure *failure);
 /* Records `status` and `sentence` unless there is an earlier failure. */
 void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentence);
 /* The same for a failure that a message from another machine reports. */
-void wfi_failure_hear(wfi_failure *failure, int status, const char *sentence);
+void wfi_failure_receive(wfi_failure *failure, int status, const char *sentence);
 /* Clears the failure. No other thread may access it meanwhile. */
 void wfi_failure_clear(wfi_failure *failure);
 

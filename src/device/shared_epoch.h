@@ -12,7 +12,7 @@ typedef struct wfi_shared_epoch {
     uint64_t epoch;      /* atomic access */
     uint32_t n_sleeping; /* atomic access: processes that sleep */
     uint32_t padding;
-    uint64_t says[6]; /* the owner's message with this epoch, in the same cache line */
+    uint64_t message[6]; /* the owner's message with this epoch, in the same cache line */
 } wfi_shared_epoch;
 
 /* Wakes sleeping processes; called after a change of the epoch. */

@@ -75,7 +75,7 @@ bool wfi_transport_send_failure(wfi_transport *t) {
     return sent;
 }
 
-wf_status wfi_transport_tell(wfi_transport *t, uint64_t serial, int to, const void *data,
+wf_status wfi_transport_send(wfi_transport *t, uint64_t serial, int to, const void *data,
                              size_t bytes) {
     wfi_message m = {.kind = WFI_MESSAGE_GROUP};
     m.group.serial = serial;
@@ -100,12 +100,12 @@ static bool send_epochs(wfi_transport *t, int peer, int trainer) {
     m.streams.trainer = (uint64_t)trainer;
     m.streams.generation = t->generation[trainer];
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-        m.streams.epochs[s] = t->peers[peer].parts[trainer].told[s] = own_epoch(t, trainer, s);
+        m.streams.epochs[s] = t->peers[peer].parts[trainer].sent[s] = own_epoch(t, trainer, s);
     return send(t, peer, &m);
 }
 
 void wfi_transport_send_epoch(wfi_transport *t, const wfi_request *r) {
-    if (r->epoch > t->peers[r->peer].parts[r->trainer].told[r->stream])
+    if (r->epoch > t->peers[r->peer].parts[r->trainer].sent[r->stream])
         (void)send_epochs(t, r->peer, r->trainer);
 }
 
@@ -115,7 +115,7 @@ bool wfi_transport_send_epochs(wfi_transport *t) {
         for (int k = 0; k < t->n_parts && is_other(t, r) && !t->peers[r].has_left; k++) {
             bool is_news = false;
             for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-                is_news |= own_epoch(t, k, s) > t->peers[r].parts[k].told[s];
+                is_news |= own_epoch(t, k, s) > t->peers[r].parts[k].sent[s];
             if (is_news) sent |= send_epochs(t, r, k);
         }
     return sent;
@@ -127,7 +127,7 @@ void wfi_transport_reset_streams(wfi_transport *t, int trainer) {
     for (int r = 0; r < t->config.n_ranks; r++)
         for (int s = 0; s < WFI_CONTROL_STREAMS && is_other(t, r); s++) {
             wfi_peer_part *p = &t->peers[r].parts[trainer];
-            p->told[s] = 0;
+            p->sent[s] = 0;
             wfi_queue_clear(t, &p->notify[s]);
             __atomic_store_n(&t->config.ranks[r].epochs[trainer][s].epoch, 0, __ATOMIC_SEQ_CST);
         }
@@ -138,7 +138,7 @@ void wfi_transport_reset_streams(wfi_transport *t, int trainer) {
 _Static_assert(sizeof(wfi_control_state) % sizeof(uint64_t) == 0, "a state is whole words");
 
 /* Host threads read the state during this copy, so each word is stored atomically. */
-static void hear_state(wfi_transport *t, int peer, const wfi_message_state *m) {
+static void receive_state(wfi_transport *t, int peer, const wfi_message_state *m) {
     wfi_control_rank *rank = &t->config.ranks[peer];
     uint64_t *to = (uint64_t *)(void *)&rank->state, word;
     for (size_t k = 0; k < sizeof rank->state / sizeof word; k++) {
@@ -152,7 +152,7 @@ static void hear_state(wfi_transport *t, int peer, const wfi_message_state *m) {
     wfi_shared_epoch_wake(&rank->barriers);
 }
 
-static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {
+static void receive_epochs(wfi_transport *t, int peer, const wfi_message *m) {
     uint64_t trainer = m->streams.trainer;
     if (trainer >= WFI_CONTROL_TRAINERS || m->streams.generation != t->generation[trainer])
         return; /* the message belongs to an earlier trainer in this slot */
@@ -165,7 +165,7 @@ static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {
 }
 
 /* After a failure, leaving is not the reason why a rank does not arrive, so it is not reported. */
-static void hear_leaving(wfi_transport *t, int peer) {
+static void receive_leaving(wfi_transport *t, int peer) {
     wfi_control_rank *rank = &t->config.ranks[peer];
     t->peers[peer].has_left = true;
     if (wfi_failure_status(t->config.failure) != WF_OK) return;
@@ -175,12 +175,12 @@ static void hear_leaving(wfi_transport *t, int peer) {
 }
 
 /* A rank that has left the group ignores its messages. */
-static void hear_group(wfi_transport *t, int peer, const wfi_message *m) {
+static void receive_group(wfi_transport *t, int peer, const wfi_message *m) {
     for (wfi_transport_group *g = t->groups; g; g = g->next)
-        if (g->serial == m->group.serial) g->hear(g->self, peer, m->group.bytes);
+        if (g->serial == m->group.serial) g->receive(g->self, peer, m->group.bytes);
 }
 
-static void hear_message(wfi_transport *t, int peer, const wfi_message *m) {
+static void receive_message(wfi_transport *t, int peer, const wfi_message *m) {
     wfi_peer *p = &t->peers[peer];
     if (m->magic != MAGIC) {
         char sentence[80];
@@ -190,27 +190,27 @@ static void hear_message(wfi_transport *t, int peer, const wfi_message *m) {
     }
     switch ((wfi_message_kind)m->kind) {
     case WFI_MESSAGE_STATE:
-        hear_state(t, peer, &m->state);
+        receive_state(t, peer, &m->state);
         break;
     case WFI_MESSAGE_EPOCHS:
-        hear_epochs(t, peer, m);
+        receive_epochs(t, peer, m);
         break;
     case WFI_MESSAGE_FAILURE:
         p->knows_failure = true;
-        wfi_failure_hear(t->config.failure, m->failure.status, m->failure.sentence);
+        wfi_failure_receive(t->config.failure, m->failure.status, m->failure.sentence);
         break;
     case WFI_MESSAGE_GROUP:
-        hear_group(t, peer, m);
+        receive_group(t, peer, m);
         break;
     case WFI_MESSAGE_LEAVE:
-        hear_leaving(t, peer);
+        receive_leaving(t, peer);
         break;
     }
 }
 
-bool wfi_transport_hear(wfi_transport *t) {
+bool wfi_transport_receive_messages(wfi_transport *t) {
     const wfi_network *network = &t->config.network;
-    bool heard = false;
+    bool received = false;
     for (int r = 0; r < t->config.n_ranks; r++) {
         wfi_peer *p = &t->peers[r];
         while (is_other(t, r) && !p->has_left && !t->is_broken) {
@@ -218,8 +218,8 @@ bool wfi_transport_hear(wfi_transport *t) {
             wf_status status = WF_OK;
             if (p->listens) status = network->test(network->self, &p->handle, &done);
             if (status == WF_OK && p->listens && !done) break;
-            if (status == WF_OK && done) hear_message(t, r, &p->incoming);
-            heard |= done;
+            if (status == WF_OK && done) receive_message(t, r, &p->incoming);
+            received |= done;
             p->listens = status == WF_OK && !p->has_left;
             if (p->listens)
                 status = network->receive(network->self, r, 0, &p->incoming, sizeof p->incoming,
@@ -227,7 +227,7 @@ bool wfi_transport_hear(wfi_transport *t) {
             if (status != WF_OK) wfi_transport_break(t, status);
         }
     }
-    return heard;
+    return received;
 }
 
 bool wfi_transport_drain_receives(wfi_transport *t, bool cancels) {

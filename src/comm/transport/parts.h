@@ -48,7 +48,7 @@ typedef struct wfi_message {
 /* The connection to one other rank for one trainer. */
 typedef struct wfi_peer_part {
     wfi_queue notify[WFI_CONTROL_STREAMS]; /* by epoch */
-    uint64_t told[WFI_CONTROL_STREAMS];    /* epochs of this rank's streams that were sent last */
+    uint64_t sent[WFI_CONTROL_STREAMS];    /* epochs of this rank's streams that were sent last */
 } wfi_peer_part;
 
 /* The connection to one other rank. Trainers run one after the other, and no put of a run is under
@@ -131,7 +131,7 @@ bool wfi_transport_send_failure(wfi_transport *t);
  * ranks. */
 void wfi_transport_send_epoch(wfi_transport *t, const wfi_request *notification);
 bool wfi_transport_send_epochs(wfi_transport *t);
-bool wfi_transport_hear(wfi_transport *t);
+bool wfi_transport_receive_messages(wfi_transport *t);
 void wfi_transport_reset_streams(wfi_transport *t, int trainer);
 bool wfi_transport_drain_receives(wfi_transport *t, bool cancels);
 

@@ -99,7 +99,7 @@ static wfi_look look(wfi_transport *t, bool pulse) {
     pthread_mutex_lock(&t->queues_lock);
     l.worked = take_posted(t, &l.ends);
     l.worked |= wfi_transport_send_failure(t);
-    l.worked |= wfi_transport_hear(t);
+    l.worked |= wfi_transport_receive_messages(t);
     bool has_failed = wfi_failure_status(t->config.failure) != WF_OK;
     if (!has_failed && pulse) l.worked |= wfi_transport_send_epochs(t);
     l.worked |= wfi_transport_progress(t);

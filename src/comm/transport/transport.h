@@ -12,7 +12,7 @@
  *              reader waits for. Both sides post in program order, so the network's order matches
  *              messages. A put departs when the network releases its buffer, which may be later
  *              than its arrival at the reader
- *   tell       a message between two ranks of a group, delivered in order
+ *   send       a message between two ranks of a group, delivered in order
  *   post       bytes of a group's collectives, from buffer to buffer
  *
  * A queue completes its requests in the order of posting. A counter of completed requests wakes the
@@ -132,7 +132,7 @@ typedef struct wfi_transport_group {
     struct wfi_transport_group *next;
     uint64_t serial; /* equal on all of its ranks, unique among groups */
     /* Called on the progress thread for a message of rank `rank` of the job. */
-    void (*hear)(void *self, int rank, const void *data);
+    void (*receive)(void *self, int rank, const void *data);
     void *self;
     wfi_queue queues[WFI_N_QUEUES];
     wfi_shared_epoch done[WFI_N_QUEUES];
@@ -160,7 +160,7 @@ bool wfi_transport_has_engine(const wfi_transport *transport);
 void wfi_transport_enter(wfi_transport *transport, wfi_transport_group *group);
 void wfi_transport_depart(wfi_transport *transport, wfi_transport_group *group);
 /* Sends a message to rank `to` of the job; a rank without a group of that serial ignores it. */
-wf_status wfi_transport_tell(wfi_transport *transport, uint64_t serial, int to, const void *data,
+wf_status wfi_transport_send(wfi_transport *transport, uint64_t serial, int to, const void *data,
                              size_t bytes);
 /* Appends a copy of the request to the queue; a large one as several requests. */
 wf_status wfi_transport_post(wfi_transport *transport, wfi_queue *queue,

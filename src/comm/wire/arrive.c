@@ -94,9 +94,9 @@ static void wait_for_touching(const wfi_memory *m) {
 }
 
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status) {
-    wf_status told = status == WF_TIMEOUT ? status : WF_REMOTE;
-    wfi_failure_set(&m->segment->failure, told, wf_context_error(m->group->ctx));
-    if (m->messages) m->messages->tell_failure(m);
+    wf_status shared_status = status == WF_TIMEOUT ? status : WF_REMOTE;
+    wfi_failure_set(&m->segment->failure, shared_status, wf_context_error(m->group->ctx));
+    if (m->messages) m->messages->send_failure(m);
     if (m->is_open) wait_for_touching(m);
     return status;
 }
@@ -130,9 +130,9 @@ static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
     return __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE) >= value;
 }
 
-/* "rank 2 has not come for 10 s; it last called wf_group_barrier at toy.c:31" */
-static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
-                       size_t bytes) {
+/* "rank 2 has not arrived for 10 s; it last called wf_group_barrier at toy.c:31" */
+static void describe_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
+                            size_t bytes) {
     const wf_group *g = m->group;
     char last[WFI_CALL_TEXT], name[48];
     snprintf(text, bytes, "rank %s has not arrived%s; it last called %s%s",
@@ -146,7 +146,7 @@ static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *
     char text[WFI_SENTENCE_BYTES], how_long[48];
     if (!*due_ms || waited_ms < *due_ms || rank < 0) return;
     snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
-    say_absent(m, rank, how_long, text, sizeof text);
+    describe_absent(m, rank, how_long, text, sizeof text);
     wfi_log(m->group->ctx, WF_LOG_WARN, "wait", "%s", text);
     *due_ms *= 6;
 }
@@ -192,7 +192,7 @@ static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t val
         const wfi_shared_epoch *other = waits_for_all ? &members[r].arrival[m->epoch & 1] : e;
         if ((!waits_for_all && r != rank) || has_come(other, value)) continue;
         n += (size_t)snprintf(absent + n, sizeof absent - n, n ? ", " : " ");
-        say_absent(m, r, "", absent + n, sizeof absent - n);
+        describe_absent(m, r, "", absent + n, sizeof absent - n);
         n += strlen(absent + n);
     }
     return wfi_fail(g->ctx, WF_TIMEOUT, "rank %d waited %lld ms in %s, but%s", g->rank,
@@ -266,11 +266,11 @@ wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value
     return sleep_for(m, e, value, rank, deadline);
 }
 
-wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says) {
+wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *message, int32_t n_words) {
     wfi_shared_epoch *own = &m->segment->members[m->group->rank].arrival[++m->epoch & 1];
-    if (n_says) memcpy(own->says, says, (size_t)n_says * sizeof *says);
+    if (n_words) memcpy(own->message, message, (size_t)n_words * sizeof *message);
     __atomic_store_n(&own->epoch, m->epoch, __ATOMIC_SEQ_CST);
-    if (m->messages) return m->messages->tell_arrival(m);
+    if (m->messages) return m->messages->send_arrival(m);
     wfi_shared_epoch_wake(own);
     return WF_OK;
 }

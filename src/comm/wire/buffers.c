@@ -18,24 +18,24 @@ static int32_t n_out(const wfi_run *r) {
 /* ---- locations of buffers ---- */
 
 /* The handle through which other ranks find a buffer of this rank. */
-static uint64_t say(const wfi_run *r, const void *data, int32_t n_blocks) {
+static uint64_t handle_of(const wfi_run *r, const void *data, int32_t n_blocks) {
     if (!n_blocks || !r->o->n_elem) return WFI_HANDLE_NONE;
     size_t bytes = (size_t)n_blocks * (size_t)r->o->n_elem * r->elem_bytes;
     wfi_handle handle = r->m->find(r->m, data, bytes);
     return handle == WFI_HANDLE_NONE ? WFI_HANDLE_WINDOW : handle;
 }
 
-void wfi_run_say(wfi_run *r) {
+void wfi_run_write_message(wfi_run *r) {
     /* In place, other ranks would overwrite elements that this rank still reads. */
     bool is_swap = r->o->collective == WFI_COLLECTIVE_ALL_TO_ALL && r->o->in == r->o->out;
     bool is_alone = r->part.n == 1;
-    r->says[WFI_SAYS_FINGERPRINT] = wfi_operation_fingerprint(r->o);
-    r->says[WFI_SAYS_IN] = is_alone ? WFI_HANDLE_NONE : say(r, r->o->in, n_in(r));
-    if (is_swap && r->says[WFI_SAYS_IN] != WFI_HANDLE_NONE)
-        r->says[WFI_SAYS_IN] = WFI_HANDLE_WINDOW;
-    r->says[WFI_SAYS_OUT] = WFI_HANDLE_NONE;
+    r->message[WFI_ARRIVAL_FINGERPRINT] = wfi_operation_fingerprint(r->o);
+    r->message[WFI_ARRIVAL_IN] = is_alone ? WFI_HANDLE_NONE : handle_of(r, r->o->in, n_in(r));
+    if (is_swap && r->message[WFI_ARRIVAL_IN] != WFI_HANDLE_NONE)
+        r->message[WFI_ARRIVAL_IN] = WFI_HANDLE_WINDOW;
+    r->message[WFI_ARRIVAL_OUT] = WFI_HANDLE_NONE;
     if (!is_alone && wfi_collective_shares_out(r->o->how, &r->part))
-        r->says[WFI_SAYS_OUT] = say(r, r->o->out, n_out(r));
+        r->message[WFI_ARRIVAL_OUT] = handle_of(r, r->o->out, n_out(r));
 }
 
 static wf_status find_buffer(wfi_run *r, int32_t rank, uint64_t handle, wfi_window part, char **out,
@@ -47,10 +47,10 @@ static wf_status find_buffer(wfi_run *r, int32_t rank, uint64_t handle, wfi_wind
 
 wf_status wfi_run_find(wfi_run *r) {
     for (int32_t k = 0; k < r->part.n; k++) {
-        const uint64_t *says = wfi_memory_says(r->m, k);
-        WF_TRY(
-            find_buffer(r, k, says[WFI_SAYS_IN], WFI_WINDOW_IN, &r->of[k].in, &r->of[k].in_window));
-        WF_TRY(find_buffer(r, k, says[WFI_SAYS_OUT], WFI_WINDOW_OUT, &r->of[k].out,
+        const uint64_t *message = wfi_memory_message(r->m, k);
+        WF_TRY(find_buffer(r, k, message[WFI_ARRIVAL_IN], WFI_WINDOW_IN, &r->of[k].in,
+                           &r->of[k].in_window));
+        WF_TRY(find_buffer(r, k, message[WFI_ARRIVAL_OUT], WFI_WINDOW_OUT, &r->of[k].out,
                            &r->of[k].out_window));
         if (r->has_work && !r->work_is_out)
             WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->of[k].work));
@@ -120,7 +120,7 @@ void wfi_run_choose_chunk(wfi_run *r, int64_t at) {
 }
 
 void wfi_run_fill_window(const wfi_run *r) {
-    if (r->says[WFI_SAYS_IN] != WFI_HANDLE_WINDOW) return;
+    if (r->message[WFI_ARRIVAL_IN] != WFI_HANDLE_WINDOW) return;
     size_t bytes = (size_t)r->n_chunk * r->elem_bytes, block = (size_t)r->o->n_elem * r->elem_bytes;
     const char *from = (const char *)r->o->in + (size_t)r->at * r->elem_bytes;
     char *to = r->m->window; /* IN is the window's first part */
@@ -129,7 +129,7 @@ void wfi_run_fill_window(const wfi_run *r) {
 }
 
 void wfi_run_empty_window(const wfi_run *r) {
-    if (r->says[WFI_SAYS_OUT] != WFI_HANDLE_WINDOW) return;
+    if (r->message[WFI_ARRIVAL_OUT] != WFI_HANDLE_WINDOW) return;
     memcpy((char *)r->o->out + (size_t)r->at * r->elem_bytes, r->of[r->part.own].out,
            (size_t)r->n_chunk * r->elem_bytes);
 }

@@ -24,7 +24,7 @@
 typedef uint64_t wfi_handle;
 #define WFI_HANDLE_NONE UINT64_MAX
 
-enum { WFI_SAYS_FINGERPRINT, WFI_SAYS_IN, WFI_SAYS_OUT };
+enum { WFI_ARRIVAL_FINGERPRINT, WFI_ARRIVAL_IN, WFI_ARRIVAL_OUT };
 
 /* shm: one block of memory that a rank shares. */
 typedef struct wfi_shared_block {
@@ -61,9 +61,9 @@ struct wfi_memory;
 /* Messages that replace shared memory. */
 typedef struct wfi_message_ops {
     /* Sends this rank's arrival, its channel or its failure to the copies of other ranks. */
-    wf_status (*tell_arrival)(struct wfi_memory *m);
-    wf_status (*tell_channel)(struct wfi_memory *m, int32_t rank, bool is_sender);
-    void (*tell_failure)(struct wfi_memory *m);
+    wf_status (*send_arrival)(struct wfi_memory *m);
+    wf_status (*send_channel)(struct wfi_memory *m, int32_t rank, bool is_sender);
+    void (*send_failure)(struct wfi_memory *m);
     /* Around the steps of a phase: receives the elements that the steps read from other ranks, and
      * sends those that other ranks read. */
     wf_status (*begin)(struct wfi_run *run, const wfi_reduce_step *steps, int32_t n_steps);
@@ -113,12 +113,12 @@ void wfi_memory_free(wf_group *group, void *block);
 /* ---- arrive.c ---- */
 
 /* Counts an arrival of this rank and publishes its message. */
-wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says);
+wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *message, int32_t n_words);
 /* Returns when all ranks have arrived as often. Errors: REMOTE, TIMEOUT: the message names the
  * missing ranks; they become the group's failure. */
 wf_status wfi_memory_wait(wfi_memory *m);
-static inline const uint64_t *wfi_memory_says(const wfi_memory *m, int32_t rank) {
-    return m->segment->members[rank].arrival[m->epoch & 1].says;
+static inline const uint64_t *wfi_memory_message(const wfi_memory *m, int32_t rank) {
+    return m->segment->members[rank].arrival[m->epoch & 1].message;
 }
 /* One deadline for several waits in a row, and the time of the next warning. The deadline begins
  * with the first sleep. Initially zero. */

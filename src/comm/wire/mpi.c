@@ -9,68 +9,68 @@
 
 /* ---- messages between ranks ---- */
 
-typedef enum told_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } told_kind;
+typedef enum message_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } message_kind;
 
-typedef struct told {
+typedef struct group_message {
     int32_t kind, status;
-    uint64_t epoch, says[3];
+    uint64_t epoch, message[3];
     wfi_call call; /* the rank's current call */
     char sentence[WFI_SENTENCE_BYTES];
-} told;
+} group_message;
 
-_Static_assert(sizeof(told) <= WFI_TRANSPORT_BYTES, "it fits into a message");
+_Static_assert(sizeof(group_message) <= WFI_TRANSPORT_BYTES, "it fits into a message");
 
-static wf_status tell(const wfi_memory *m, int32_t rank, const told *w) {
+static wf_status send_message(const wfi_memory *m, int32_t rank, const group_message *w) {
     const wfi_mpi_group *g = wfi_mpi_of(m);
-    size_t bytes = w->kind == FAILED ? sizeof *w : offsetof(told, sentence);
-    return wfi_transport_tell(g->transport, g->known.serial, m->group->job_rank[rank], w, bytes);
+    size_t bytes = w->kind == FAILED ? sizeof *w : offsetof(group_message, sentence);
+    return wfi_transport_send(g->transport, g->known.serial, m->group->job_rank[rank], w, bytes);
 }
 
-static wf_status tell_all(const wfi_memory *m, const told *w) {
+static wf_status send_to_all(const wfi_memory *m, const group_message *w) {
     wf_status status = WF_OK;
     for (int32_t k = 0; k < m->group->n && status == WF_OK; k++)
-        if (k != m->group->rank) status = tell(m, k, w);
+        if (k != m->group->rank) status = send_message(m, k, w);
     return status;
 }
 
-static wf_status tell_arrival(wfi_memory *m) {
+static wf_status send_arrival(wfi_memory *m) {
     const wfi_member *own = &m->segment->members[m->group->rank];
     const wfi_shared_epoch *arrival = &own->arrival[m->epoch & 1];
-    told w = {.kind = ARRIVED, .epoch = m->epoch, .call = own->call};
-    memcpy(w.says, arrival->says, sizeof w.says);
-    return tell_all(m, &w);
+    group_message w = {.kind = ARRIVED, .epoch = m->epoch, .call = own->call};
+    memcpy(w.message, arrival->message, sizeof w.message);
+    return send_to_all(m, &w);
 }
 
 static wfi_channel *channel(const wfi_memory *m, int32_t from, int32_t to) {
     return &m->channels[from * m->group->n + to];
 }
 
-static wf_status tell_channel(wfi_memory *m, int32_t rank, bool is_sender) {
+static wf_status send_channel(wfi_memory *m, int32_t rank, bool is_sender) {
     int32_t own = m->group->rank;
     const wfi_shared_epoch *e =
         is_sender ? &channel(m, own, rank)->sent : &channel(m, rank, own)->received;
-    told w = {.kind = is_sender ? SENT : RECEIVED,
-              .epoch = e->epoch,
-              .call = m->segment->members[own].call};
-    memcpy(w.says, e->says, sizeof w.says);
-    return tell(m, rank, &w);
+    group_message w = {.kind = is_sender ? SENT : RECEIVED,
+                       .epoch = e->epoch,
+                       .call = m->segment->members[own].call};
+    memcpy(w.message, e->message, sizeof w.message);
+    return send_message(m, rank, &w);
 }
 
 /* Sent once: a rank that receives the failure fails as well. */
-static void tell_failure(wfi_memory *m) {
+static void send_failure(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     const wfi_failure_entry *first = wfi_failure_first(&m->segment->failure);
-    if (g->has_told || !first) return;
-    told w = {.kind = FAILED, .status = first->status};
-    g->has_told = true;
+    if (g->has_sent_failure || !first) return;
+    group_message w = {.kind = FAILED, .status = first->status};
+    g->has_sent_failure = true;
     snprintf(w.sentence, sizeof w.sentence, "%s", first->sentence);
-    (void)tell_all(m, &w);
+    (void)send_to_all(m, &w);
 }
 
 /* ---- receiving: on the progress thread ---- */
 
-static void show(wfi_shared_epoch *e, const told *w) {
-    memcpy(e->says, w->says, sizeof w->says);
+static void store_epoch(wfi_shared_epoch *e, const group_message *w) {
+    memcpy(e->message, w->message, sizeof w->message);
     __atomic_store_n(&e->epoch, w->epoch, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(e);
 }
@@ -80,27 +80,27 @@ static void copy_call(wfi_call *to, const wfi_call *from) {
         __atomic_store_n(&to->word[k], from->word[k], __ATOMIC_RELAXED);
 }
 
-static void hear(void *self, int job_rank, const void *data) {
+static void receive_message(void *self, int job_rank, const void *data) {
     wfi_memory *m = self;
     const wf_group *g = m->group;
-    const told *w = data;
+    const group_message *w = data;
     int32_t rank = 0;
     while (rank < g->n && g->job_rank[rank] != job_rank) rank++;
     if (rank == g->n) return;
     wfi_member *member = &m->segment->members[rank];
     if (w->kind <= RECEIVED) copy_call(&member->call, &w->call);
-    switch ((told_kind)w->kind) {
+    switch ((message_kind)w->kind) {
     case ARRIVED:
-        show(&member->arrival[w->epoch & 1], w);
+        store_epoch(&member->arrival[w->epoch & 1], w);
         break;
     case SENT:
-        show(&channel(m, rank, g->rank)->sent, w);
+        store_epoch(&channel(m, rank, g->rank)->sent, w);
         break;
     case RECEIVED:
-        show(&channel(m, g->rank, rank)->received, w);
+        store_epoch(&channel(m, g->rank, rank)->received, w);
         break;
     case FAILED:
-        wfi_failure_hear(&m->segment->failure, w->status, w->sentence);
+        wfi_failure_receive(&m->segment->failure, w->status, w->sentence);
         break;
     case LEFT:
         __atomic_store_n(&member->has_left, 1, __ATOMIC_RELEASE);
@@ -124,9 +124,9 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
 /* ---- the group ---- */
 
 static const wfi_message_ops messages = {
-    .tell_arrival = tell_arrival,
-    .tell_channel = tell_channel,
-    .tell_failure = tell_failure,
+    .send_arrival = send_arrival,
+    .send_channel = send_channel,
+    .send_failure = send_failure,
     .begin = wfi_mpi_begin,
     .end = wfi_mpi_end,
     .find = wfi_mpi_find,
@@ -160,8 +160,9 @@ static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
     wfi_transport *transport = wfi_control_transport(m->group->job);
     wfi_mpi_group *g = wfi_alloc(m->group->ctx, 1, sizeof *g, "a group's wire");
     if (!g) return WF_NO_MEMORY;
-    *g = (wfi_mpi_group){
-        .transport = transport, .known = {.serial = serial, .hear = hear, .self = m}, .slot = slot};
+    *g = (wfi_mpi_group){.transport = transport,
+                         .known = {.serial = serial, .receive = receive_message, .self = m},
+                         .slot = slot};
     size_t n = (size_t)m->group->n;
     g->steps = wfi_alloc(m->group->ctx, n + 1, sizeof *g->steps, "a group's wire");
     if (!g->steps) {
@@ -220,7 +221,7 @@ static const char *no_engine(const wf_group *g) {
 static void leave(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     bool is_broken = wfi_failure_status(&m->segment->failure) != WF_OK;
-    (void)tell_all(m, &(told){.kind = LEFT});
+    (void)send_to_all(m, &(group_message){.kind = LEFT});
     if (is_broken && !wfi_transport_cancel(g->transport, &g->known)) g->is_torn = true;
     wfi_transport_depart(g->transport, &g->known);
     if (!is_broken)

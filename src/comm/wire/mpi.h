@@ -18,8 +18,8 @@ typedef struct wfi_mpi_group {
     wfi_transport *transport;
     wfi_transport_group known; /* the transport's view of the group */
     int32_t slot;
-    bool has_told; /* whether the failure was sent */
-    bool is_torn;  /* a message is still under way */
+    bool has_sent_failure; /* whether the failure was sent */
+    bool is_torn;          /* a message is still under way */
     wfi_brought *brought;
     int32_t n_brought;
     size_t brought_capacity;

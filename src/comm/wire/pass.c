@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { SAYS_HANDLE, SAYS_N_ELEM, SAYS_DTYPE, SAYS_IS_WINDOW };
+enum { SENT_HANDLE, SENT_N_ELEM, SENT_DTYPE, SENT_IS_WINDOW };
 
 static wfi_channel *channel(wfi_memory *m, int32_t from, int32_t to) {
     return &m->channels[from * m->group->n + to];
@@ -24,14 +24,14 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
     do {
         n = chunk_bytes(o, at, is_window);
         if (is_window) memcpy(m->window, (const char *)o->in + at, n);
-        c->sent.says[SAYS_HANDLE] = handle;
-        c->sent.says[SAYS_N_ELEM] = (uint64_t)o->n_elem;
-        c->sent.says[SAYS_DTYPE] = o->dtype;
-        c->sent.says[SAYS_IS_WINDOW] = is_window;
+        c->sent.message[SENT_HANDLE] = handle;
+        c->sent.message[SENT_N_ELEM] = (uint64_t)o->n_elem;
+        c->sent.message[SENT_DTYPE] = o->dtype;
+        c->sent.message[SENT_IS_WINDOW] = is_window;
         uint64_t number = c->sent.epoch + 1;
         __atomic_store_n(&c->sent.epoch, number, __ATOMIC_SEQ_CST);
         if (m->messages)
-            WF_TRY(m->messages->tell_channel(m, o->root, true));
+            WF_TRY(m->messages->send_channel(m, o->root, true));
         else
             wfi_shared_epoch_wake(&c->sent);
         WF_TRY(wfi_memory_wait_for(m, &c->received, number, o->root, &(wfi_memory_deadline){0}));
@@ -41,7 +41,7 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
     return WF_OK;
 }
 
-static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
+static wf_status fail_mismatch(wfi_memory *m, const wfi_operation *o) {
     char own[WFI_CALL_TEXT], theirs[WFI_CALL_TEXT];
     const wfi_member *members = m->segment->members;
     return wfi_fail(m->group->ctx, WF_REMOTE, "ranks disagree: rank %d calls %s, rank %d calls %s",
@@ -52,7 +52,7 @@ static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
 /* Without shared memory the receiver acknowledges the call, then receives the bytes. */
 static wf_status take(wfi_memory *m, wfi_channel *c, uint64_t number, const wfi_operation *o) {
     __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
-    WF_TRY(m->messages->tell_channel(m, o->root, false));
+    WF_TRY(m->messages->send_channel(m, o->root, false));
     return o->n_elem ? m->messages->pass(m, o) : WF_OK;
 }
 
@@ -63,16 +63,16 @@ static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
         uint64_t number = c->received.epoch + 1;
         char *from = NULL;
         WF_TRY(wfi_memory_wait_for(m, &c->sent, number, o->root, &(wfi_memory_deadline){0}));
-        const uint64_t *says = c->sent.says;
-        bool is_window = says[SAYS_IS_WINDOW];
-        if (says[SAYS_N_ELEM] != (uint64_t)o->n_elem || says[SAYS_DTYPE] != o->dtype)
-            return disagree(m, o);
+        const uint64_t *message = c->sent.message;
+        bool is_window = message[SENT_IS_WINDOW];
+        if (message[SENT_N_ELEM] != (uint64_t)o->n_elem || message[SENT_DTYPE] != o->dtype)
+            return fail_mismatch(m, o);
         n = chunk_bytes(o, at, is_window);
         if (m->messages) return take(m, c, number, o);
         if (is_window)
             WF_TRY(wfi_memory_window(m, o->root, WFI_WINDOW_IN, &from));
         else if (n)
-            WF_TRY(m->resolve(m, o->root, says[SAYS_HANDLE], &from));
+            WF_TRY(m->resolve(m, o->root, message[SENT_HANDLE], &from));
         WF_TRY(wfi_memory_touch(m));
         if (n) memcpy((char *)o->out + at, from, n);
         wfi_memory_let_go(m);

@@ -106,9 +106,9 @@ static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
 }
 
 /* Allocates the window and the staging buffer before the arrival. */
-static wf_status make_ready(wfi_run *r) {
-    bool goes_through =
-        r->says[WFI_SAYS_IN] == WFI_HANDLE_WINDOW || r->says[WFI_SAYS_OUT] == WFI_HANDLE_WINDOW;
+static wf_status prepare_buffers(wfi_run *r) {
+    bool goes_through = r->message[WFI_ARRIVAL_IN] == WFI_HANDLE_WINDOW ||
+                        r->message[WFI_ARRIVAL_OUT] == WFI_HANDLE_WINDOW;
     if (goes_through || (r->has_work && !r->work_is_out)) WF_TRY(wfi_memory_make_window(r->m));
     if (r->has_staging) WF_TRY(make_staging(r));
     if (!goes_through) return WF_OK;
@@ -120,7 +120,7 @@ static wf_status make_ready(wfi_run *r) {
 
 /* ---- arrival ---- */
 
-static wf_status disagree(wfi_run *r, int32_t other) {
+static wf_status fail_mismatch(wfi_run *r, int32_t other) {
     char own[WFI_CALL_TEXT], theirs[WFI_CALL_TEXT];
     const wfi_member *members = r->m->segment->members;
     return wfi_fail(r->m->group->ctx, WF_REMOTE,
@@ -129,21 +129,21 @@ static wf_status disagree(wfi_run *r, int32_t other) {
                     wfi_call_describe(&members[other].call, theirs));
 }
 
-static wf_status come(wfi_run *r) {
+static wf_status arrive(wfi_run *r) {
     wfi_memory *m = r->m;
     wfi_memory_deadline deadline = {0};
-    WF_TRY(wfi_memory_arrive(m, r->says, 3));
+    WF_TRY(wfi_memory_arrive(m, r->message, 3));
     for (int32_t k = 0; k < r->part.n; k++) {
         wfi_shared_epoch *arrival = &m->segment->members[k].arrival[m->epoch & 1];
         WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, k, &deadline));
-        if (arrival->says[WFI_SAYS_FINGERPRINT] != r->says[WFI_SAYS_FINGERPRINT])
-            return wfi_memory_fail(m, disagree(r, k));
+        if (arrival->message[WFI_ARRIVAL_FINGERPRINT] != r->message[WFI_ARRIVAL_FINGERPRINT])
+            return wfi_memory_fail(m, fail_mismatch(r, k));
     }
     return WF_OK;
 }
 
 static wf_status run_all(wfi_run *r) {
-    WF_TRY(come(r));
+    WF_TRY(arrive(r));
     if (!r->o->n_elem || r->o->collective == WFI_COLLECTIVE_BARRIER) return WF_OK;
     if (r->o->how == &wfi_allreduce_engine) return r->m->messages->engine(r);
     WF_TRY(wfi_run_find(r));
@@ -165,8 +165,8 @@ wf_status wfi_memory_run(wf_group *g, const wfi_operation *o) {
     WF_TRY(wfi_memory_check(m));
     wfi_run r = prepare(m, o);
     wfi_call_write(&m->segment->members[g->rank].call, o);
-    wfi_run_say(&r);
-    wf_status status = make_ready(&r);
+    wfi_run_write_message(&r);
+    wf_status status = prepare_buffers(&r);
     if (status == WF_OK) status = run_all(&r);
     return status == WF_OK ? WF_OK : wfi_memory_fail(m, status);
 }

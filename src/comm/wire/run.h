@@ -29,14 +29,14 @@ typedef struct wfi_run {
     bool is_chunked;
     int64_t n_most;             /* limit of a block's elements in a chunk */
     int64_t at, n_chunk;        /* of the current chunk */
-    uint64_t says[3];           /* own message, by WFI_SAYS_* */
+    uint64_t message[3];        /* own message, by WFI_ARRIVAL_* */
     struct wfi_run_buffers *of; /* [n] borrowed from `m` */
     bool streams;               /* large results bypass the caches (streaming stores) */
     bool has_streamed;
 } wfi_run;
 
-/* Fills run->says: the message about this rank's buffers. */
-void wfi_run_say(wfi_run *run);
+/* Fills run->message: the message about this rank's buffers. */
+void wfi_run_write_message(wfi_run *run);
 /* Resolves the buffers of all ranks, after their arrival. */
 wf_status wfi_run_find(wfi_run *run);
 /* The address of element `at` of the chunk. */

@@ -31,8 +31,8 @@ static bool reaches(const wf_group *g) {
     return !wfi_control_transport(g->job);
 }
 
-static wfi_shared_block *shared_block(const wfi_memory *m, int32_t rank, int32_t place) {
-    return &m->segment->members[rank].blocks[place];
+static wfi_shared_block *shared_block(const wfi_memory *m, int32_t rank, int32_t slot) {
+    return &m->segment->members[rank].blocks[slot];
 }
 
 static int64_t pid_of(const wf_group *g, int32_t rank) {
@@ -57,8 +57,8 @@ static wfi_handle find(wfi_memory *m, const void *data, size_t bytes) {
     return found;
 }
 
-static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *out) {
-    const wfi_shared_block *block = shared_block(m, rank, place);
+static wf_status map_block(wfi_memory *m, int32_t rank, int32_t slot, mapping *out) {
+    const wfi_shared_block *block = shared_block(m, rank, slot);
     if (out->base) munmap(out->base, out->bytes);
     out->base = NULL;
     void *base = wfi_shared_open(pid_of(m->group, rank), block->fd, block->bytes);
@@ -81,12 +81,12 @@ static wf_status refuse_handle(const wfi_memory *m, int32_t rank) {
 /* Another rank's handle may be torn or invalid, so it is checked against its block. */
 static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out) {
     shm *s = m->own;
-    uint64_t place = handle >> OFFSET_BITS;
+    uint64_t slot = handle >> OFFSET_BITS;
     size_t offset = (size_t)(handle & ((UINT64_C(1) << OFFSET_BITS) - 1));
-    if (place >= WFI_GROUP_BLOCKS) return refuse_handle(m, rank);
+    if (slot >= WFI_GROUP_BLOCKS) return refuse_handle(m, rank);
     if (rank == m->group->rank) {
         pthread_mutex_lock(&s->lock);
-        *data_out = s->own[place].base + offset;
+        *data_out = s->own[slot].base + offset;
         pthread_mutex_unlock(&s->lock);
         return WF_OK;
     }
@@ -94,19 +94,19 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
         s->others[rank] =
             wfi_alloc(m->group->ctx, WFI_GROUP_BLOCKS, sizeof(mapping), "a group's wire");
     if (!s->others[rank]) return WF_NO_MEMORY;
-    mapping *b = &s->others[rank][place];
-    if (b->serial != shared_block(m, rank, (int32_t)place)->serial)
-        WF_TRY(map_block(m, rank, (int32_t)place, b));
+    mapping *b = &s->others[rank][slot];
+    if (b->serial != shared_block(m, rank, (int32_t)slot)->serial)
+        WF_TRY(map_block(m, rank, (int32_t)slot, b));
     if (!b->base || offset >= b->bytes) return refuse_handle(m, rank);
     *data_out = b->base + offset;
     return WF_OK;
 }
 
 /* Allocates a block in a free slot. Called with `lock`. */
-static wf_status make_block(wf_group *g, int32_t place, size_t bytes, void **block_out) {
+static wf_status make_block(wf_group *g, int32_t slot, size_t bytes, void **block_out) {
     wfi_memory *m = g->state;
     shm *s = m->own;
-    wfi_shared_block *block = shared_block(m, g->rank, place);
+    wfi_shared_block *block = shared_block(m, g->rank, slot);
     int fd;
     void *base = wfi_shared_create("weft-group", bytes, &fd);
     if (base == MAP_FAILED)
@@ -115,20 +115,20 @@ static wf_status make_block(wf_group *g, int32_t place, size_t bytes, void **blo
     block->fd = fd;
     block->bytes = bytes;
     block->serial++;
-    s->own[place] = (mapping){base, bytes, block->serial};
-    if (place >= s->n_own) s->n_own = place + 1;
+    s->own[slot] = (mapping){base, bytes, block->serial};
+    if (slot >= s->n_own) s->n_own = slot + 1;
     *block_out = base;
     return WF_OK;
 }
 
 static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
     shm *s = ((wfi_memory *)g->state)->own;
-    int32_t place = 0;
+    int32_t slot = 0;
     pthread_mutex_lock(&s->lock);
-    while (place < WFI_GROUP_BLOCKS && s->own[place].base) place++;
+    while (slot < WFI_GROUP_BLOCKS && s->own[slot].base) slot++;
     wf_status status =
-        place < WFI_GROUP_BLOCKS
-            ? make_block(g, place, bytes, block_out)
+        slot < WFI_GROUP_BLOCKS
+            ? make_block(g, slot, bytes, block_out)
             : wfi_fail(g->ctx, WF_NO_MEMORY,
                        "a rank can have %d blocks of a group's memory; make larger ones and "
                        "divide them",
@@ -140,9 +140,9 @@ static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
 /* Other ranks may still map the block, so its memory is released through the descriptor. In a
  * broken group another rank may be reading it and would be killed by SIGBUS, so the memory stays.
  */
-static void end_block(wfi_memory *m, int32_t place) {
-    mapping *b = &((shm *)m->own)->own[place];
-    int fd = shared_block(m, m->group->rank, place)->fd;
+static void end_block(wfi_memory *m, int32_t slot) {
+    mapping *b = &((shm *)m->own)->own[slot];
+    int fd = shared_block(m, m->group->rank, slot)->fd;
     bool is_broken = wfi_failure_status(&m->segment->failure) != WF_OK ||
                      wfi_failure_status(wfi_control_failure(m->group->job)) != WF_OK;
     munmap(b->base, b->bytes);
