@@ -304,11 +304,11 @@ static void meetings_have_one_purpose(void **state) {
     expect(parts, WF_REMOTE, "rank 1 is at: read weights; rank 0 is at: save weights");
 }
 
-/* Pieces of a broadcast have WFI_CONTROL_TOLD bytes. */
+/* Pieces of a broadcast have WFI_BROADCAST_BYTES bytes. */
 static void broadcasts_have_one_size(void **state) {
     (void)state;
     part parts[2] = {part_of_all(), part_of_all()};
-    const size_t sizes[] = {0, 1, WFI_CONTROL_TOLD, WFI_CONTROL_TOLD + 1, MOST_BYTES};
+    const size_t sizes[] = {0, 1, WFI_BROADCAST_BYTES, WFI_BROADCAST_BYTES + 1, MOST_BYTES};
     parts[0].way = parts[1].way = BROADCAST;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         parts[0].n_bytes = parts[1].n_bytes = sizes[k];
@@ -326,7 +326,7 @@ static void broadcasts_have_one_size(void **state) {
 
 static void expect_said(const char *first, const char *own, const char *words) {
     char said[600];
-    wfi_difference_say(first, own, 3, said, sizeof said);
+    wfi_difference_describe(first, own, 3, said, sizeof said);
     assert_string_equal(said, words);
 }
 
@@ -348,7 +348,7 @@ static void what_is_said(void **state) {
     char first[400], own[400], said[600];
     snprintf(first, sizeof first, "plan\t%0300d1\n", 0);
     snprintf(own, sizeof own, "plan\t%0300d2\n", 0);
-    wfi_difference_say(first, own, 1, said, sizeof said);
+    wfi_difference_describe(first, own, 1, said, sizeof said);
     assert_non_null(
         strstr(said, "...000000000000000000002, rank 0 with plan ...000000000000000000001"));
 }

@@ -69,7 +69,7 @@ static wf_status run_threads(team *t, rank_thread *threads) {
         wf_status status =
             wfi_fail(t->ctx, WF_DEVICE, "the thread of rank %d of %d cannot start", n_started, n);
         record_failure(t, n_started, status);
-        wfi_control_tell(t->segment_fd, t->sentence); /* those that wait for it */
+        wfi_control_fail_segment(t->segment_fd, t->sentence); /* those that wait for it */
     }
     for (int r = 0; r < n_started; r++) pthread_join(threads[r].thread, NULL);
     return t->failed_rank < 0

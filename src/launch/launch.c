@@ -166,8 +166,8 @@ static wf_status begin(wfi_process_group *group) {
             wfi_process_group_interrupt(group, number);
     }
     if (group->is_stopping) /* those that have been started may wait for the others */
-        wfi_control_tell(group->segment_fd,
-                         "the launch was interrupted before all ranks had joined");
+        wfi_control_fail_segment(group->segment_fd,
+                                 "the launch was interrupted before all ranks had joined");
     return WF_OK;
 }
 

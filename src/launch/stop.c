@@ -177,7 +177,7 @@ static int weight(const wfi_rank_process *process) {
 static void tell_ranks(const wfi_process_group *group, int rank) {
     char text[300];
     wfi_say_end(group, rank, text, sizeof text);
-    wfi_control_tell(group->segment_fd, text);
+    wfi_control_fail_segment(group->segment_fd, text);
 }
 
 void wfi_process_group_record(wfi_process_group *group, int rank, int64_t now_ms) {

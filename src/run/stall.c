@@ -79,7 +79,7 @@ static void explain(const void *self, const wfi_event *event, bool is_host, cons
     int rank = i < 0 ? event->stream->owner->rank : e->p->instructions[i].rank;
     char doing[256] = "";
     if (stall->job && (i < 0 || !wfi_control_has_begun(stall->job, rank))) {
-        wfi_control_say_absent(stall->job, rank, how_long, text, bytes);
+        wfi_control_describe_absent(stall->job, rank, how_long, text, bytes);
         return;
     }
     if (i >= 0) wfi_executor_name(e, i, doing, sizeof doing);

@@ -86,7 +86,7 @@ typedef struct wfi_state_opened {
     int64_t n_steps, n_files;
     wfi_plateau plateau;
     uint64_t data_start;
-    char path[WFI_CONTROL_TOLD - 7 * sizeof(int64_t) -
+    char path[WFI_BROADCAST_BYTES - 7 * sizeof(int64_t) -
               sizeof(wfi_plateau)]; /* empty: nobody else can open it */
 } wfi_state_opened;
 

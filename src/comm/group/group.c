@@ -124,7 +124,7 @@ static card card_of(const wfi_bootstrap *bootstrap, int32_t place) {
     return c;
 }
 
-static wf_status compare_cards(const wf_group *g, const wfi_bootstrap *bootstrap) {
+static wf_status check_fingerprints(const wf_group *g, const wfi_bootstrap *bootstrap) {
     uint64_t first = card_of(bootstrap, bootstrap->place[0]).fingerprint;
     for (int32_t r = 1; r < g->n; r++)
         if (card_of(bootstrap, bootstrap->place[r]).fingerprint != first)
@@ -136,7 +136,7 @@ static wf_status compare_cards(const wf_group *g, const wfi_bootstrap *bootstrap
 }
 
 /* Fails unless all ranks of the group have made their part. */
-static wf_status compare_ready(const wf_group *g, const wfi_bootstrap *bootstrap) {
+static wf_status check_success(const wf_group *g, const wfi_bootstrap *bootstrap) {
     for (int32_t r = 0; r < g->n; r++)
         if (!card_of(bootstrap, bootstrap->place[r]).is_ready)
             return wfi_fail(g->ctx, WF_REMOTE, "rank %d of the group could not make its part of it",
@@ -158,7 +158,7 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap, wf_status sta
     if (status != WF_OK)
         snprintf(sentence, sizeof sentence, "%s", wf_context_error(bootstrap->ctx));
     WF_TRY(show_card(bootstrap, &ready));
-    wf_status all = g ? compare_ready(g, bootstrap) : WF_OK;
+    wf_status all = g ? check_success(g, bootstrap) : WF_OK;
     if (g && g->wire && g->wire->opened) g->wire->opened(g, all == WF_OK);
     return status == WF_OK ? all : wfi_fail(bootstrap->ctx, status, "%s", sentence);
 }
@@ -181,9 +181,9 @@ static wf_group *make_group(wf_job *job, int32_t n_most) {
 /* ---- all ranks of the job ---- */
 
 static wf_status gather_in_job(void *self, const void *own, void *all) {
-    const wfi_control_numbers *told;
-    WF_TRY(wfi_control_all_gather(self, "make a group", own, &told));
-    memcpy(all, told, (size_t)wf_job_n_ranks(self) * sizeof *told);
+    const wfi_control_numbers *gathered;
+    WF_TRY(wfi_control_all_gather(self, "make a group", own, &gathered));
+    memcpy(all, gathered, (size_t)wf_job_n_ranks(self) * sizeof *gathered);
     return WF_OK;
 }
 
@@ -212,7 +212,7 @@ wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group *
     card own = {.fingerprint = fingerprint_of(config)};
     for (int32_t r = 0; r < g->n; r++) g->job_rank[r] = g->place[r] = r;
     wf_status status = show_card(&bootstrap, &own);
-    if (status == WF_OK) status = compare_cards(g, &bootstrap);
+    if (status == WF_OK) status = check_fingerprints(g, &bootstrap);
     if (status == WF_OK) status = configure(g, config);
     if (status == WF_OK) status = open_group(g, &bootstrap, WF_OK);
     return finish(g, status, group_out);
@@ -250,7 +250,7 @@ static wf_status split(wf_group *parent, const card *own, const wf_group_config 
     wf_group *g = make_group(parent->job, parent->n);
     if (!g) return open_group(NULL, bootstrap, WF_NO_MEMORY);
     choose_members(g, parent, bootstrap, own->color);
-    wf_status status = compare_cards(g, bootstrap);
+    wf_status status = check_fingerprints(g, bootstrap);
     if (status == WF_OK) status = configure(g, config);
     return finish(g, open_group(g, bootstrap, status), group_out);
 }

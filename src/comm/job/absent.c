@@ -17,8 +17,8 @@ const char *wfi_process_state(int64_t pid) {
     return end[2] == 't' ? "; the process is stopped by a debugger" : "";
 }
 
-void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long, char *text,
-                            size_t bytes) {
+void wfi_control_describe_absent(const wfi_control *c, int rank, const char *how_long, char *text,
+                                 size_t bytes) {
     int64_t pid = wfi_control_pid_of(c, rank);
     if (pid < 0) pid = -pid; /* the rank is leaving */
     char doing[WFI_CONTROL_DOING];

@@ -72,7 +72,7 @@ static bool setting_find(const char *statement, const setting *like, setting *ou
 
 /* "with --steps 5", "with --resume" or "without --resume". Long values are shown from their first
  * difference. */
-static void say_setting(const setting *s, size_t n_common, char *text, size_t bytes) {
+static void describe_setting(const setting *s, size_t n_common, char *text, size_t bytes) {
     size_t from = n_common > SHOWN - BEFORE ? n_common - BEFORE : 0;
     if (!s->n_value) {
         snprintf(text, bytes, "without %.*s", (int)s->n_name, s->name);
@@ -87,30 +87,32 @@ static void say_setting(const setting *s, size_t n_common, char *text, size_t by
              (int)(n < SHOWN ? n : SHOWN), s->value + from, n > SHOWN ? "..." : "");
 }
 
-static void say_both(const setting *first, const setting *own, int rank, char *text, size_t bytes) {
+static void describe_both(const setting *first, const setting *own, int rank, char *text,
+                          size_t bytes) {
     char mine[256], theirs[256];
     size_t n_common = 0;
     while (n_common < first->n_value && n_common < own->n_value &&
            first->value[n_common] == own->value[n_common])
         n_common++;
-    say_setting(own, n_common, mine, sizeof mine);
-    say_setting(first, n_common, theirs, sizeof theirs);
+    describe_setting(own, n_common, mine, sizeof mine);
+    describe_setting(first, n_common, theirs, sizeof theirs);
     snprintf(text, bytes, "rank %d was started %s, rank 0 %s", rank, mine, theirs);
 }
 
-void wfi_difference_say(const char *first, const char *own, int rank, char *text, size_t bytes) {
+void wfi_difference_describe(const char *first, const char *own, int rank, char *text,
+                             size_t bytes) {
     const char *at = first;
     setting theirs, mine;
     while (setting_next(&at, &theirs)) {
         if (!setting_find(own, &theirs, &mine)) mine = (setting){theirs.name, "", theirs.n_name, 0};
         if (is_same(theirs.value, theirs.n_value, mine.value, mine.n_value)) continue;
-        say_both(&theirs, &mine, rank, text, bytes);
+        describe_both(&theirs, &mine, rank, text, bytes);
         return;
     }
     for (at = own; setting_next(&at, &mine);) {
         if (setting_find(first, &mine, &theirs)) continue;
         theirs = (setting){mine.name, "", mine.n_name, 0};
-        say_both(&theirs, &mine, rank, text, bytes);
+        describe_both(&theirs, &mine, rank, text, bytes);
         return;
     }
     snprintf(text, bytes, "rank %d was started with the settings of rank 0 in another order", rank);
@@ -122,7 +124,7 @@ void wfi_difference_say(const char *first, const char *own, int rank, char *text
  * first difference. */
 static wf_status name_difference(wfi_control *c, const char *own, size_t n_first, int rank) {
     wf_context *ctx = wfi_control_context(c);
-    char difference[600], part[WFI_CONTROL_TOLD];
+    char difference[600], part[WFI_BROADCAST_BYTES];
     char *first = wfi_alloc(ctx, n_first + 1, 1, "a statement");
     if (!first) return wfi_control_fail_all(c, WF_NO_MEMORY);
     wf_status status = WF_OK;
@@ -133,7 +135,7 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
         if (status == WF_OK) memcpy(first + at, part, n);
     }
     if (status == WF_OK && wf_job_rank(c) == rank) {
-        wfi_difference_say(first, own, rank, difference, sizeof difference);
+        wfi_difference_describe(first, own, rank, difference, sizeof difference);
         status = wfi_control_fail_all(
             c, wfi_fail(ctx, WF_REMOTE, "%s: all ranks need the same", difference));
     }

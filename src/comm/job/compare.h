@@ -19,6 +19,7 @@ void wfi_setting_add(wfi_text *statement, const char *name, const char *format, 
 wf_status wfi_control_compare(wfi_control *control, const wfi_text *statement);
 /* Formats the first difference of two statements: "rank 2 was started with --lr 0.1, rank 0 with
  * --lr 0.2". */
-void wfi_difference_say(const char *first, const char *own, int rank, char *text, size_t bytes);
+void wfi_difference_describe(const char *first, const char *own, int rank, char *text,
+                             size_t bytes);
 
 #endif

@@ -66,7 +66,7 @@ wf_status wfi_control_fail_all(const wfi_control *c, wf_status status) {
 
 static wf_status absent(wfi_control *c, int rank, const char *what) {
     char text[256];
-    wfi_control_say_absent(c, rank, "", text, sizeof text);
+    wfi_control_describe_absent(c, rank, "", text, sizeof text);
     return wfi_fail(c->ctx, WF_TIMEOUT, "rank %d waited %lld ms to %s, but %s", c->rank,
                     (long long)c->timeout_ms, what, text);
 }
@@ -76,13 +76,13 @@ static void warn(const wfi_control *c, int rank, int64_t waited_ms, int64_t *due
     char text[256], how_long[48];
     if (!*due_ms || waited_ms < *due_ms) return;
     snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
-    wfi_control_say_absent(c, rank, how_long, text, sizeof text);
+    wfi_control_describe_absent(c, rank, how_long, text, sizeof text);
     wfi_log(c->ctx, WF_LOG_WARN, "wait", "%s", text);
     *due_ms *= 6;
 }
 
 /* A rank that failed before it left, died or diverged has set the failure, which comes first. */
-static wf_status say_gone(wfi_control *c, int rank) {
+static wf_status fail_gone(wfi_control *c, int rank) {
     WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
     char doing[WFI_CONTROL_DOING];
     int64_t pid = wfi_control_pid_of(c, rank);
@@ -108,7 +108,7 @@ wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count
         if (c->kind->find_process) c->kind->find_process(c, rank);
         /* The rank may have arrived before it left. */
         if (wfi_control_is_lost(c, rank) && !has_come(count, n))
-            return wfi_control_fail_all(c, say_gone(c, rank));
+            return wfi_control_fail_all(c, fail_gone(c, rank));
         int64_t waited_ms = wfi_wait_ms(clock);
         if (waited_ms > c->timeout_ms) return wfi_control_fail_all(c, absent(c, rank, what));
         warn(c, rank, waited_ms, &due_ms);
@@ -156,14 +156,14 @@ wf_status wfi_control_barrier(wfi_control *c, const char *what) {
 /* No rank starts the second next all-gather before all ranks have read the numbers of this one. */
 wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_control_numbers own,
                                  const wfi_control_numbers **all_out) {
-    int half = (int)(c->n_told++ & 1);
-    memcpy(c->shared->ranks[c->rank].state.numbers[half], own, sizeof *c->told);
+    int half = (int)(c->n_gathers++ & 1);
+    memcpy(c->shared->ranks[c->rank].state.numbers[half], own, sizeof *c->gathered);
     WF_TRY(wfi_control_barrier(c, what));
     for (int r = 0; r < c->n_ranks; r++)
         for (int k = 0; k < WFI_CONTROL_NUMBERS; k++)
-            c->told[r][k] =
+            c->gathered[r][k] =
                 __atomic_load_n(&c->shared->ranks[r].state.numbers[half][k], __ATOMIC_RELAXED);
-    *all_out = (const wfi_control_numbers *)c->told;
+    *all_out = (const wfi_control_numbers *)c->gathered;
     return WF_OK;
 }
 
@@ -172,12 +172,12 @@ wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_con
 /* The first barrier checks the size, and that all ranks have read the broadcast before. */
 wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, size_t bytes) {
     WF_TRY(wfi_control_barrier(c, what));
-    if (c->rank == 0) memcpy(c->shared->told, data, bytes);
+    if (c->rank == 0) memcpy(c->shared->broadcast, data, bytes);
     for (int r = 1; r < c->n_ranks; r++)
-        WF_TRY(wfi_control_move(c, 0, r, c->shared->told, c->shared->told, bytes));
+        WF_TRY(wfi_control_move(c, 0, r, c->shared->broadcast, c->shared->broadcast, bytes));
     WF_TRY(wfi_control_moved(c));
     WF_TRY(wfi_control_barrier(c, "go on"));
-    memcpy(data, c->shared->told, bytes);
+    memcpy(data, c->shared->broadcast, bytes);
     return WF_OK;
 }
 
@@ -233,16 +233,16 @@ wf_status wfi_control_create(wf_context *ctx, const wfi_control_kind *kind, int 
                        .n_ranks = n_ranks,
                        .timeout_ms = timeout_ms,
                        .stall_ms = stall_ms};
-    c->told = wfi_alloc(ctx, (size_t)n_ranks, sizeof *c->told, "a job's control");
+    c->gathered = wfi_alloc(ctx, (size_t)n_ranks, sizeof *c->gathered, "a job's control");
     *control_out = c;
-    if (c->told) return WF_OK;
+    if (c->gathered) return WF_OK;
     wfi_control_destroy(c);
     return WF_NO_MEMORY;
 }
 
 void wfi_control_destroy(wfi_control *c) {
     if (!c) return;
-    wfi_free(c->ctx, c->told);
+    wfi_free(c->ctx, c->gathered);
     wfi_free(c->ctx, c->process_fd);
     wfi_free(c->ctx, c);
 }
@@ -254,6 +254,6 @@ void wfi_control_leave(wfi_control *c) {
 }
 
 void wfi_control_abandon(wfi_control *c) {
-    c->has_place = false;
+    c->has_slot = false;
     wfi_control_leave(c);
 }

@@ -22,7 +22,7 @@
 
 #define WFI_CONTROL_RANKS   1024  /* ranks of a job */
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
-#define WFI_CONTROL_TOLD    512
+#define WFI_BROADCAST_BYTES 512
 
 typedef wf_job wfi_control;
 
@@ -108,7 +108,7 @@ wf_status wfi_control_fail_all(const wfi_control *control, wf_status status);
 bool wfi_control_is_here(const wfi_control *control, int rank);
 /* Called by the launcher when one of its ranks has ended: all ranks of the segment fail with
  * REMOTE, unless they have failed before. */
-void wfi_control_tell(int segment_fd, const char *sentence);
+void wfi_control_fail_segment(int segment_fd, const char *sentence);
 /* observe.c, called by the launcher: a number that changes with every action of any rank of the
  * job; whether this process has joined the job as that rank; whether a process that it started has
  * joined in its place (a rank may be a script). */
@@ -136,8 +136,8 @@ bool wfi_control_is_lost(const void *control, int rank);
 
 /* absent.c: "rank 2 (process 4711) has not arrived; its last call: step 12", and whether the
  * process is stopped. `how_long` is "" or " for 10 s". */
-void wfi_control_say_absent(const wfi_control *control, int rank, const char *how_long, char *text,
-                            size_t bytes);
+void wfi_control_describe_absent(const wfi_control *control, int rank, const char *how_long,
+                                 char *text, size_t bytes);
 /* "; the process is stopped ..." or "". */
 const char *wfi_process_state(int64_t pid);
 const char *wfi_control_process_state(const wfi_control *control, int rank);
@@ -150,8 +150,8 @@ int wfi_control_n_local(const wfi_control *control, int below);
 
 /* Publishes this rank's state (its wfi_control_rank); barriers do so, too. */
 void wfi_control_publish(wfi_control *control);
-/* Broadcasts rank 0's bytes, at most WFI_CONTROL_TOLD. `what` contains the size, unless it is the
- * same on all ranks anyway. Errors: those of a barrier. */
+/* Broadcasts rank 0's bytes, at most WFI_BROADCAST_BYTES. `what` contains the size, unless it is
+ * the same on all ranks anyway. Errors: those of a barrier. */
 wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
 
 /* Memory that processes share: a memfd, which has no name and ends with the last process. Creates

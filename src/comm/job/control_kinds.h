@@ -18,7 +18,7 @@ typedef struct wfi_job_segment {
     int64_t launcher;         /* the process that replaces dead ranks; 0: none */
     wfi_shared_epoch renewal; /* renew.c */
     wfi_failure failure;
-    char told[WFI_CONTROL_TOLD];
+    char broadcast[WFI_BROADCAST_BYTES];
     double records[2][WFI_CONTROL_RECORDS][2];
     wfi_control_rank ranks[]; /* as many as the segment was created for */
 } wfi_job_segment;
@@ -49,16 +49,16 @@ struct wf_job {
     bool wires_devices;
     wfi_job_segment *shared;
     size_t shared_bytes;
-    uint64_t round;            /* of the segment */
-    uint64_t n_told;           /* all-gathers so far: two halves alternate */
-    wfi_control_numbers *told; /* [n_ranks] of the last all-gather */
-    uint64_t n_runs;           /* runs of programs begun; atomic access */
-    uint64_t n_trainers;       /* created so far */
-    uint32_t trainers;         /* slots that this rank uses: one bit each */
-    int n_writing;             /* atomic access: saves in the background */
-    int stop;                  /* atomic access: this rank's reason to stop, or 0 */
+    uint64_t round;                /* of the segment */
+    uint64_t n_gathers;            /* all-gathers so far: two halves alternate */
+    wfi_control_numbers *gathered; /* [n_ranks] of the last all-gather */
+    uint64_t n_runs;               /* runs of programs begun; atomic access */
+    uint64_t n_trainers;           /* created so far */
+    uint32_t trainers;             /* slots that this rank uses: one bit each */
+    int n_writing;                 /* atomic access: saves in the background */
+    int stop;                      /* atomic access: this rank's reason to stop, or 0 */
     /* control_shared.c */
-    bool has_place; /* has joined the segment */
+    bool has_slot; /* has joined the segment */
     /* Descriptors of the published arenas, or -1. */
     int arena_fd[WFI_CONTROL_TRAINERS][WFI_CONTROL_ARENAS];
     int *process_fd; /* [n_ranks] readable when that process has ended; or < 0 */

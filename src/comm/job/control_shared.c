@@ -39,7 +39,7 @@ wfi_job_segment *wfi_control_map(int segment_fd, size_t *bytes_out) {
     return shared == MAP_FAILED ? NULL : shared;
 }
 
-void wfi_control_tell(int segment_fd, const char *sentence) {
+void wfi_control_fail_segment(int segment_fd, const char *sentence) {
     size_t bytes;
     wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
     if (!shared) return; /* its ranks detect the death themselves, a little later */
@@ -171,7 +171,7 @@ static void reset(wfi_control_rank *rank) {
 /* The last rank that leaves resets the segment and then advances `rounds`; until then no rank joins
  * the next job. Only the rank itself writes its `pid`. If the launcher replaces ranks, the next job
  * has another segment, and the launcher reads this one's failure. */
-static void give_up_place(wfi_control *c) {
+static void leave_slot(wfi_control *c) {
     wfi_job_segment *shared = c->shared;
     wfi_control_rank *own = &shared->ranks[c->rank];
     __atomic_store_n(&own->left, c->round, __ATOMIC_RELAXED);
@@ -190,7 +190,7 @@ static void give_up_place(wfi_control *c) {
 }
 
 static void leave(wfi_control *c) {
-    if (c->has_place) give_up_place(c);
+    if (c->has_slot) leave_slot(c);
     for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) arena_forget(c, t);
     for (int r = 0; r < c->n_ranks; r++)
         if (c->process_fd[r] >= 0) close(c->process_fd[r]);
@@ -243,8 +243,8 @@ static wf_status enter(wfi_control *c) {
     int64_t deadline_ms = wfi_now_ms() + c->timeout_ms, pid;
     for (;;) {
         c->round = __atomic_load_n(&rounds->epoch, __ATOMIC_ACQUIRE);
-        c->has_place = take(c, &pid);
-        if (c->has_place) return WF_OK;
+        c->has_slot = take(c, &pid);
+        if (c->has_slot) return WF_OK;
         if (pid > 0)
             return wfi_fail(c->ctx, WF_INVALID_ARG,
                             "two processes (%lld and %lld) claim to be rank %d", (long long)pid,
@@ -261,7 +261,7 @@ static wf_status enter(wfi_control *c) {
 }
 
 /* Takes this rank's slot in the segment. */
-static wf_status take_place(wfi_control *c) {
+static wf_status take_slot(wfi_control *c) {
     WF_TRY(enter(c));
     if (c->rank == 0) {
         c->shared->n_ranks = c->n_ranks;
@@ -299,7 +299,7 @@ wf_status wfi_control_attach(wf_context *ctx, int fd, int rank, int n_ranks, int
         wfi_control_destroy(c);
         return wfi_fail(ctx, WF_DEVICE, "the job's segment cannot be mapped: %s", strerror(error));
     }
-    wf_status status = take_place(c);
+    wf_status status = take_slot(c);
     if (status != WF_OK) {
         wfi_control_leave(c);
         return status;

@@ -78,7 +78,7 @@ static wf_status read_place(wf_context *ctx, const wf_job_config *config, member
 }
 
 /* Rank 0 stores a random name in the store, and the other ranks read it. */
-static wf_status agree_on_name(wf_store *store, membership *m) {
+static wf_status exchange_name(wf_store *store, membership *m) {
     unsigned char random[NAME_BYTES];
     size_t n = 2 * NAME_BYTES;
     if (m->rank == 0) {
@@ -102,7 +102,7 @@ static wf_status join_in_store(wf_context *ctx, const wf_job_config *config, int
     about.token = config->token;
     about.timeout_ms = timeout_ms;
     WF_TRY(wf_store_open(ctx, &about, &store));
-    wf_status status = agree_on_name(store, m);
+    wf_status status = exchange_name(store, m);
     if (m->rank && status == WF_OK) {
         wf_store_close(store);
         store = NULL;

@@ -37,9 +37,9 @@ static socklen_t mpi_address_of(const char *name, int rank, struct sockaddr_un *
 }
 
 static bool is_same_user(int socket) {
-    struct ucred who;
-    socklen_t bytes = sizeof who;
-    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == getuid();
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == getuid();
 }
 
 /* ---- ranks with another wire ---- */
@@ -60,11 +60,12 @@ int wfi_rendezvous_refused_by(int seen) {
     if (seen < 0 || poll(&ready, 1, 0) <= 0) return -1;
     int other = accept4(seen, NULL, NULL, SOCK_CLOEXEC);
     struct timeval patience = {1, 0};
-    bool is_told = other >= 0 && is_same_user(other) &&
-                   setsockopt(other, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
-                   recv(other, &rank, sizeof rank, MSG_WAITALL) == (ssize_t)sizeof rank;
+    bool is_reported =
+        other >= 0 && is_same_user(other) &&
+        setsockopt(other, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+        recv(other, &rank, sizeof rank, MSG_WAITALL) == (ssize_t)sizeof rank;
     if (other >= 0) close(other);
-    return is_told ? rank : -1;
+    return is_reported ? rank : -1;
 }
 
 /* Fails if that rank waits in MPI, where it cannot find this rank; it is notified, too. */
@@ -104,48 +105,49 @@ static bool send_descriptor(int socket, int fd) {
 }
 
 /* The first message of a joining rank. Rank 0 replies with one byte. */
-typedef struct introduction {
+typedef struct join_request {
     int32_t rank, n_ranks;
-} introduction;
+} join_request;
 enum { WELCOME = 'w', RANK_IS_TAKEN = 'r', OTHER_NUMBER = 'n' };
 
-typedef struct guest_list {
-    bool *has_come; /* [n_ranks] */
+typedef struct join_list {
+    bool *has_joined; /* [n_ranks] */
     int n_ranks, n_missing;
-} guest_list;
+} join_list;
 
-static wf_status receive_guest(wf_context *ctx, const char *name, int socket, int fd,
-                               guest_list *list) {
+static wf_status receive_join(wf_context *ctx, const char *name, int socket, int fd,
+                              join_list *list) {
     struct timeval patience = {1, 0};
-    introduction who = {-1, 0};
+    join_request request = {-1, 0};
     char refusal = RANK_IS_TAKEN;
     if (setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
-        recv(socket, &who, sizeof who, MSG_WAITALL) != (ssize_t)sizeof who || who.rank < 1)
+        recv(socket, &request, sizeof request, MSG_WAITALL) != (ssize_t)sizeof request ||
+        request.rank < 1)
         return WF_OK; /* not a rank of weft */
-    if (who.n_ranks != list->n_ranks) {
+    if (request.n_ranks != list->n_ranks) {
         refusal = OTHER_NUMBER;
         (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "rank %d gives the job '%s' %d ranks, rank 0 gives it %d", who.rank, name,
-                        who.n_ranks, list->n_ranks);
+                        "rank %d gives the job '%s' %d ranks, rank 0 gives it %d", request.rank,
+                        name, request.n_ranks, list->n_ranks);
     }
-    if (who.rank >= who.n_ranks || list->has_come[who.rank]) {
+    if (request.rank >= request.n_ranks || list->has_joined[request.rank]) {
         (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
         return WF_OK;
     }
     if (!send_descriptor(socket, fd)) return WF_OK;
-    list->has_come[who.rank] = true;
+    list->has_joined[request.rank] = true;
     list->n_missing--;
     return WF_OK;
 }
 
-static wf_status give_up(wf_context *ctx, const char *name, const guest_list *list,
+static wf_status give_up(wf_context *ctx, const char *name, const join_list *list,
                          int64_t timeout_ms) {
     wfi_text missing;
     wfi_text_init(&missing, ctx);
     int n = 0;
     for (int r = 1; r < list->n_ranks; r++)
-        if (!list->has_come[r]) wfi_text_add(&missing, "%s%d", n++ ? ", " : "", r);
+        if (!list->has_joined[r]) wfi_text_add(&missing, "%s%d", n++ ? ", " : "", r);
     wf_status status = wfi_fail(
         ctx, WF_TIMEOUT, "rank 0 waited %lld ms for the job '%s': rank%s %s of %d %s not arrived",
         (long long)timeout_ms, name, n == 1 ? "" : "s", missing.data ? missing.data : "",
@@ -154,7 +156,7 @@ static wf_status give_up(wf_context *ctx, const char *name, const guest_list *li
     return status;
 }
 
-static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, guest_list *list,
+static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, join_list *list,
                        int64_t timeout_ms) {
     int64_t deadline_ms = wfi_now_ms() + timeout_ms;
     while (list->n_missing) {
@@ -162,11 +164,11 @@ static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, 
         int64_t left_ms = deadline_ms - wfi_now_ms();
         if (left_ms <= 0) return give_up(ctx, name, list, timeout_ms);
         for (int r = 1; r < list->n_ranks; r++)
-            if (!list->has_come[r]) WF_TRY(refuse_mpi(ctx, name, 0, r));
+            if (!list->has_joined[r]) WF_TRY(refuse_mpi(ctx, name, 0, r));
         if (poll(&ready, 1, (int)wfi_min_i64(left_ms, LOOK_MS)) <= 0) continue;
         int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (other < 0) continue;
-        wf_status status = is_same_user(other) ? receive_guest(ctx, name, other, fd, list) : WF_OK;
+        wf_status status = is_same_user(other) ? receive_join(ctx, name, other, fd, list) : WF_OK;
         close(other);
         if (status != WF_OK) return status;
     }
@@ -199,11 +201,11 @@ static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t ti
                         "running?",
                         name, strerror(error));
     }
-    guest_list list = {.n_ranks = n_ranks, .n_missing = n_ranks - 1};
-    list.has_come = wfi_alloc(ctx, (size_t)n_ranks, sizeof *list.has_come, "a job's ranks");
-    wf_status status = list.has_come ? wfi_control_segment(ctx, n_ranks, &fd) : WF_NO_MEMORY;
+    join_list list = {.n_ranks = n_ranks, .n_missing = n_ranks - 1};
+    list.has_joined = wfi_alloc(ctx, (size_t)n_ranks, sizeof *list.has_joined, "a job's ranks");
+    wf_status status = list.has_joined ? wfi_control_segment(ctx, n_ranks, &fd) : WF_NO_MEMORY;
     if (status == WF_OK) status = serve(ctx, name, listener, fd, &list, timeout_ms);
-    wfi_free(ctx, list.has_come);
+    wfi_free(ctx, list.has_joined);
     close(listener);
     if (status == WF_OK)
         *fd_out = fd;
@@ -245,52 +247,52 @@ static char receive_descriptor(int socket, int *fd_out) {
     return byte;
 }
 
-static char visit(const struct sockaddr_un *address, socklen_t bytes, const introduction *who,
+static char visit(const struct sockaddr_un *address, socklen_t bytes, const join_request *request,
                   int64_t timeout_ms, int *fd_out) {
     struct timeval patience = {timeout_ms / 1000, timeout_ms % 1000 * 1000 + 1000};
-    char said = 0;
+    char reply = 0;
     int host = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     *fd_out = -1;
     if (host < 0) return 0;
     if (connect(host, (const struct sockaddr *)address, bytes) == 0 && is_same_user(host) &&
         setsockopt(host, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
-        send(host, who, sizeof *who, MSG_NOSIGNAL) == (ssize_t)sizeof *who)
-        said = receive_descriptor(host, fd_out);
+        send(host, request, sizeof *request, MSG_NOSIGNAL) == (ssize_t)sizeof *request)
+        reply = receive_descriptor(host, fd_out);
     close(host);
-    return said;
+    return reply;
 }
 
-static wf_status guest(wf_context *ctx, const char *name, const introduction *who,
-                       int64_t timeout_ms, int *fd_out) {
+static wf_status join_host(wf_context *ctx, const char *name, const join_request *request,
+                           int64_t timeout_ms, int *fd_out) {
     struct sockaddr_un address;
     socklen_t bytes = address_of(name, &address);
     struct timespec nap = {0, RETRY_MS * 1000000};
     int64_t deadline_ms = wfi_now_ms() + timeout_ms;
     for (;;) {
-        char said = visit(&address, bytes, who, timeout_ms, fd_out);
+        char reply = visit(&address, bytes, request, timeout_ms, fd_out);
         if (*fd_out >= 0) return check_segment(ctx, name, fd_out);
-        if (said == RANK_IS_TAKEN)
+        if (reply == RANK_IS_TAKEN)
             return wfi_fail(
                 ctx, WF_INVALID_ARG,
-                "another process is rank %d of the job '%s'; has another job that name?", who->rank,
-                name);
-        if (said == OTHER_NUMBER)
+                "another process is rank %d of the job '%s'; has another job that name?",
+                request->rank, name);
+        if (reply == OTHER_NUMBER)
             return wfi_fail(ctx, WF_INVALID_ARG,
                             "rank %d is one of %d, but rank 0 of the job '%s' has another number",
-                            who->rank, who->n_ranks, name);
-        WF_TRY(refuse_mpi(ctx, name, who->rank, 0));
+                            request->rank, request->n_ranks, name);
+        WF_TRY(refuse_mpi(ctx, name, request->rank, 0));
         if (wfi_now_ms() > deadline_ms)
             return wfi_fail(ctx, WF_TIMEOUT,
                             "rank %d waited %lld ms for rank 0 of the job '%s'; ranks of one job "
                             "have to be started on one machine, by one user",
-                            who->rank, (long long)timeout_ms, name);
+                            request->rank, (long long)timeout_ms, name);
         nanosleep(&nap, NULL);
     }
 }
 
 wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
                          int64_t timeout_ms, int *fd_out) {
-    introduction who = {rank, n_ranks};
+    join_request request = {rank, n_ranks};
     return rank == 0 ? host(ctx, name, n_ranks, timeout_ms, fd_out)
-                     : guest(ctx, name, &who, timeout_ms, fd_out);
+                     : join_host(ctx, name, &request, timeout_ms, fd_out);
 }

@@ -7,7 +7,7 @@
 
 typedef struct source {
     const char *name;
-    const char *variables[WFI_N_SAID][2]; /* the first set variable applies */
+    const char *variables[WFI_N_FIELDS][2]; /* the first set variable applies */
 } source;
 
 static const source sources[WFI_N_LAUNCHERS] = {
@@ -109,9 +109,9 @@ static wf_status check_pair(wf_context *ctx, const source *from, const wfi_launc
 }
 
 static wf_status check_range(wf_context *ctx, const wfi_launcher *launcher, int rank, int n_ranks) {
-    if (!launcher->by[rank] || launcher->said[rank] < launcher->said[n_ranks]) return WF_OK;
+    if (!launcher->by[rank] || launcher->value[rank] < launcher->value[n_ranks]) return WF_OK;
     return wfi_fail(ctx, WF_INVALID_ARG, "environment: %s=%d, but %s=%.64s: ranks count from 0",
-                    launcher->by[rank], launcher->said[rank], launcher->by[n_ranks],
+                    launcher->by[rank], launcher->value[rank], launcher->by[n_ranks],
                     wfi_launcher_text(launcher->by[n_ranks]));
 }
 
@@ -127,13 +127,13 @@ static wf_status check(wf_context *ctx, const source *from, const wfi_launcher *
     WF_TRY(check_range(ctx, launcher, WFI_RANK, WFI_N_RANKS));
     WF_TRY(check_range(ctx, launcher, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS));
     if (launcher->by[WFI_LOCAL_RANK] &&
-        launcher->said[WFI_N_LOCAL_RANKS] > launcher->said[WFI_N_RANKS])
+        launcher->value[WFI_N_LOCAL_RANKS] > launcher->value[WFI_N_RANKS])
         return wfi_fail(
             ctx, WF_INVALID_ARG,
             "environment: %s=%.64s gives this machine %d ranks, but %s=%.64s gives the job %d",
             launcher->by[WFI_N_LOCAL_RANKS], wfi_launcher_text(launcher->by[WFI_N_LOCAL_RANKS]),
-            launcher->said[WFI_N_LOCAL_RANKS], launcher->by[WFI_N_RANKS],
-            wfi_launcher_text(launcher->by[WFI_N_RANKS]), launcher->said[WFI_N_RANKS]);
+            launcher->value[WFI_N_LOCAL_RANKS], launcher->by[WFI_N_RANKS],
+            wfi_launcher_text(launcher->by[WFI_N_RANKS]), launcher->value[WFI_N_RANKS]);
     return WF_OK;
 }
 
@@ -142,18 +142,18 @@ wf_status wfi_launcher_read(wf_context *ctx, wfi_launcher_kind which, wfi_launch
     wfi_launcher launcher = {.source = from->name};
     *launcher_out = launcher;
     if (which == WFI_SLURM && !is_slurm_step()) return WF_OK;
-    for (int i = 0; i < WFI_N_SAID; i++)
+    for (int i = 0; i < WFI_N_FIELDS; i++)
         for (int k = 1; k >= 0; k--)
             if (from->variables[i][k] && wfi_launcher_text(from->variables[i][k])) {
                 launcher.by[i] = from->variables[i][k];
                 launcher.is_there = true;
             }
-    for (int i = 0; i < WFI_N_SAID; i++) {
+    for (int i = 0; i < WFI_N_FIELDS; i++) {
         if (!launcher.by[i]) continue;
         if (which == WFI_SLURM && i == WFI_N_LOCAL_RANKS && launcher.by[WFI_LOCAL_RANK])
-            WF_TRY(read_tasks_per_node(ctx, launcher.by[i], &launcher.said[i]));
+            WF_TRY(read_tasks_per_node(ctx, launcher.by[i], &launcher.value[i]));
         else if (which != WFI_SLURM || i != WFI_N_LOCAL_RANKS)
-            WF_TRY(wfi_launcher_number(ctx, launcher.by[i], &launcher.said[i]));
+            WF_TRY(wfi_launcher_number(ctx, launcher.by[i], &launcher.value[i]));
     }
     /* PMIx alone has no variable for the number of ranks; wf_launch_place deals with that. */
     if (launcher.is_there && which != WFI_PMIX) WF_TRY(check(ctx, from, &launcher));

@@ -16,13 +16,13 @@ typedef enum wfi_launcher_kind {
     WFI_N_LAUNCHERS
 } wfi_launcher_kind;
 
-enum { WFI_RANK, WFI_N_RANKS, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS, WFI_N_SAID };
+enum { WFI_RANK, WFI_N_RANKS, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS, WFI_N_FIELDS };
 
 typedef struct wfi_launcher {
     const char *source;
     bool is_there;
-    const char *by[WFI_N_SAID]; /* the variable that sets it; NULL: none */
-    int said[WFI_N_SAID];
+    const char *by[WFI_N_FIELDS]; /* the variable that sets it; NULL: none */
+    int value[WFI_N_FIELDS];
 } wfi_launcher;
 
 /* The variable's text; NULL if it is unset or empty. */

@@ -16,8 +16,8 @@ static bool counts_torchruns(const wfi_launcher *first, const wfi_launcher *laun
 
 static wf_status compare(wf_context *ctx, const wfi_launcher *first, const wfi_launcher *launcher) {
     if (counts_torchruns(first, launcher)) return WF_OK;
-    for (int i = 0; i < WFI_N_SAID; i++)
-        if (first->by[i] && launcher->by[i] && first->said[i] != launcher->said[i])
+    for (int i = 0; i < WFI_N_FIELDS; i++)
+        if (first->by[i] && launcher->by[i] && first->value[i] != launcher->value[i])
             return wfi_fail(ctx, WF_INVALID_ARG,
                             "environment: %s=%.64s (%s) and %s=%.64s (%s) disagree; unset the "
                             "variables of the launcher that did not start this process",
@@ -32,11 +32,11 @@ static wf_status check_group(wf_context *ctx, const wfi_launcher *launcher) {
     if (!launcher->is_there || !wfi_launcher_text("GROUP_RANK")) return WF_OK;
     WF_TRY(wfi_launcher_number(ctx, "GROUP_RANK", &group));
     if (group > 0 && launcher->by[WFI_LOCAL_RANK] &&
-        launcher->said[WFI_N_LOCAL_RANKS] == launcher->said[WFI_N_RANKS])
+        launcher->value[WFI_N_LOCAL_RANKS] == launcher->value[WFI_N_RANKS])
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: GROUP_RANK=%d means several machines, but "
                         "LOCAL_WORLD_SIZE=%d and WORLD_SIZE=%d mean one",
-                        group, launcher->said[WFI_N_LOCAL_RANKS], launcher->said[WFI_N_RANKS]);
+                        group, launcher->value[WFI_N_LOCAL_RANKS], launcher->value[WFI_N_RANKS]);
     return WF_OK;
 }
 
@@ -49,8 +49,8 @@ static void find_local(const wfi_launcher launchers[WFI_N_LAUNCHERS], const wfi_
         if (!launcher->by[WFI_LOCAL_RANK] ||
             (launcher != first && counts_torchruns(first, launcher)))
             continue;
-        place->local_rank = launcher->said[WFI_LOCAL_RANK];
-        place->n_local_ranks = launcher->said[WFI_N_LOCAL_RANKS];
+        place->local_rank = launcher->value[WFI_LOCAL_RANK];
+        place->n_local_ranks = launcher->value[WFI_N_LOCAL_RANKS];
         return;
     }
 }
@@ -68,14 +68,14 @@ wf_status wf_launch_place(wf_context *ctx, wf_place *place_out) {
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: PMIX_RANK=%d, but the number of ranks is not set; set RANK "
                         "and WORLD_SIZE as well",
-                        pmix->said[WFI_RANK]);
+                        pmix->value[WFI_RANK]);
     if (first) {
         WF_TRY(check_group(ctx, &launchers[WFI_TORCHRUN]));
         for (const wfi_launcher *launcher = launchers; launcher < launchers + WFI_N_LAUNCHERS;
              launcher++)
             if (launcher != first && launcher->is_there) WF_TRY(compare(ctx, first, launcher));
-        place.rank = first->said[WFI_RANK];
-        place.n_ranks = first->said[WFI_N_RANKS];
+        place.rank = first->value[WFI_RANK];
+        place.n_ranks = first->value[WFI_N_RANKS];
         bool is_ours = first == &launchers[WFI_TORCHRUN] && wfi_launcher_text(WFI_CONTROL_ENV);
         place.source = is_ours ? "weft run" : first->source;
         find_local(launchers, first, &place);

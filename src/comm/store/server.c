@@ -22,20 +22,20 @@
 
 #define MAX_KNOWN     256
 #define MAX_STRANGERS 64
-#define MAX_GUESTS    (MAX_KNOWN + MAX_STRANGERS)
+#define MAX_CLIENTS   (MAX_KNOWN + MAX_STRANGERS)
 #define STRANGER_SIZE (4 + WFI_STORE_HEAD + WFI_STORE_PROOF) /* room for a HELLO and its reply */
-#define GUEST_SIZE    (4 + WFI_STORE_MAX_MESSAGE)
+#define CLIENT_SIZE   (4 + WFI_STORE_MAX_MESSAGE)
 
-typedef struct guest {
+typedef struct client {
     int fd;
     uint64_t number; /* in order of arrival */
     bool is_known;
     uint8_t challenge[WFI_STORE_CHALLENGE];
-    uint8_t *in, *out; /* STRANGER_SIZE, GUEST_SIZE once it is known */
+    uint8_t *in, *out; /* STRANGER_SIZE, CLIENT_SIZE once it is known */
     size_t n_in, n_out, n_sent;
     int64_t since_ms; /* start of an overdue message; 0: none is due */
     char name[64];    /* for the log */
-} guest;
+} client;
 
 struct wfi_store_server {
     wf_context *ctx;
@@ -45,8 +45,8 @@ struct wfi_store_server {
     pthread_t thread;
     pthread_mutex_t lock; /* of the table */
     wfi_store_table table;
-    guest guests[MAX_GUESTS];
-    int n_guests, n_known;
+    client clients[MAX_CLIENTS];
+    int n_clients, n_known;
     uint64_t n_ever;
 };
 
@@ -84,21 +84,21 @@ void wfi_store_server_act(wfi_store_server *s, const wfi_store_request *request,
 
 /* ---- a connection ---- */
 
-static void release(wfi_store_server *s, guest *g) {
+static void release(wfi_store_server *s, client *g) {
     close(g->fd);
     wfi_free(s->ctx, g->in);
     wfi_free(s->ctx, g->out);
 }
 
-static void dismiss(wfi_store_server *s, guest *g, const char *why) {
+static void dismiss(wfi_store_server *s, client *g, const char *why) {
     if (why)
         wfi_log(s->ctx, WF_LOG_WARN, "store", "the connection from %s is closed: %s", g->name, why);
     release(s, g);
     s->n_known -= g->is_known;
-    *g = s->guests[--s->n_guests];
+    *g = s->clients[--s->n_clients];
 }
 
-static bool make_room(wfi_store_server *s, guest *g, size_t bytes) {
+static bool make_room(wfi_store_server *s, client *g, size_t bytes) {
     uint8_t *in = wfi_alloc(s->ctx, bytes, 1, "a connection"),
             *out = wfi_alloc(s->ctx, bytes, 1, "a connection");
     if (in && g->n_in) memcpy(in, g->in, g->n_in);
@@ -111,18 +111,18 @@ static bool make_room(wfi_store_server *s, guest *g, size_t bytes) {
 }
 
 /* The challenge is the first message on each connection. */
-static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *who) {
-    guest *g = &s->guests[s->n_guests];
+static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *peer) {
+    client *g = &s->clients[s->n_clients];
     char address[INET6_ADDRSTRLEN] = "?";
-    bool is_v6 = who->ss_family == AF_INET6;
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)who;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)who;
-    inet_ntop(who->ss_family, is_v6 ? (const void *)&v6->sin6_addr : &v4->sin_addr, address,
+    bool is_v6 = peer->ss_family == AF_INET6;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)peer;
+    inet_ntop(peer->ss_family, is_v6 ? (const void *)&v6->sin6_addr : &v4->sin_addr, address,
               sizeof address);
-    *g = (guest){.fd = fd, .number = s->n_ever++, .since_ms = wfi_now_ms()};
+    *g = (client){.fd = fd, .number = s->n_ever++, .since_ms = wfi_now_ms()};
     snprintf(g->name, sizeof g->name, "%s port %d", address,
              ntohs(is_v6 ? v6->sin6_port : v4->sin_port));
-    s->n_guests++;
+    s->n_clients++;
     if (!make_room(s, g, STRANGER_SIZE)) {
         dismiss(s, g, "no memory left");
         return;
@@ -132,29 +132,29 @@ static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *
     g->n_out = sizeof g->challenge;
 }
 
-static guest *oldest_stranger(wfi_store_server *s) {
-    guest *oldest = NULL;
-    for (guest *g = s->guests; g < s->guests + s->n_guests; g++)
+static client *oldest_stranger(wfi_store_server *s) {
+    client *oldest = NULL;
+    for (client *g = s->clients; g < s->clients + s->n_clients; g++)
         if (!g->is_known && (!oldest || g->number < oldest->number)) oldest = g;
     return oldest;
 }
 
-static void accept_guest(wfi_store_server *s) {
-    struct sockaddr_storage who = {0};
-    socklen_t bytes = sizeof who;
-    int fd = accept4(s->listener, (struct sockaddr *)&who, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+static void accept_client(wfi_store_server *s) {
+    struct sockaddr_storage peer = {0};
+    socklen_t bytes = sizeof peer;
+    int fd = accept4(s->listener, (struct sockaddr *)&peer, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
     bool has_no_room =
-        fd >= 0 ? s->n_guests - s->n_known >= MAX_STRANGERS : errno == EMFILE || errno == ENFILE;
-    guest *oldest = has_no_room ? oldest_stranger(s) : NULL;
+        fd >= 0 ? s->n_clients - s->n_known >= MAX_STRANGERS : errno == EMFILE || errno == ENFILE;
+    client *oldest = has_no_room ? oldest_stranger(s) : NULL;
     if (oldest) dismiss(s, oldest, "others need its slot, and it has not identified itself");
-    if (fd >= 0) welcome(s, fd, &who);
+    if (fd >= 0) welcome(s, fd, &peer);
 }
 
 /* Executes the received message, if it is complete. */
-static const char *act(wfi_store_server *s, guest *g) {
+static const char *act(wfi_store_server *s, client *g) {
     const char *why = NULL;
     bool was_known = g->is_known;
-    size_t most = (g->is_known ? GUEST_SIZE : STRANGER_SIZE) - 4;
+    size_t most = (g->is_known ? CLIENT_SIZE : STRANGER_SIZE) - 4;
     if (g->n_in < 4 || g->n_out) return NULL;
     size_t n = wfi_store_get_u32(g->in);
     if (n < WFI_STORE_HEAD || n > most) return "it speaks another protocol";
@@ -174,13 +174,13 @@ static const char *act(wfi_store_server *s, guest *g) {
     g->n_out = 4 + n_reply;
     g->n_in -= 4 + n;
     memmove(g->in, g->in + 4 + n, g->n_in);
-    if (!was_known && g->is_known && !make_room(s, g, GUEST_SIZE)) return "no memory left";
+    if (!was_known && g->is_known && !make_room(s, g, CLIENT_SIZE)) return "no memory left";
     return NULL;
 }
 
 /* Returns the reason to close the connection ("": closed by its peer), or NULL. */
-static const char *receive(wfi_store_server *s, guest *g) {
-    size_t room = (g->is_known ? GUEST_SIZE : STRANGER_SIZE) - g->n_in;
+static const char *receive(wfi_store_server *s, client *g) {
+    size_t room = (g->is_known ? CLIENT_SIZE : STRANGER_SIZE) - g->n_in;
     ssize_t n = recv(g->fd, g->in + g->n_in, room, 0);
     if (n < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
     if (n == 0) return g->n_in || !g->is_known ? "it ended within a message" : "";
@@ -188,7 +188,7 @@ static const char *receive(wfi_store_server *s, guest *g) {
     return act(s, g);
 }
 
-static const char *deliver(wfi_store_server *s, guest *g) {
+static const char *deliver(wfi_store_server *s, client *g) {
     ssize_t n = send(g->fd, g->out + g->n_sent, g->n_out - g->n_sent, MSG_NOSIGNAL);
     if (n < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
     g->n_sent += (size_t)n;
@@ -200,7 +200,7 @@ static const char *deliver(wfi_store_server *s, guest *g) {
     return act(s, g);
 }
 
-static void look_at_time(guest *g, int64_t now_ms) {
+static void look_at_time(client *g, int64_t now_ms) {
     bool owes = !g->is_known || g->n_in || g->n_out;
     if (!owes)
         g->since_ms = 0;
@@ -208,7 +208,7 @@ static void look_at_time(guest *g, int64_t now_ms) {
         g->since_ms = now_ms;
 }
 
-static void serve_guest(wfi_store_server *s, guest *g, short events) {
+static void serve_client(wfi_store_server *s, client *g, short events) {
     const char *why = NULL;
     int64_t now_ms = wfi_now_ms();
     if (events && g->n_out)
@@ -225,23 +225,23 @@ static void serve_guest(wfi_store_server *s, guest *g, short events) {
 
 static void *serve(void *self) {
     wfi_store_server *s = self;
-    struct pollfd fds[2 + MAX_GUESTS];
+    struct pollfd fds[2 + MAX_CLIENTS];
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the program */
     for (;;) {
-        int n = s->n_guests;
+        int n = s->n_clients;
         fds[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};
         fds[1] = (struct pollfd){.fd = s->listener, .events = POLLIN};
         for (int i = 0; i < n; i++)
-            fds[2 + i] = (struct pollfd){.fd = s->guests[i].fd,
-                                         .events = s->guests[i].n_out ? POLLOUT : POLLIN};
+            fds[2 + i] = (struct pollfd){.fd = s->clients[i].fd,
+                                         .events = s->clients[i].n_out ? POLLOUT : POLLIN};
         int n_ready = poll(fds, (nfds_t)(2 + n), n ? (int)s->patience_ms / 4 + 1 : -1);
         if (fds[0].revents) return NULL;
         /* Backwards, because a closed connection is replaced by the last one. */
         for (int i = n - 1; i >= 0; i--)
-            serve_guest(s, &s->guests[i], n_ready > 0 ? fds[2 + i].revents : 0);
-        if (n_ready > 0 && fds[1].revents) accept_guest(s);
+            serve_client(s, &s->clients[i], n_ready > 0 ? fds[2 + i].revents : 0);
+        if (n_ready > 0 && fds[1].revents) accept_client(s);
     }
 }
 
@@ -279,7 +279,7 @@ void wfi_store_server_stop(wfi_store_server *s) {
     while (write(s->wake, &one, sizeof one) < 0 && errno == EINTR) {
     }
     pthread_join(s->thread, NULL);
-    for (int i = 0; i < s->n_guests; i++) release(s, &s->guests[i]);
+    for (int i = 0; i < s->n_clients; i++) release(s, &s->clients[i]);
     close(s->listener);
     close(s->wake);
     pthread_mutex_destroy(&s->lock);

@@ -161,8 +161,8 @@ static wf_status fail_transfer(const wf_store *store, tcp_store *t) {
                 errno ? strerror(errno) : "rank 0 has closed it, has ended, or refuses this rank");
 }
 
-static wf_status ask(wf_store *store, tcp_store *t, const wfi_store_request *r, int64_t deadline_ms,
-                     wfi_store_reply *reply_out) {
+static wf_status request(wf_store *store, tcp_store *t, const wfi_store_request *r,
+                         int64_t deadline_ms, wfi_store_reply *reply_out) {
     size_t n = wfi_store_request_write(r, t->message + 4);
     if (t->fd < 0) return lose(store, t, WF_REMOTE, "the connection broke before");
     wfi_store_put_u32(t->message, (uint32_t)n);
@@ -185,7 +185,7 @@ static wf_status introduce(wf_store *store, tcp_store *t, const char *token, int
     wfi_store_prove(token, challenge, proof);
     wfi_store_request hello = {
         .verb = WFI_STORE_HELLO, .value = proof, .n_value = (uint32_t)sizeof proof};
-    WF_TRY(ask(store, t, &hello, deadline_ms, &reply));
+    WF_TRY(request(store, t, &hello, deadline_ms, &reply));
     if (reply.result == WFI_STORE_DONE) return WF_OK;
     return wfi_fail(store->ctx, WF_INVALID_ARG,
                     "store %.200s refused rank %d's token; WEFT_TOKEN has to be the same in all "
@@ -232,7 +232,7 @@ static wf_status visit(wf_store *store, const address *where, const char *token,
 static wf_status tcp_act(wf_store *store, const wfi_store_request *r, int64_t deadline_ms,
                          wfi_store_reply *reply_out) {
     tcp_store *t = store->state;
-    if (!t->server) return ask(store, t, r, deadline_ms, reply_out);
+    if (!t->server) return request(store, t, r, deadline_ms, reply_out);
     wfi_store_server_act(t->server, r, reply_out, t->message);
     return WF_OK;
 }
