@@ -187,7 +187,7 @@ static wf_status tell(void *self, void *argument) {
     int32_t round = (int32_t)(intptr_t)argument;
     b->n_ahead += b->n_seen < (uint64_t)round * N_TOLD;
     for (int32_t k = 0; k < N_TOLD; k++)
-        WF_TRY(wfi_device_cuda.tell_words(b->streams[0], listen, b, round * N_TOLD + k));
+        WF_TRY(wfi_device_cuda.report_words(b->streams[0], listen, b, round * N_TOLD + k));
     return WF_OK;
 }
 
@@ -195,7 +195,7 @@ static wf_status tell_many(void *self, void *argument) {
     bench *b = self;
     (void)argument;
     for (int32_t k = 0; k < N_ROUNDS; k++)
-        WF_TRY(wfi_device_cuda.tell_words(b->streams[0], listen, b, b->n_told++));
+        WF_TRY(wfi_device_cuda.report_words(b->streams[0], listen, b, b->n_told++));
     return WF_OK;
 }
 

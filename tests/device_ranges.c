@@ -17,7 +17,7 @@ static void check(wfi_ranges *ranges, const bool is_there[N]) {
         wfi_range found = {NULL};
         bool is_in = is_there[at / 10] && at % 10 < 8;
         assert_int_equal(wfi_ranges_find(ranges, space + at, &found), is_in);
-        if (is_in) assert_ptr_equal(found.thing, space + at / 10);
+        if (is_in) assert_ptr_equal(found.object, space + at / 10);
     }
 }
 
@@ -35,7 +35,7 @@ static void found_by_address(void **state) {
         check(&ranges, is_there);
     }
     for (size_t k = 0, i = 0; k < N; k++, i = (i + 7) % N) {
-        assert_ptr_equal(wfi_ranges_take(&ranges, space + 10 * i).thing, space + i);
+        assert_ptr_equal(wfi_ranges_take(&ranges, space + 10 * i).object, space + i);
         is_there[i] = false;
         check(&ranges, is_there);
     }

@@ -12,7 +12,7 @@ wf_status wfi_cuda_record(wfi_stream_queue *stream, uint64_t task) {
     wfi_cuda_events *e = stream->queue;
     uint64_t place = task % WFI_MOST_IN_FLIGHT;
     e->n_marked[place] = e->n_marks;
-    e->n_told_by[place] = e->n_told;
+    e->n_reports_by[place] = e->n_reports;
     return wfi_cuda_check(stream->device, "an event",
                           record(stream, &e->behind[place], WFI_CUDA_NO_TIMING));
 }
@@ -29,10 +29,10 @@ static wfi_cuda_enum read_marks(const wfi_cuda *driver, wfi_cuda_events *e, uint
     return error;
 }
 
-static void hear(wfi_cuda_events *e, uint64_t end) {
-    for (; e->n_heard < end; e->n_heard++) {
-        const wfi_cuda_told *t = &e->told[e->n_heard % WFI_CUDA_TOLD];
-        t->listener(t->self, t->number, e->words[e->n_heard % WFI_CUDA_TOLD]);
+static void report(wfi_cuda_events *e, uint64_t end) {
+    for (; e->n_reported < end; e->n_reported++) {
+        const wfi_cuda_report *t = &e->reports[e->n_reported % WFI_CUDA_REPORTS];
+        t->listener(t->self, t->number, e->words[e->n_reported % WFI_CUDA_REPORTS]);
     }
 }
 
@@ -47,7 +47,7 @@ wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happe
     wfi_cuda_enum error = driver->EventQuery(e->behind[place]);
     *has_happened_out = error != WFI_CUDA_NOT_READY;
     if (!error) error = read_marks(driver, e, e->n_marked[place]);
-    if (!error) hear(e, e->n_told_by[place]);
+    if (!error) report(e, e->n_reports_by[place]);
     return *has_happened_out ? wfi_cuda_check(stream->device, "kernels and copies", error) : WF_OK;
 }
 
@@ -75,25 +75,25 @@ void wfi_cuda_mark_time(wfi_stream_queue *stream, int64_t *ns_out) {
     if (!record(stream, &m->event, 0)) e->n_marks++;
 }
 
-wf_status wfi_cuda_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
-                              int32_t number) {
+wf_status wfi_cuda_report_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
+                                int32_t number) {
     const wfi_cuda *driver = wfi_cuda_driver(stream->device);
     wfi_cuda_events *e = stream->queue;
     CUstream queue = wfi_cuda_stream(stream);
-    uint64_t place = e->n_told % WFI_CUDA_TOLD;
+    uint64_t place = e->n_reports % WFI_CUDA_REPORTS;
     CUdeviceptr from = (CUdeviceptr)(uintptr_t)e->queue.words;
     wfi_cuda_enum error = WFI_CUDA_SUCCESS;
-    if (e->n_told - e->n_heard == WFI_CUDA_TOLD) {
+    if (e->n_reports - e->n_reported == WFI_CUDA_REPORTS) {
         WF_TRY(wfi_separate_finish(stream->device, stream));
-        hear(e, e->n_told);
+        report(e, e->n_reports);
     }
-    e->told[place] = (wfi_cuda_told){listener, self, number};
+    e->reports[place] = (wfi_cuda_report){listener, self, number};
     if (!e->words)
-        error = driver->MemHostAlloc((void **)&e->words, WFI_CUDA_TOLD * sizeof *e->words,
+        error = driver->MemHostAlloc((void **)&e->words, WFI_CUDA_REPORTS * sizeof *e->words,
                                      WFI_CUDA_PORTABLE);
     if (!error) error = driver->MemcpyDtoHAsync(e->words[place], from, sizeof *e->words, queue);
     if (!error) error = driver->MemsetD8Async(from, 0, sizeof *e->words, queue);
-    if (!error) e->n_told++;
+    if (!error) e->n_reports++;
     return wfi_cuda_check(stream->device, "status words of kernels", error);
 }
 

@@ -14,14 +14,14 @@ typedef struct wfi_cuda_mark {
     int64_t *ns;
 } wfi_cuda_mark;
 
-#define WFI_CUDA_TOLD (4 * WFI_MOST_IN_FLIGHT)
+#define WFI_CUDA_REPORTS (4 * WFI_MOST_IN_FLIGHT)
 
 /* The listener of words that are copied to the host. */
-typedef struct wfi_cuda_told {
+typedef struct wfi_cuda_report {
     wfi_words_listener listener;
     void *self;
     int32_t number;
-} wfi_cuda_told;
+} wfi_cuda_report;
 
 /* wfi_stream_queue.queue */
 typedef struct wfi_cuda_events {
@@ -30,9 +30,9 @@ typedef struct wfi_cuda_events {
     uint64_t n_marked[WFI_MOST_IN_FLIGHT]; /* by task: marks until its end */
     wfi_cuda_mark marks[WFI_CUDA_MARKS];
     uint64_t n_marks, n_read;
-    wfi_cuda_told told[WFI_CUDA_TOLD];
-    int32_t (*words)[WFI_LAUNCH_WORDS];                      /* for each entry of `told`; pinned */
-    uint64_t n_told, n_heard, n_told_by[WFI_MOST_IN_FLIGHT]; /* by task: until its end */
+    wfi_cuda_report reports[WFI_CUDA_REPORTS];
+    int32_t (*words)[WFI_LAUNCH_WORDS]; /* for each of `reports`; pinned */
+    uint64_t n_reports, n_reported, n_reports_by[WFI_MOST_IN_FLIGHT]; /* by task: until its end */
     CUevent origin;               /* marks measure from here; it occurred at origin_ns */
     int64_t origin_ns, latest_ns; /* monotonic over changes of the origin */
 } wfi_cuda_events;
@@ -42,8 +42,8 @@ wf_status wfi_cuda_record(wfi_stream_queue *stream, uint64_t task);
 wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out);
 wf_status wfi_cuda_follow(wfi_stream_queue *stream, const wfi_stream_queue *other, uint64_t task);
 void wfi_cuda_mark_time(wfi_stream_queue *stream, int64_t *ns_out);
-wf_status wfi_cuda_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
-                              int32_t number);
+wf_status wfi_cuda_report_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
+                                int32_t number);
 /* Called with the device's context current. */
 void wfi_cuda_events_destroy(const wfi_cuda *driver, const wfi_cuda_events *events);
 

@@ -180,8 +180,8 @@ typedef struct wfi_device_class {
     void (*forget)(const wfi_device *device, void *captured);
     /* Called from a task: reports the words that its kernels have written so far, on this thread,
      * when the task is done or at once; then clears them. */
-    wf_status (*tell_words)(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
-                            int32_t number);
+    wf_status (*report_words)(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
+                              int32_t number);
     /* For kinds with memory of their own: the machine's device of that place, and its free memory.
      * NULL: unknown. */
     wf_status (*find_free)(wf_context *ctx, int place, int *unit_out, size_t *free_bytes_out);

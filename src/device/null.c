@@ -22,7 +22,7 @@ static wf_status null_event_wait(wfi_event event, const wfi_waiter *waiter) {
 }
 
 static wf_status null_wait(wfi_stream_queue *stream, wfi_event event) {
-    return null_event_wait(event, &(wfi_waiter){.who = stream->name});
+    return null_event_wait(event, &(wfi_waiter){.name = stream->name});
 }
 
 static uint64_t null_n_done(const wfi_stream_queue *stream) {

@@ -17,7 +17,7 @@ static wf_status opencl_queue_create(wfi_stream_queue *stream) {
     size_t at;
     cl_int error = CL_SUCCESS;
     WF_TRY(wfi_opencl_find(stream->device, queue->queue.words, &words, &at));
-    queue->words = words.thing;
+    queue->words = words.object;
     queue->queue.handle =
         wfi_opencl_of(stream->device)->CreateCommandQueue(own->context, own->device, 0, &error);
     return wfi_opencl_check(stream->device, "a queue", error);
@@ -159,13 +159,13 @@ static wf_status bind(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
         if (!launch->operands[i]) continue;
         WF_TRY(wfi_opencl_find(stream->device, launch->operands[i], &found, &offset));
         cl_handle *memory = &memories[launch->has_memories ? i : 0];
-        if (found.owner != stream->device->state || (*memory && *memory != found.thing))
+        if (found.owner != stream->device->state || (*memory && *memory != found.object))
             return wfi_fail(stream->owner->ctx, WF_UNSUPPORTED,
                             "opencl: kernel %s of rank %d reads memory of another device (%s); "
                             "ranks that are summed have to be on one device",
                             launch->source->entries[launch->entry], stream->owner->rank,
                             ((const wfi_device_unit *)found.owner)->name);
-        *memory = found.thing;
+        *memory = found.object;
         arguments->at[i] = offset;
     }
     return WF_OK;
@@ -265,5 +265,5 @@ const wfi_device_class wfi_device_opencl = {
     .reaches = opencl_reaches,
     .finish_task = opencl_finish_task,
     .launch = opencl_launch,
-    .tell_words = wfi_separate_tell_words,
+    .report_words = wfi_separate_report_words,
 };

@@ -21,8 +21,8 @@ wf_status wfi_opencl_part(const wfi_device *device, const void *address, size_t 
     size_t region[2] = {*offset_out & ~(WFI_OPENCL_PART_ALIGN - 1)};
     *offset_out -= region[0];
     region[1] = *offset_out + bytes;
-    *part_out = wfi_opencl_of(device)->CreateSubBuffer(found.thing, 0, CL_BUFFER_CREATE_TYPE_REGION,
-                                                       region, &error);
+    *part_out = wfi_opencl_of(device)->CreateSubBuffer(
+        found.object, 0, CL_BUFFER_CREATE_TYPE_REGION, region, &error);
     return wfi_opencl_check(device, "a part of memory", error);
 }
 
@@ -50,9 +50,9 @@ static wf_status create_buffer(const wfi_device *device, size_t bytes, cl_handle
 static wf_status back(wfi_device *device, const void *base, size_t bytes) {
     wfi_opencl_machine *all = wfi_opencl_machine_of(device);
     wfi_range range = {base, bytes, device->state, NULL};
-    WF_TRY(create_buffer(device, bytes, &range.thing));
+    WF_TRY(create_buffer(device, bytes, &range.object));
     wf_status status = wfi_ranges_add(device->owner.ctx, &all->ranges, range);
-    if (status != WF_OK) all->cl.ReleaseMemObject(range.thing);
+    if (status != WF_OK) all->cl.ReleaseMemObject(range.object);
     return status;
 }
 
@@ -71,7 +71,7 @@ wf_status wfi_opencl_memory_create(wfi_device *device, wfi_space space, size_t b
 void wfi_opencl_memory_destroy(wfi_device *device, wfi_space space, void *base, size_t bytes) {
     wfi_opencl_machine *all = wfi_opencl_machine_of(device);
     if (space == WFI_SPACE_DEVICE)
-        all->cl.ReleaseMemObject(wfi_ranges_take(&all->ranges, base).thing);
+        all->cl.ReleaseMemObject(wfi_ranges_take(&all->ranges, base).object);
     munmap(base, bytes);
 }
 
@@ -85,10 +85,10 @@ wf_status wfi_opencl_copy(wfi_device *device, wfi_stream_queue *stream, void *to
     if (to_device) WF_TRY(wfi_opencl_find(device, to, &target, &to_at));
     cl_int error =
         !to_device
-            ? cl->EnqueueReadBuffer(queue, source.thing, 0, from_at, bytes, to, 0, NULL, NULL)
+            ? cl->EnqueueReadBuffer(queue, source.object, 0, from_at, bytes, to, 0, NULL, NULL)
         : !from_device
-            ? cl->EnqueueWriteBuffer(queue, target.thing, 0, to_at, bytes, from, 0, NULL, NULL)
-            : cl->EnqueueCopyBuffer(queue, source.thing, target.thing, from_at, to_at, bytes, 0,
+            ? cl->EnqueueWriteBuffer(queue, target.object, 0, to_at, bytes, from, 0, NULL, NULL)
+            : cl->EnqueueCopyBuffer(queue, source.object, target.object, from_at, to_at, bytes, 0,
                                     NULL, NULL);
     return wfi_opencl_check(device, "a copy", error);
 }
@@ -101,6 +101,6 @@ wf_status wfi_opencl_fill(wfi_device *device, wfi_stream_queue *stream, void *to
     WF_TRY(wfi_opencl_find(device, to, &found, &offset));
     return wfi_opencl_check(
         device, "setting memory",
-        wfi_opencl_of(device)->EnqueueFillBuffer(wfi_separate_queue(device, stream), found.thing,
+        wfi_opencl_of(device)->EnqueueFillBuffer(wfi_separate_queue(device, stream), found.object,
                                                  &pattern, 1, offset, bytes, 0, NULL, NULL));
 }

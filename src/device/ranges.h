@@ -9,7 +9,7 @@
 typedef struct wfi_range {
     const char *base;
     size_t bytes;
-    void *owner, *thing;
+    void *owner, *object;
 } wfi_range;
 
 typedef struct wfi_ranges {

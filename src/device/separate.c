@@ -179,8 +179,8 @@ wf_status wfi_separate_stream_create(wfi_device *device, wfi_stream_queue *strea
     return status;
 }
 
-wf_status wfi_separate_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
-                                  int32_t number) {
+wf_status wfi_separate_report_words(wfi_stream_queue *stream, wfi_words_listener listener,
+                                    void *self, int32_t number) {
     int32_t seen[WFI_LAUNCH_WORDS];
     wfi_device *device = stream->device;
     void *words = ((const wfi_device_queue *)stream->queue)->words;

@@ -143,8 +143,8 @@ void wfi_separate_stream_destroy(wfi_stream_queue *stream);
 wf_status wfi_separate_enter_thread(wfi_device *device);
 wf_status wfi_separate_finish_task(wfi_stream_queue *stream);
 wf_status wfi_separate_give_up(wfi_stream_queue *stream, const wfi_device_wait *wait);
-wf_status wfi_separate_tell_words(wfi_stream_queue *stream, wfi_words_listener listener, void *self,
-                                  int32_t number);
+wf_status wfi_separate_report_words(wfi_stream_queue *stream, wfi_words_listener listener,
+                                    void *self, int32_t number);
 
 /* The members of wfi_device_class that all kinds share. */
 #define WFI_SEPARATE_DEVICE                                                                        \

@@ -56,7 +56,7 @@ typedef struct thread_stream {
 
 /* ---- sleeping until a counter moves ---- */
 
-#define NOBODY UINT64_MAX
+#define NO_TARGET UINT64_MAX
 
 static void gate_init(gate *g) {
     pthread_condattr_t attributes;
@@ -65,7 +65,7 @@ static void gate_init(gate *g) {
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    g->next = NOBODY;
+    g->next = NO_TARGET;
     g->count = &g->own_count;
 }
 
@@ -80,7 +80,7 @@ static uint64_t gate_count(const gate *g) {
 
 static void gate_wake(gate *g) {
     pthread_mutex_lock(&g->lock);
-    __atomic_store_n(&g->next, NOBODY, __ATOMIC_SEQ_CST); /* sleepers set it again */
+    __atomic_store_n(&g->next, NO_TARGET, __ATOMIC_SEQ_CST); /* sleepers set it again */
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
@@ -153,7 +153,7 @@ static wf_status wait_at(gate *g, wfi_event event, const wfi_waiter *waiter) {
     return wfi_fail(owner->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
                     "tasks%s",
-                    waiter->who, (long long)timeout_ms, event.stream->name, owner->rank,
+                    waiter->name, (long long)timeout_ms, event.stream->name, owner->rank,
                     (unsigned long long)gate_count(&s->done), (unsigned long long)event.epoch, why);
 }
 

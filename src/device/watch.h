@@ -42,7 +42,7 @@ void wfi_watch_name(const wfi_watch *watch, const struct wfi_event *event, char 
 
 /* The waiter: its name for error messages, and its measure of progress. */
 typedef struct wfi_waiter {
-    const char *who;
+    const char *name;
     wfi_watch *watch; /* NULL: only the awaited counter is progress */
     bool is_host;     /* false: a stream */
 } wfi_waiter;

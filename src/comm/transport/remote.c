@@ -36,7 +36,7 @@ static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter
         return wfi_fail(owner->ctx, WF_TIMEOUT,
                         "%s of rank %d waited %lld ms for bytes %s rank %d: %llu of %llu messages "
                         "are through",
-                        waiter->who, owner->rank, (long long)owner->timeout_ms, remote->direction,
+                        waiter->name, owner->rank, (long long)owner->timeout_ms, remote->direction,
                         remote->awaited_rank(remote->self, event->stream->number),
                         (unsigned long long)now, (unsigned long long)event->epoch);
     char why[512];
@@ -44,7 +44,7 @@ static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter
     return wfi_fail(owner->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d (another process), which has done "
                     "%llu of %llu tasks%s",
-                    waiter->who, (long long)owner->timeout_ms, event->stream->name, owner->rank,
+                    waiter->name, (long long)owner->timeout_ms, event->stream->name, owner->rank,
                     (unsigned long long)now, (unsigned long long)event->epoch, why);
 }
 
@@ -73,7 +73,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
                             "rank %d has left the job or died: %s waited for its stream %s, which "
                             "has done %llu of "
                             "%llu tasks",
-                            owner->rank, waiter->who, event.stream->name, (unsigned long long)now,
+                            owner->rank, waiter->name, event.stream->name, (unsigned long long)now,
                             (unsigned long long)event.epoch);
         if (wfi_deadline_is_over(&deadline, now)) return too_late(&event, now, waiter);
         if (waiter->is_host) wfi_watch_look(waiter->watch, &event);

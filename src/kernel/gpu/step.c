@@ -139,7 +139,7 @@ wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
     float scale = 1;
     if (c->total_norm) WF_TRY(clip_scale(stream, c, &scale));
     WF_TRY(wfi_update_groups(c, scale, update_stretch, stream));
-    return stream->device->kind->tell_words(stream, note_update, c->not_finite, c->unit);
+    return stream->device->kind->report_words(stream, note_update, c->not_finite, c->unit);
 }
 
 wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
@@ -151,5 +151,5 @@ wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call
     launch.arguments.f[1] =
         c->n_reduced > 1 ? (double)c->n_reduced / (double)(c->n_reduced - 1) : 1;
     WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)c->n));
-    return stream->device->kind->tell_words(stream, note_statistics, c->not_finite, c->unit);
+    return stream->device->kind->report_words(stream, note_statistics, c->not_finite, c->unit);
 }
