@@ -54,8 +54,9 @@ static wf_status opencl_look(const wfi_device *device, void *queue, void **marke
 static wf_status opencl_finish_task(wfi_stream_queue *stream) {
     wfi_opencl_queue *queue = stream->queue;
     wf_status status = wfi_separate_finish_task(stream);
-    if (queue->is_beside) pthread_rwlock_unlock(&wfi_opencl_unit_of(stream->device)->beside);
-    queue->is_beside = false;
+    if (queue->has_kernels_lock)
+        pthread_rwlock_unlock(&wfi_opencl_unit_of(stream->device)->kernels_lock);
+    queue->has_kernels_lock = false;
     return status;
 }
 
@@ -148,7 +149,7 @@ static wf_status opencl_kernel(const wfi_device *device, void *program, const ch
 
 /* ---- launches ---- */
 
-/* Operands that share a memory are all in the first one's. */
+/* Without `has_memories` all operands are in the first memory. */
 static wf_status bind(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
                       cl_handle *memories, wfi_launch_arguments *arguments) {
     *arguments = launch->arguments;
@@ -171,7 +172,7 @@ static wf_status bind(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
     return WF_OK;
 }
 
-static wf_status launch_beside(wfi_stream_queue *stream, const void *self) {
+static wf_status launch_kernel(wfi_stream_queue *stream, const void *self) {
     const wfi_kernel_launch *launch = self;
     const wfi_opencl *cl = wfi_opencl_of(stream->device);
     const wfi_opencl_queue *queue = stream->queue;
@@ -195,39 +196,40 @@ static wf_status launch_beside(wfi_stream_queue *stream, const void *self) {
 
 static wf_status launch_wider(wfi_stream_queue *stream, const void *self) {
     const wfi_kernel_launch *launch = self;
-    WF_TRY(launch_beside(stream, launch));
+    WF_TRY(launch_kernel(stream, launch));
     return wfi_built_add(stream->owner->ctx, &wfi_opencl_unit_of(stream->device)->widths, launch,
                          (void *)(intptr_t)launch->n_groups);
 }
 
-static void go_beside(wfi_stream_queue *stream) {
+static void lock_kernels(wfi_stream_queue *stream) {
     wfi_opencl_queue *queue = stream->queue;
-    if (!queue->is_beside) pthread_rwlock_rdlock(&wfi_opencl_unit_of(stream->device)->beside);
-    queue->is_beside = true;
+    if (!queue->has_kernels_lock)
+        pthread_rwlock_rdlock(&wfi_opencl_unit_of(stream->device)->kernels_lock);
+    queue->has_kernels_lock = true;
 }
 
-/* PoCL 3.1 mistakes launches of a kernel for each other, and aborts, where one that has more groups
- * than any before begins beside others: so such a one is alone on its unit. */
+/* PoCL 3.1 confuses launches of a kernel, and aborts, if one with more groups than any before runs
+ * concurrently with others. So such a launch runs alone on its unit. */
 wf_status wfi_opencl_enqueue(wfi_stream_queue *stream, bool is_wider,
                              wf_status (*enqueue)(wfi_stream_queue *stream, const void *self),
                              const void *self) {
     wfi_opencl_unit *unit = wfi_opencl_unit_of(stream->device);
-    go_beside(stream);
+    lock_kernels(stream);
     if (!is_wider) return enqueue(stream, self);
     WF_TRY(opencl_finish_task(stream));
-    pthread_rwlock_wrlock(&unit->beside);
+    pthread_rwlock_wrlock(&unit->kernels_lock);
     wf_status status = enqueue(stream, self);
     if (status == WF_OK) status = wfi_separate_finish_task(stream);
-    pthread_rwlock_unlock(&unit->beside);
+    pthread_rwlock_unlock(&unit->kernels_lock);
     return status;
 }
 
 static wf_status opencl_launch(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
     const wfi_opencl_unit *unit = wfi_opencl_unit_of(stream->device);
     if (!launch->n_groups) return WF_OK;
-    go_beside(stream); /* `widths` are looked at */
+    lock_kernels(stream); /* for `widths` */
     bool is_wider = (intptr_t)wfi_built_find(&unit->widths, launch) < launch->n_groups;
-    return wfi_opencl_enqueue(stream, is_wider, is_wider ? launch_wider : launch_beside, launch);
+    return wfi_opencl_enqueue(stream, is_wider, is_wider ? launch_wider : launch_kernel, launch);
 }
 
 static wf_status create_machine(wf_context *ctx, void **machine_out) {

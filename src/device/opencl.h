@@ -13,8 +13,8 @@
 typedef struct wfi_opencl_unit {
     wfi_device_unit unit;
     cl_handle device, context;
-    pthread_rwlock_t beside; /* read lock: tasks with kernels; write lock: a task that is alone */
-    wfi_built_list widths;   /* most groups of each kernel so far; under `beside` */
+    pthread_rwlock_t kernels_lock; /* read: tasks with kernels; write: a task that is alone */
+    wfi_built_list widths;         /* most groups of each kernel so far; under `kernels_lock` */
     char driver[128];
 } wfi_opencl_unit;
 
@@ -28,8 +28,8 @@ typedef struct wfi_opencl_machine {
 /* wfi_stream_queue.queue */
 typedef struct wfi_opencl_queue {
     wfi_device_queue queue;
-    cl_handle words; /* the buffer of the words */
-    bool is_beside;  /* has the unit's read lock until the end of the task */
+    cl_handle words;       /* the buffer of the words */
+    bool has_kernels_lock; /* has the unit's read lock until the end of the task */
 } wfi_opencl_queue;
 
 static inline wfi_opencl_unit *wfi_opencl_unit_of(const wfi_device *device) {

@@ -25,7 +25,7 @@ static cl_int add_units(wfi_opencl_machine *all, cl_handle platform) {
         wfi_opencl_unit *own = &all->units[(*n_units)++];
         char *name = own->unit.name;
         own->device = devices[i];
-        pthread_rwlock_init(&own->beside, NULL);
+        pthread_rwlock_init(&own->kernels_lock, NULL);
         (void)cl->GetDeviceInfo(devices[i], CL_DEVICE_NAME, sizeof own->unit.name - 1, name, NULL);
         (void)cl->GetDeviceInfo(devices[i], CL_DRIVER_VERSION, sizeof own->driver - 1, own->driver,
                                 NULL);
@@ -69,7 +69,7 @@ void wfi_opencl_close(wfi_device_unit *unit) {
     wfi_opencl_unit *own = (void *)unit;
     const wfi_opencl *cl = &((const wfi_opencl_machine *)(void *)unit->machine)->cl;
     free(own->widths.all);
-    pthread_rwlock_destroy(&own->beside);
+    pthread_rwlock_destroy(&own->kernels_lock);
     if (wfi_device_unit_hangs(unit)) return;
     for (size_t i = 0; i < unit->programs.n; i++) cl->ReleaseProgram(unit->programs.all[i].handle);
     if (unit->host_queue) cl->ReleaseCommandQueue(unit->host_queue);
