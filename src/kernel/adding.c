@@ -5,7 +5,7 @@
 
 typedef struct adding {
     wfi_kernel *own;               /* the node's */
-    size_t room[WFI_MAX_OPERANDS]; /* of what it writes: where in the scratch memory */
+    size_t room[WFI_MAX_OPERANDS]; /* offset in the scratch memory of each output */
 } adding;
 
 static wf_status adding_describe(wfi_kernel *kernel, const char **reason_out) {

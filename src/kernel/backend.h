@@ -1,8 +1,8 @@
 /* Backends: all kernels of a kind of device. Private.
  *
- * What touches device memory is a kernel with a stream, chosen by (operation, kind of device): an
- * operation that is a node of a graph from the backend's list of implementations, any other from
- * the functions below. A backend is registered in kernel.c, and nowhere else.
+ * Only kernels touch device memory. An operation and a kind of device choose a kernel, which runs
+ * on a stream. Nodes of a graph use the backend's list of implementations; other operations use the
+ * functions below. A backend is registered in kernel.c, and nowhere else.
  */
 #ifndef WFI_BACKEND_H
 #define WFI_BACKEND_H
@@ -27,11 +27,11 @@ typedef struct wfi_update_call {
     float *state[WFI_MAX_STATES];
     size_t n;
     size_t begin;                  /* bytes of the unit's flat storage before `param` */
-    const wfi_param_group *groups; /* of the unit; the last one ends behind what is updated */
-    /* In device memory, what `total_norm` has left: gradients are clipped to the recipe's norm.
-     * NULL: they are not. */
+    const wfi_param_group *groups; /* the unit's; the last ends at or after the updated part */
+    /* The result of `total_norm`, in device memory: gradients are clipped to the recipe's norm.
+     * NULL: no clipping. */
     const double *total_norm;
-    /* Host memory: what is not finite is noted there for the unit (base/finite.h). */
+    /* The unit's non-finite tensors are recorded here, in host memory (base/finite.h). */
     int64_t *not_finite;
     int32_t unit;
 } wfi_update_call;
@@ -48,8 +48,8 @@ typedef struct wfi_statistics_call {
     int32_t unit;
 } wfi_statistics_call;
 
-/* Kernels are called as wfi_kernel_run is: from a task of the stream, done when what comes later
- * in it begins. */
+/* A task of the stream calls these functions, as it calls wfi_kernel_run. Their work completes
+ * before the next task of the stream begins. */
 typedef struct wfi_backend {
     const wfi_device_class *device;
     const wfi_kernel_impl *const *implementations; /* in the order in which they are asked */
@@ -66,8 +66,8 @@ typedef struct wfi_backend {
      * multiple of them has the sums that it has in the whole. */
     wf_status (*squares)(wfi_stream_queue *stream, const float *gradient, size_t n,
                          double *squares_out);
-    /* The square of the global norm, from the sums of all units in their order, whoever holds them.
-     * The norm itself goes to norm_out, in host memory. */
+    /* The square of the global norm: the sums of all units in their order, on whichever ranks they
+     * are. The norm itself goes to norm_out, in host memory. */
     wf_status (*total_norm)(wfi_stream_queue *stream, const wfi_squares *squares, int32_t n_units,
                             double *total_out, double *norm_out);
     wf_status (*update)(wfi_stream_queue *stream, const wfi_update_call *call);
@@ -80,7 +80,8 @@ typedef struct wfi_backend {
      * floating-point mode, starts the library's threads and counts those that come. Errors:
      * UNSUPPORTED, if they are fewer than `n_threads`. NULL: there is nothing to start. */
     wf_status (*thread_enter)(wf_context *ctx, int rank, int n_threads, int *n_out);
-    /* Of the kernels' libraries: "oneDNN 2.6.3 (avx512_core)" for reports. Lives as long as ctx. */
+    /* The kernels' libraries for reports, as "oneDNN 2.6.3 (avx512_core)". The text lives as long
+     * as ctx. */
     const char *(*library)(wf_context *ctx);
     wfi_bf16_speed (*bf16_speed)(void); /* NULL: slow */
 } wfi_backend;

@@ -11,13 +11,13 @@
 
 extern const wfi_kernel_impl wfi_kernel_widened, wfi_kernel_reference, wfi_kernel_adding;
 
-/* Of a window [rows, columns]. */
+/* Part of a window [rows, columns]. */
 typedef struct wfi_window_part {
     int64_t row, column, n_rows, n_columns;
 } wfi_window_part;
 /* The gradient [out, in, rows, columns] is held as [out / 16][in / 16][...][in % 16][out % 16], as
- * convolutions like it; out and in are multiples of 16. Of the window it has `part`; elsewhere it
- * is 0. */
+ * convolutions like it; out and in are multiples of 16. The gradient covers `part` of the window
+ * and is 0 elsewhere. */
 wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape,
                                  const wfi_window_part *part, bool add);
 

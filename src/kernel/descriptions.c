@@ -1,4 +1,4 @@
-/* A table by what the choice of a kernel depends on: op, attributes, operands and options. */
+/* A table whose key decides the choice of a kernel: op, attributes, operands and options. */
 #include "kernel/descriptions.h"
 
 #include "base/hash.h"

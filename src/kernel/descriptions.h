@@ -1,5 +1,5 @@
-/* Kernels of equal nodes, described once: what a library keeps of a kernel is larger than all else
- * that a plan has of a node. For programs that are looked at and never run. Private.
+/* Describes the kernels of equal nodes once: a library's state of a kernel is the largest part of a
+ * planned node. For programs that are inspected and never run. Private.
  */
 #ifndef WFI_DESCRIPTIONS_H
 #define WFI_DESCRIPTIONS_H
@@ -8,9 +8,9 @@
 
 typedef struct wfi_descriptions wfi_descriptions;
 
-/* Of the graph's nodes, which outlives them. */
+/* For the nodes of graph `g`, which outlives the descriptions. */
 wf_status wfi_descriptions_create(const wf_graph *g, wfi_descriptions **descriptions_out);
-/* Not before all kernels that were made from them. NULL is allowed. */
+/* All kernels made from the descriptions must be destroyed first. NULL is allowed. */
 void wfi_descriptions_destroy(wfi_descriptions *descriptions);
 
 /* wfi_kernel_create, or, if it `adds`, wfi_kernel_create_adding, for that node of the graph. The

@@ -24,7 +24,7 @@
 typedef enum wfi_bf16_speed { WFI_BF16_ABSENT, WFI_BF16_SLOW, WFI_BF16_FAST } wfi_bf16_speed;
 
 typedef struct wfi_kernel_options {
-    const struct wfi_backend *backend; /* whose kernels (kernel/backend.h) */
+    const struct wfi_backend *backend; /* the kernels' backend (kernel/backend.h) */
     int n_threads;                     /* the kernel's own, part of the recipe */
     wf_conv conv;                      /* auto: Winograd where the shape makes it faster */
     const char *tuned;                 /* the recipe's (tuned.h), which goes before `conv` */
@@ -40,8 +40,8 @@ typedef struct wfi_format {
     const struct wfi_format_class *kind;
 } wfi_format;
 
-/* A way to compute a node: a form, which is how what it reads and writes lies for the library, or
- * what the library computes instead; and which of the kernels that the library has for that, in its
+/* An algorithm of a node. `form` is the layout of the operands for the library, or another op that
+ * the library computes instead. `number` counts the library's kernels for that form, in its
  * order. */
 typedef struct wfi_way {
     int form; /* of those that the implementation has for the op, or WFI_USUAL_FORM */
@@ -59,8 +59,8 @@ typedef struct wfi_kernel_impl {
      * one. Describing makes the usual form in kernel->way the one that it is. */
     const char *const *(*forms)(const wfi_op *op);
     const char *const *own_forms;
-    /* Fills kernel->extent and scratch_extent, from what the library will really be given. NULL: it
-     * is what was planned. */
+    /* Fills kernel->extent and scratch_extent from the library's actual arguments. NULL: they are
+     * as planned. */
     wf_status (*prepare)(wfi_kernel *kernel);
     wf_status (*run)(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                      void *scratch, const wfi_step_args *step);
@@ -81,18 +81,18 @@ typedef struct wfi_format_class {
 
 struct wfi_kernel {
     wf_context *ctx;
-    const wfi_kernel *like; /* whose state it has; NULL: it has its own */
+    const wfi_kernel *like; /* owner of the shared state; NULL: its own */
     const wf_graph *graph;  /* outlives the kernel */
     const wfi_node *node;   /* NULL for pack and accumulate */
     wfi_kernel_options options;
     const wfi_kernel_impl *impl;
     wfi_way way;
     const char *label;  /* op name, "pack" or "accumulate" */
-    const char *detail; /* what the library calls it; static or owned by state; may be "" */
+    const char *detail; /* the library's name of it; static or owned by state; may be "" */
     void *state;
     size_t scratch_bytes;
     bool adds;     /* to its outputs, instead of overwriting them */
-    bool is_tuned; /* in the way that the recipe's table names */
+    bool is_tuned; /* by the recipe's table */
     /* Operands are the node's inputs, then its outputs. */
     int n_operands;
     size_t bytes[WFI_MAX_OPERANDS];             /* extent as the kernel uses it; 0: absent */
@@ -107,8 +107,8 @@ struct wfi_kernel {
 /* Errors: NO_MEMORY; DEVICE if a library fails where it should not. */
 wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                             const wfi_kernel_options *options, wfi_kernel **kernel_out);
-/* The same for a kernel that adds to its outputs what the node's own would put there, up to a
- * library's rounding; NULL if there is none: such a kernel is worth it where outputs are large. */
+/* The same for a kernel that adds its results to the outputs, up to a library's rounding. NULL if
+ * there is none: such a kernel pays only where outputs are large. */
 wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                    const wfi_kernel_options *options, wfi_kernel **kernel_out);
 /* The same as `like`, which outlives it, for an equal node of its graph: with the same state, so it
@@ -119,8 +119,8 @@ wf_status wfi_kernel_create_like(const wfi_kernel *like, const wfi_node *node,
 wf_status wfi_kernel_create_way(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                 const wfi_kernel_options *options, const wfi_kernel_impl *impl,
                                 wfi_way way, wfi_kernel **kernel_out);
-/* "nhwc:brgconv:avx512_core": the form, and what the library calls it; "" if the kernel's
- * implementation has one way only. */
+/* "nhwc:brgconv:avx512_core": the layout and the library's name of the kernel; "" if the
+ * implementation has one algorithm only. */
 const char *wfi_kernel_way_text(const wfi_kernel *kernel, char text[WFI_WAY_TEXT]);
 /* operands: plain parameter, packed copy. */
 wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *options,
@@ -139,8 +139,8 @@ static inline wf_status wfi_decline(const char **reason_out, const char *reason)
 bool wfi_format_equal(const wfi_format *a, const wfi_format *b);
 /* Errors: BUG: it reaches further than its description says, which memory was planned from. */
 wf_status wfi_kernel_prepare(wfi_kernel *kernel);
-/* From a task of `stream`: done when what comes later in it begins; on the CPU it runs to the end
- * on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
+/* A task of `stream` calls this. The kernel completes before the next task of the stream begins; on
+ * the CPU it completes on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
 wf_status wfi_kernel_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                          void *scratch, const wfi_step_args *step);
 void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */

@@ -28,7 +28,7 @@ static wf_status reference_prepare(wfi_kernel *kernel) {
         if (v >= 0)
             kernel->extent[i] = (size_t)wf_shape_n_elem(&o->shape) * wf_dtype_bytes(o->dtype);
     }
-    kernel->scratch_extent = kernel->scratch_bytes; /* nobody else knows */
+    kernel->scratch_extent = kernel->scratch_bytes; /* known only here */
     return WF_OK;
 }
 

@@ -1,8 +1,8 @@
 /* The recipe's `tuned`: which way computes a node, by its shape. Private.
  *
  * "SHAPE=WAY+SHAPE=WAY": a shape is the op with its operands and attributes, a way one of those
- * that an implementation has for it (kernel.h). What is not named, or cannot be computed so, is
- * computed as it usually is.
+ * that an implementation has for it (kernel.h). A shape that is not in the table, or cannot use the
+ * algorithm named, uses the default algorithm.
  */
 #ifndef WFI_KERNEL_TUNED_H
 #define WFI_KERNEL_TUNED_H

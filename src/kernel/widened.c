@@ -1,7 +1,7 @@
-/* What is of BF16 by a kernel of F32: operands are widened before it and rounded after it, in
- * scratch memory; all of them, or, where elements are on their own, some at a time. Weights are
- * rounded as they are packed. So every op is computed in BF16 wherever it is in F32, and where a
- * processor multiplies F32 faster, it does. */
+/* Computes BF16 nodes with an F32 kernel: operands are widened before it and rounded after it, in
+ * scratch memory. Elementwise ops convert a block of elements at a time, other ops whole operands.
+ * Weights are rounded as they are packed. So every op is computed in BF16 wherever it is in F32,
+ * and where a processor multiplies F32 faster, it does. */
 #include "comm/runtime/typed.h"
 #include "kernel/cpu.h"
 
@@ -26,8 +26,8 @@ typedef struct widened {
     part parts[2];
     int n_parts;
     int64_t n_elem;                   /* by element: of each operand, otherwise 0 */
-    bool is_narrow[WFI_MAX_OPERANDS]; /* what is given; the kernel sees F32 */
-    size_t room[WFI_MAX_OPERANDS];    /* of what is narrow: where in the scratch memory */
+    bool is_narrow[WFI_MAX_OPERANDS]; /* the operand is BF16; the kernel sees F32 */
+    size_t room[WFI_MAX_OPERANDS];    /* of narrow operands: offset in the scratch memory */
     rounded_format formats[WFI_MAX_OPERANDS];
 } widened;
 
@@ -44,7 +44,7 @@ static void round_off(const void *from, size_t n, void *to) {
 
 typedef struct rounding {
     int64_t n;
-    wfi_kernel *pack; /* of what has been rounded; NULL: nothing more is done */
+    wfi_kernel *pack; /* packs the rounded weight; NULL: it stays plain */
 } rounding;
 
 static wf_status rounding_prepare(wfi_kernel *kernel) {
@@ -164,7 +164,7 @@ static wf_status create_parts(wfi_kernel *kernel, widened *w) {
     return n_left ? create_part(kernel, n_left, &w->parts[w->n_parts++]) : WF_OK;
 }
 
-/* A parameter that is multiplied with what is narrow. */
+/* Whether the operand is an F32 parameter that is multiplied with BF16. */
 static bool is_rounded_weight(const wfi_kernel *kernel, int operand) {
     const wf_graph *g = kernel->graph;
     const wfi_node *node = kernel->node;
@@ -173,7 +173,7 @@ static bool is_rounded_weight(const wfi_kernel *kernel, int operand) {
     return weight->dtype == WF_F32 && g->values[node->in[0]].dtype == WF_BF16;
 }
 
-/* What the kernel says of an operand, in terms of what it is given. */
+/* Converts the inner kernel's description of an operand to the type of the operand given. */
 static void add_operand(wfi_kernel *kernel, widened *w, int i) {
     const wfi_kernel *inner = w->parts[0].kernel;
     const wf_graph *g = kernel->graph;
@@ -225,7 +225,7 @@ static wf_status widened_prepare(wfi_kernel *kernel) {
     return WF_OK;
 }
 
-/* From byte `at` of what is narrow on, and from twice as far of what is not. */
+/* Runs from byte `at` of narrow operands, and from byte 2 * `at` of the others. */
 static wf_status run_part(const wfi_kernel *kernel, const widened *w, wfi_kernel *inner,
                           wfi_stream_queue *stream, void *const operands[], char *scratch,
                           const wfi_step_args *step, size_t at) {

@@ -9,7 +9,7 @@
 #define MOST_WORKSPACE_BYTES ((size_t)256 << 20)
 #define MOST_ALGORITHMS      16
 
-/* What the library is given, in its order: two operands, what is made of them. */
+/* The library's arguments in its order: two operands and their result. */
 enum { FIRST, SECOND, RESULT, N_PARTS };
 
 /* In the order of wfi_cudnn.ways: x and weight, weight and dy, x and dy: the backward's inputs are
@@ -43,7 +43,7 @@ typedef struct conv {
     char detail[16];
 } conv;
 
-/* ---- what the library is told ---- */
+/* ---- descriptors ---- */
 
 static int make_filter(const wfi_cudnn *dnn, int type, const int64_t dim[4], void **out) {
     wfi_cuda_enum error = dnn->CreateFilterDescriptor(out);
@@ -52,7 +52,7 @@ static int make_filter(const wfi_cudnn *dnn, int type, const int64_t dim[4], voi
                                               (int)dim[1], (int)dim[2], (int)dim[3]);
 }
 
-/* Sums are of F32, whatever is multiplied. */
+/* Sums are F32 for every type of the operands. */
 static int make_conv(const wfi_cudnn *dnn, const wfi_attr *attr, int math, void **out) {
     int pad = (int)attr->conv.pad, stride = (int)attr->conv.stride;
     int dilation = (int)attr->conv.dilation;
@@ -145,7 +145,7 @@ static const char *why_not(const wfi_kernel *kernel, int direction) {
     return NULL;
 }
 
-/* With the handles: sets up what is given to the library. */
+/* Makes the descriptors, with the handles. */
 static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handles,
                                const char **reason_out) {
     conv *c = kernel->state;
@@ -183,7 +183,8 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     return wfi_cuda_describe(kernel, sizeof(conv), describe_with, reason_out);
 }
 
-/* A bias is added to what stands there; its gradient is of dy, the second part. */
+/* The forward adds a bias to the output; the bias's gradient is computed from dy, the second
+ * part. */
 static int run_bias(const conv *c, cudnnHandle_t handle, void *const operands[]) {
     const float one = 1, none = 0;
     if (c->bias < 0) return CUDNN_STATUS_SUCCESS;

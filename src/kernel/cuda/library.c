@@ -87,7 +87,7 @@ const char *wfi_cuda_libraries_text(wf_context *ctx) {
 
 /* ---- handles ---- */
 
-/* What is not there yet; the device's context is current. */
+/* Makes the handles that are still missing; the device's context is current. */
 static wf_status make_handles(const wfi_device *device, wfi_cuda_handles *h) {
     const wfi_cuda_libraries *l = h->libraries;
     wf_context *ctx = device->owner.ctx;
@@ -148,7 +148,7 @@ void wfi_cuda_give_handles(wfi_cuda_handles *handles) {
     wfi_device_destroy(planner);
 }
 
-/* ---- what kernels share ---- */
+/* ---- helpers of kernels ---- */
 
 wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
                             wf_status (*describe)(wfi_kernel *, const wfi_cuda_handles *,

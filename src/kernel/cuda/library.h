@@ -1,5 +1,5 @@
-/* cuDNN and cuBLASLt, found at run time: what of their interfaces is used, by the names that they
- * have there. Declared here, so that no header of CUDA's is needed. Private to kernel/cuda.
+/* cuDNN and cuBLASLt, found at run time. This file declares the functions and constants that weft
+ * uses, under the libraries' own names, so that no CUDA header is needed. Private to kernel/cuda.
  *
  * A test that includes the real headers first defines WFI_CUDA_TYPES_ARE_DECLARED, and compares.
  */
@@ -8,7 +8,7 @@
 
 #include "device/cuda_library.h"
 
-/* What heuristics say of an algorithm of a convolution, whatever its direction. */
+/* The heuristics' estimate for an algorithm of a convolution, the same type for every direction. */
 typedef struct wfi_cudnn_choice {
     int algo, status;
     float time;
@@ -65,8 +65,8 @@ typedef struct wfi_cublaslt_choice {
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)                                               \
     X(CUBLAS_OP_N, 0)
 
-/* What tells algorithms of products apart: CUBLASLT_ALGO_CONFIG_, its value, bytes; its name in
- * weft's tables. */
+/* Attributes that identify an algorithm of a product: the suffix of CUBLASLT_ALGO_CONFIG_, its
+ * value, its bytes, its name in weft's tables. */
 #define WFI_CUBLASLT_CONFIGS(X)                                                                    \
     X(ID, 0, 4, "algo")                                                                            \
     X(TILE_ID, 1, 4, ".tile")                                                                      \
@@ -89,7 +89,7 @@ typedef wfi_cublaslt_choice cublasLtMatmulHeuristicResult_t;
 typedef cudnnTensorDescriptor_t cudnn_tensor;
 typedef cudnnConvolutionDescriptor_t cudnn_conv;
 
-/* Name and parameters of what gives a status; Y: and the result of what gives something else. */
+/* X: name and parameters of a function that returns a status. Y: the same and the type returned. */
 #define WFI_CUDNN_LIST(X, Y)                                                                       \
     Y(GetVersion, (void), size_t)                                                                  \
     Y(GetErrorString, (wfi_cuda_enum), const char *)                                               \
@@ -122,7 +122,7 @@ typedef cudnnConvolutionDescriptor_t cudnn_conv;
     X(AddTensor, (cudnnHandle_t, const void *, cudnn_tensor, const void *, const void *,           \
                   cudnn_tensor, void *))
 
-/* Of a direction of convolutions: what its operands are, in that order. */
+/* The functions of a convolution's direction; its operands are given in this order. */
 #define WFI_CUDNN_WAY(X, algorithms, workspace, run, choice, first, second, result)                \
     X(algorithms, (cudnnHandle_t, first, second, cudnn_conv, result, int, int *, choice *))        \
     X(workspace, (cudnnHandle_t, first, second, cudnn_conv, result, wfi_cuda_enum, size_t *))      \
@@ -204,9 +204,9 @@ typedef struct wfi_cuda_handles {
     pthread_mutex_t lock;
 } wfi_cuda_handles;
 
-/* Makes a GPU's handles the calling thread's alone, until it gives them back: those of the
- * stream's, on which cuDNN queues what it is asked for; `stream` NULL: at planning, of the first.
- * Errors: UNSUPPORTED; DEVICE. */
+/* Gives the calling thread exclusive use of a GPU's handles until it returns them. cuDNN then
+ * queues its work on `stream`. NULL, at planning: the handles of the first GPU. Errors:
+ * UNSUPPORTED; DEVICE. */
 wf_status wfi_cuda_take_handles(wf_context *ctx, const wfi_stream_queue *stream,
                                 wfi_cuda_handles **handles_out);
 void wfi_cuda_give_handles(wfi_cuda_handles *handles);
@@ -226,7 +226,7 @@ static inline void *wfi_cuda_workspace(void *scratch) {
     return off ? (char *)scratch + (WFI_CUDA_WORKSPACE_ALIGN - off) : scratch;
 }
 
-/* What is multiplied as BF16, which a node's first input says. */
+/* Whether the node multiplies in BF16: its first input has that type. */
 static inline bool wfi_cuda_is_narrow(const wfi_kernel *kernel) {
     return wfi_operand_value(kernel, 0)->dtype == WF_BF16;
 }
@@ -242,13 +242,13 @@ wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
                             const char **reason_out);
 /* A descriptor of an image, or of other things of 4 dims. Returns cuDNN's status. */
 int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4], cudnn_tensor *out);
-/* Records that it does not do what it was asked for. Errors: DEVICE. */
+/* Records that cuDNN refused a call. Errors: DEVICE. */
 wf_status wfi_cudnn_refuses(const wfi_kernel *kernel, const wfi_cudnn *dnn, int error);
 /* n numbers of BF16 into F32, or added to them. */
 wf_status wfi_cuda_widen(wfi_stream_queue *stream, const void *from, int64_t n, bool adds,
                          void *to);
 
-/* Implementations of nodes; what they decline, kernel/gpu computes. */
+/* Implementations of nodes; kernel/gpu computes the nodes that these decline. */
 extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn, wfi_kernel_cudnn_norm;
 #endif
 

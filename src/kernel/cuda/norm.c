@@ -8,7 +8,7 @@
 /* wfi_kernel.state */
 typedef struct norm {
     const wfi_cudnn *dnn;
-    size_t image_bytes; /* of scratch memory: what is made in between; behind it, of each channel */
+    size_t image_bytes; /* scratch bytes of the intermediate image; values per channel follow it */
     cudnn_tensor image, channels;
 } norm;
 
@@ -20,7 +20,7 @@ static const wf_shape *shape_of(const wfi_kernel *kernel) {
     return &wfi_operand_value(kernel, 0)->shape;
 }
 
-/* What is [n, c] is images of a pixel. */
+/* A value [n, c] counts as images of one pixel. */
 static int make_parts(const wfi_kernel *kernel, norm *c) {
     const wf_shape *x = shape_of(kernel);
     int64_t dim[] = {x->dim[0], x->dim[1], 1, 1};
@@ -48,7 +48,7 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     if (!is_norm) return wfi_decline(reason_out, "it is not a batch norm");
     if (kernel->way.number) return wfi_decline(reason_out, "there is only one algorithm");
     if (kernel->adds) return wfi_decline(reason_out, "it accumulates into its output");
-    /* Not all versions take it, and what is chosen has to run. */
+    /* Not all versions of cuDNN support BF16, and a chosen kernel must run. */
     if (wfi_cuda_is_narrow(kernel)) return wfi_decline(reason_out, "it is BF16");
     if (wf_shape_n_elem(shape_of(kernel)) > INT32_MAX)
         return wfi_decline(reason_out, "it is too large");
@@ -70,7 +70,7 @@ static wf_status launch(const wfi_kernel *kernel, wfi_stream_queue *stream, wfi_
     return wfi_gpu_launch_elements(stream, &l, n);
 }
 
-/* x, scale, shift, addend?; y, mean, variance, what the ReLU has let pass? */
+/* x, scale, shift, addend?; y, mean, variance, the ReLU's mask? */
 static wf_status forward(const wfi_kernel *kernel, wfi_stream_queue *stream, cudnnHandle_t handle,
                          void *const operands[], void *scratch) {
     const norm *c = kernel->state;
@@ -89,7 +89,7 @@ static wf_status forward(const wfi_kernel *kernel, wfi_stream_queue *stream, cud
     return launch(kernel, stream, WFI_GPU_norm_relu, operands, 3, wf_shape_n_elem(x), made, out[0]);
 }
 
-/* dy, x, mean, variance, scale, what the ReLU has let pass?; dx, dscale, dshift, daddend? */
+/* dy, x, mean, variance, scale, the ReLU's mask?; dx, dscale, dshift, daddend? */
 static wf_status backward(const wfi_kernel *kernel, wfi_stream_queue *stream, cudnnHandle_t handle,
                           void *const operands[], void *scratch) {
     const norm *c = kernel->state;

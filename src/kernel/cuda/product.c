@@ -1,10 +1,10 @@
 /* Products of matrices by cuBLASLt, in the nodes of kernel/gpu: a launch of the kernel `product` is
  * a call of the library's, which adds a bias, or sums the bias's gradient, if it can.
  *
- * The library's matrices lie column by column, weft's row by row: what is y = a b here is
- * y^T = b^T a^T there, so that its first matrix is b. Sums are made in one order only: nothing is
- * reduced in place. Ways are the algorithms which its heuristics offer for a shape, best first;
- * of a node with several products each takes the one at the same place.
+ * The library stores matrices by columns, weft by rows: y = a b becomes y^T = b^T a^T, so the
+ * library's first matrix is b. Sums have one fixed order: nothing is reduced in place. The
+ * library's heuristics offer the algorithms for a shape, best first. All products of a node use the
+ * algorithm at the same position.
  */
 #include "kernel/cuda/library.h"
 #include "kernel/gpu/node.h"
@@ -32,7 +32,7 @@ typedef struct library_node {
     char detail[80];
 } library_node;
 
-/* ---- what the library is told ---- */
+/* ---- descriptors ---- */
 
 static int type_of(const wfi_kernel_launch *launch, int operand) {
     uint32_t is_narrow = 1u << operand, is_rounded = 1u << (16 + operand);
@@ -157,8 +157,8 @@ static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, int k, bool *
                : choose(kernel, handle, k, CUBLASLT_EPILOGUE_DEFAULT, found_out);
 }
 
-/* "algo21.tile20.stages11.split1", and behind it what else tells algorithms apart, where it is set:
- * on GPUs since Hopper most are one algorithm's. */
+/* "algo21.tile20.stages11.split1", then the other attributes that are set: on GPUs since Hopper
+ * most algorithms differ by those alone. */
 static void name_algorithm(library_node *s, const product *p) {
 #define PART(name, attribute, bytes, text) {text, attribute, bytes},
     static const struct {
@@ -224,8 +224,8 @@ static const char *why_not(const wfi_kernel *kernel, const wfi_kernel_launch *la
     return NULL;
 }
 
-/* What counts as if it were BF16 is rounded once a step, as is a bias that is added to BF16;
- * nothing but products reads it then. */
+/* Parameters that count as BF16, and a bias added to a BF16 result, are rounded once a step; then
+ * only products read them. */
 static const char *round_weights(wfi_kernel *kernel) {
     library_node *s = kernel->state;
     for (int k = 0; k < s->l.n; k++)

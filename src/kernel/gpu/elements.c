@@ -15,7 +15,7 @@ static void make_concat(wfi_gpu_node *l, wfi_gpu_entry entry) {
     }
 }
 
-/* The gradient of the data last: it may lie over what comes in. */
+/* The data's gradient comes last: its memory may be that of an input. */
 static void make_layer_norm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     wfi_gpu_add_told(l, WFI_GPU_layer_norm_backward_weight);
     l->all[0].launch.n_groups = wfi_gpu_groups(wfi_last_dim(in_shape(l, 0)));

@@ -30,12 +30,12 @@ static inline int64_t wfi_gpu_groups(int64_t n) {
     return (n + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE;
 }
 
-/* Of a kernel with these operands, IN(0) and OUT(0). */
+/* A launch of a kernel with these operands, IN(0) and OUT(0). */
 wfi_kernel_launch wfi_gpu_launch_of(wfi_gpu_entry entry, const void *in, void *out);
 /* Launches a kernel with a thread for each of n elements, n[0]. */
 wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n);
 
-/* ---- what a backend is made of; each as in kernel/backend.h ---- */
+/* ---- parts of a backend, each as in kernel/backend.h ---- */
 
 extern const wfi_kernel_impl wfi_kernel_gpu;
 wf_status wfi_gpu_copy(wfi_stream_queue *stream, float *to, const float *from, size_t n);

@@ -16,7 +16,7 @@ typedef struct wfi_gpu_planned {
     size_t skip[WFI_LAUNCH_OPERANDS]; /* bytes into it */
 } wfi_gpu_planned;
 
-/* What is done for each of n: a node's operands move on by so many bytes. */
+/* A loop of n iterations; each moves the node's operands forward by `step` bytes. */
 typedef struct wfi_gpu_loop {
     int64_t n;
     size_t step[WFI_LAUNCH_OPERANDS];
@@ -103,9 +103,9 @@ typedef struct wfi_gpu_conv {
     bool is_forward, is_data; /* neither: the weight's gradient */
 } wfi_gpu_conv;
 wfi_gpu_conv wfi_gpu_conv_of(const wfi_gpu_node *l);
-/* What kernels of product.cl know of it. */
+/* Sets the arguments with which kernels of product.cl describe the convolution. */
 void wfi_gpu_set_windows(const wfi_gpu_node *l, const wfi_gpu_conv *c, wfi_launch_arguments *a);
-/* Its bias's gradient, where that is wanted. */
+/* Adds a launch for the gradient of the convolution's bias, if the node has that output. */
 void wfi_gpu_add_channel_sum(wfi_gpu_node *l, const wf_shape *y);
 
 #endif

@@ -82,7 +82,7 @@ static int32_t value_of(const wfi_node *node, int operand) {
                                                 : -1;
 }
 
-/* A weight in F32 that is multiplied with what is BF16 counts as if it were rounded. */
+/* An F32 weight that is multiplied with a BF16 input counts as if it were rounded to BF16. */
 static bool is_rounded(const wf_graph *g, const wfi_node *node, int operand) {
     bool is_weight =
         operand >= 0 && operand < node->n_in && (node->op->roles.weight_in >> operand & 1);
@@ -132,7 +132,7 @@ wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, size_t state_
     return WF_OK;
 }
 
-/* Of all launches one after the other, where operands are then. */
+/* Runs all launches, one after the other, on the operands at `own`. */
 static wf_status run_all(wfi_kernel *kernel, wfi_stream_queue *stream, const void *const own[],
                          const wfi_step_args *step) {
     const wfi_gpu_node *l = kernel->state;

@@ -33,7 +33,7 @@ wfi_gpu_matrix wfi_gpu_matrix_of(const wfi_kernel_launch *launch, int which) {
     int64_t across = is_y ? 1 : n[4 + 2 * which], down = n[is_y ? 10 : 3 + 2 * which];
     wfi_gpu_matrix m = {across != 1, rows, cols, down, n[is_y ? 11 : 7 + which], 0};
     if (m.is_turned) m.n_rows = cols, m.n_cols = rows, m.row = across;
-    /* Of a single row, or column, any step will do. */
+    /* With a single row or column the step has no effect. */
     if (m.row < m.n_cols) m.row = m.n_cols;
     m.extent = (n[9] - 1) * m.apart + (m.n_rows - 1) * m.row + m.n_cols;
     return m;

@@ -1,4 +1,4 @@
-/* What goes from token to token: attention and LSTMs. */
+/* Ops that pass values from token to token: attention and LSTMs. */
 #include "kernel/gpu/node.h"
 
 /* ---- attention ---- */
@@ -53,7 +53,7 @@ static void take_side(wfi_gpu_node *l, int operand, side from) {
     p->launch.narrow |= (uint32_t)from.is_narrow << operand;
 }
 
-/* y = a b, of each head; n is y's columns, k what is summed. */
+/* y = a b for each head; y has n columns, each a sum of k products. */
 static void multiply(const attention *s, int64_t n, int64_t k, side a, bool a_is_turned, side b,
                      bool b_is_turned, side y) {
     const wfi_product p = {s->n_at_once, s->t, n, k, .b = 1};
@@ -143,7 +143,8 @@ static void make_cached_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {
 
 /* ---- LSTMs ---- */
 
-/* What the gates get of each token, and of these the gradients of x, both weights and the biases.
+/* The gradients of each token's gates, and from these the gradients of x, both weights and the
+ * biases.
  */
 static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wf_shape *x = in_shape(l, 1), *y = in_shape(l, 5);

@@ -1,4 +1,4 @@
-/* What of a step is no node: gradients are added, summed over ranks, and applied. */
+/* Parts of a step outside the graph: gradients are added, summed over ranks, and applied. */
 #include "base/finite.h"
 #include "kernel/gpu/gpu.h"
 #include "kernel/update.h"
@@ -65,7 +65,7 @@ wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_
     return stream->device->kind->launch(stream, &launch);
 }
 
-/* Waits: what is read is there, what is written may go. */
+/* Copies and waits: afterwards the copy is complete and `from` may be reused. */
 static wf_status copy_and_wait(wfi_stream_queue *stream, void *to, wfi_space to_space,
                                const void *from, wfi_space from_space, size_t bytes) {
     wf_status status =

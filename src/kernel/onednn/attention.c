@@ -1,7 +1,7 @@
 /* Self attention head by head, and in a head some rows at a time: their scores are made, used and
  * forgotten in memory that a cache holds, so nothing of t squared values is ever stored. Queries,
- * keys and values are read where they lie in qkv, and their gradients written there. What lies in
- * the future of all rows at hand is not computed.
+ * keys and values are read where they lie in qkv, and their gradients written there. Scores in the
+ * future of all rows of the block are not computed.
  *
  *   S = q k^T / sqrt(d)    L = log sum exp S    P = exp(S - L)    y = P v
  *   dP = dy v^T    dS = P (dP - sum dy y)
@@ -99,8 +99,8 @@ static wf_status forward_head(const void *argument, int64_t head, int thread) {
     return WF_OK;
 }
 
-/* From the last rows to the first: where causality counts, the last see all keys, so theirs is what
- * the others are added to. */
+/* From the last rows to the first: with causal attention the last rows see all keys. They
+ * initialize dk and dv; the other rows are added. */
 static wf_status backward_head(const void *argument, int64_t head, int thread) {
     const attention *a = argument;
     int64_t sample = head / a->h, column = head % a->h * a->d, wide = 3 * a->c;

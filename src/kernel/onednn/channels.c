@@ -15,12 +15,12 @@
 /* A number of each channel. */
 typedef wfi_vector vector;
 
-/* 0 where `value` is not positive; what is not a number lets all through. */
+/* Sets `passed` to 0 where `value` is not positive; a NaN lets it pass. */
 WFI_LOOP void stop(vector *passed, const vector *value) {
     *passed = (vector)((wfi_mask)*passed & ~(*value <= 0));
 }
 
-/* ---- pixels whose sums are made at once: of a part of an image, or of a few images ---- */
+/* ---- pixels summed at once: part of an image, or a few images ---- */
 
 typedef struct part {
     int64_t n_images, n_pixels;
@@ -109,7 +109,7 @@ WFI_LOOP void find_statistics(const wfi_channels *c, bool is_narrow) {
     }
 }
 
-/* What backward computes again it computes alike. */
+/* The backward recomputes the output with the same expression, so with the same bits. */
 typedef struct transform {
     vector mean, factor, shift;
     double inverse[LANES]; /* of the standard deviation */

@@ -1,7 +1,6 @@
-/* Batch norm of images that are held in blocks of 16 channels (C16), with what stands behind it: an
- * addend, a ReLU. Private.
+/* Batch norm of images in blocks of 16 channels (C16), fused with an addend and a ReLU. Private.
  *
- * A block of channels is one call, which knows nothing of the others. All variants give the same
+ * A call computes one block of channels, independently of the others. All variants give the same
  * bits.
  */
 #ifndef WFI_ONEDNN_CHANNELS_H
@@ -14,8 +13,8 @@
 
 #define WFI_BLOCK_CHANNELS 16
 
-/* Of each image n_pixels of 16 channels side by side, the next one's `step` elements further on:
- * F32, or BF16. What has one number a channel is F32. */
+/* n images of n_pixels, each pixel with 16 adjacent channels, `step` elements from image to image:
+ * F32 or BF16. Values per channel are F32. */
 typedef struct wfi_channels {
     int64_t n, n_pixels, step;
     bool is_narrow;
@@ -32,8 +31,8 @@ typedef struct wfi_channels {
 
 /* x, scale, shift, addend -> y, mean, var */
 void wfi_channels_normalize(wfi_variant variant, const wfi_channels *c);
-/* dy, x, mean, var, scale -> dx, dscale, dshift. What a ReLU let through follows, with an addend,
- * from y, which gives daddend, too; otherwise it is computed again, from shift. */
+/* dy, x, mean, var, scale -> dx, dscale, dshift. With an addend, the ReLU's mask comes from y, and
+ * daddend is written too; otherwise the mask is recomputed from shift. */
 void wfi_channels_differentiate(wfi_variant variant, const wfi_channels *c);
 
 #endif

@@ -19,9 +19,9 @@ typedef struct convolution {
     wfi_spatial_window window;
 } convolution;
 
-/* Whether Winograd's F(4x4, 3x3) is faster, from the shape alone. It works on tiles
- * of 4 x 4 outputs: a fixed cost for the weights (36 values for every 9) must be
- * earned back by enough outputs, and tiles that hang over the edge are wasted.
+/* Whether Winograd's F(4x4, 3x3) is faster, from the shape alone. Winograd works on tiles of 4 x 4
+ * outputs. Enough outputs must amortize its fixed cost for the weights (36 values for every 9), and
+ * tiles across the edge are partly wasted.
  *
  * Direct time / Winograd time of forward, backward data, backward weight with 2.6.3
  * on one Zen 5 core, minimum of 5 to 15 interleaved runs; the rows of ResNet-50 at
@@ -110,9 +110,9 @@ static bool lay_out(enum form form, const wfi_md *image, wfi_md *md_out) {
     return true;
 }
 
-/* The library convolves row-major images of any channels (LeNet's 6 -> 16), but not
- * between a row-major and a blocked one, nor in odd groups: what lies otherwise goes
- * through scratch memory. */
+/* The library convolves row-major images of any channels (LeNet's 6 -> 16), but not between a
+ * row-major and a blocked one, nor in odd groups: operands in other layouts are reordered through
+ * scratch memory. */
 static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution *conv,
                                           enum form form, const char **reason_out) {
     wfi_onednn *state = wfi_onednn_of(kernel);
@@ -146,7 +146,7 @@ static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution 
     return WF_OK;
 }
 
-/* Exactly what the last output needs, may be negative. */
+/* Finds the padding at the end that the last output needs; it may be negative. */
 static void find_pad_end(convolution *conv) {
     wfi_spatial_window *window = &conv->window;
     for (int i = 0; i < 2; i++)

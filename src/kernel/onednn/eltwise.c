@@ -1,6 +1,6 @@
-/* What treats every element alike: activations and arithmetic. Equal layouts have
- * equal order, so all operands are one long row. A forward ReLU is left to the plain kernel, which
- * takes as long: the library's makes a number of a NaN, and nothing behind it would tell. */
+/* Elementwise ops: activations and arithmetic. Equal layouts have equal order, so all operands are
+ * one long row. The plain kernel computes a forward ReLU in the same time: the library's ReLU turns
+ * a NaN into a number, which would hide the NaN. */
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 

@@ -1,6 +1,6 @@
-/* How a primitive wants a parameter, or gives its gradient: a memory description
- * beside the plain one, and the two reorders between them. The plain one may be of a part of the
- * parameter's window; then what is outside of it is not read, and its gradient is 0. */
+/* How a primitive wants a parameter, or gives its gradient: a memory description beside the plain
+ * one, and the two reorders between them. The plain one may be of a part of the parameter's window;
+ * then weights outside the part are not read, and their gradient is 0. */
 #include "kernel/cpu.h"
 #include "kernel/onednn/onednn.h"
 #include "kernel/onednn/threads.h"

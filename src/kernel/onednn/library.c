@@ -157,7 +157,7 @@ static dnnl_status_t append_old(dnnl_post_ops_t ops) {
 #endif
 }
 
-/* `add`: the result goes to what is there. */
+/* `add`: the primitive adds its result to dst. */
 static dnnl_status_t attr_make(bool add, dnnl_primitive_attr_t *attr_out) {
     dnnl_status_t status = dnnl_primitive_attr_create(attr_out);
     if (status != dnnl_success) return status;
@@ -174,7 +174,7 @@ static dnnl_status_t attr_make(bool add, dnnl_primitive_attr_t *attr_out) {
 
 /* ---- describing primitives ---- */
 
-/* A call in the making: what all of them share. */
+/* The state shared by all functions that describe a primitive. */
 typedef struct call {
     native_mds m;
     dnnl_primitive_attr_t attr;
@@ -189,7 +189,7 @@ static void call_begin(call *c, bool add, int n_mds, const wfi_md *const *md) {
     c->status = c->m.status == dnnl_success ? attr_make(add, &c->attr) : c->m.status;
 }
 
-/* What says that there is no further kernel for what is described. */
+/* The status if the library has no further kernel for the description. */
 #if DNNL_VERSION_MAJOR >= 3
 #define NO_OTHER dnnl_last_impl_reached
 #else

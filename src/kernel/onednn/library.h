@@ -1,7 +1,6 @@
-/* oneDNN as weft uses it. Only this pair of files knows that oneDNN 2 describes a
- * primitive through an op descriptor and oneDNN 3 at once, that memory
- * descriptors are structs in one and handles in the other, and which arguments
- * came and went. It knows nothing of graphs and nodes.
+/* oneDNN as weft uses it. Only this pair of files handles the differences between oneDNN 2 and 3:
+ * op descriptors, memory descriptors that are structs or handles, and changed arguments. These
+ * files do not use graphs or nodes.
  *
  * Functions that describe a primitive return UNSUPPORTED, without recording an
  * error, if the library has no implementation. Scratchpads are always the
@@ -28,8 +27,8 @@ typedef struct wfi_md {
     dnnl_data_type_t type; /* of wfi_md_make: F32 */
     int n_dims;
     dnnl_dims_t dim, stride; /* strides in elements */
-    /* Part of a parameter's window, which begins at element `first` of it. An address is that of
-     * what is described. */
+    /* Part of a parameter's window, which begins at element `first` of it. Addresses point to the
+     * part. */
     bool is_part;
     int64_t first;
 } wfi_md;
@@ -38,7 +37,7 @@ wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim); /* STRIDED
 wfi_md wfi_md_transposed(wfi_md md);                                  /* the last two dims */
 size_t wfi_md_row_major_bytes(const wfi_md *md);
 
-/* The library's own word for it: what it holds (owned) and what it shows. */
+/* The library's memory descriptor: owned by the caller, or borrowed from the library (shown). */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t wfi_owned_md;
 typedef const_dnnl_memory_desc_t wfi_shown_md;
@@ -47,11 +46,11 @@ typedef dnnl_memory_desc_t *wfi_owned_md;
 typedef const dnnl_memory_desc_t *wfi_shown_md;
 #endif
 
-/* What every call needs. The engine outlives all that is made on it. */
+/* Common arguments of all calls. The engine outlives all objects made on it. */
 typedef struct wfi_library {
     wf_context *ctx;
     dnnl_engine_t engine;
-    int n_skipped; /* of the kernels that the library has for what is described, in its order */
+    int n_skipped; /* skipped kernels of the library for the same description, in its order */
 } wfi_library;
 
 wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out);
@@ -120,7 +119,7 @@ wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
 wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
                                const wfi_md *data, const_dnnl_primitive_desc_t hint,
                                dnnl_primitive_desc_t *desc_out);
-/* `add`: to what dst holds. */
+/* `add`: the reorder adds to dst. */
 wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst, bool add,
                                dnnl_primitive_desc_t *desc_out);
 

@@ -20,8 +20,9 @@ static wfi_md weight_md(const wfi_kernel *kernel, int operand) {
     return kernel->node->attr.linear.in_out ? wfi_md_transposed(md) : md;
 }
 
-/* The weight, or its gradient, as the form has it; what the library multiplies is of one type, and
- * a weight of another can only be packed. Declines what cannot be. */
+/* Sets the layout of the weight, or of its gradient, for the kernel's form. The library multiplies
+ * operands of one type, so a weight of another type must be packed. Declines forms that cannot be
+ * used. */
 static wf_status want_weight(wfi_kernel *kernel, const wfi_md *x, wfi_md *weight,
                              const char **reason_out) {
     bool is_other = weight->type != x->type;
@@ -116,7 +117,7 @@ wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const char **rea
                                (const wfi_md[]){y, wanted, {.kind = WFI_MD_ABSENT}, x}, 1, &weight,
                                reason_out);
     /* Where several threads divide the sum, oneDNN 2.6.3's kernel for weights in its own format
-     * (brgemm_bwd_d) adds what it finds in its scratch memory. */
+     * (brgemm_bwd_d) adds stale values of its scratch memory to the result. */
     if (kernel->options.n_threads > 1) {
         kernel->way.form = PLAIN;
         wanted.kind = weight.kind;
@@ -130,14 +131,14 @@ wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const char **rea
     return wfi_bind_format(kernel, primitive, DNNL_ARG_WEIGHTS, 1, &weight);
 }
 
-/* What is added to a large gradient is computed a few rows at a time. */
+/* Kernels that add to a large gradient compute a few rows at a time. */
 #define CHUNK_BYTES ((size_t)4 << 20)
 
 typedef struct chunks {
     int64_t n_tokens, n_rows, n_cols; /* of the gradient */
     int64_t n_at_once;                /* rows */
-    int rows, cols;                   /* operands: whose columns are its rows, and its columns */
-    dnnl_data_type_t type;            /* of these */
+    int rows, cols;        /* operands; their columns are the gradient's rows and columns */
+    dnnl_data_type_t type; /* of these */
 } chunks;
 
 static chunks chunks_of(const wfi_kernel *kernel) {

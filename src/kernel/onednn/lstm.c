@@ -134,8 +134,8 @@ static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void
     return wfi_run_primitive(kernel, 0, operands, scratch);
 }
 
-/* dy, x, w_ih, w_hh, hidden, y, next, workspace -> dx, dw_ih, dw_hh, db. The library is given a
- * bias that it does not read, and a place for what flows into `hidden`, which nobody wants. */
+/* dy, x, w_ih, w_hh, hidden, y, next, workspace -> dx, dw_ih, dw_hh, db. The library requires a
+ * bias, which it does not read, and memory for the gradient of `hidden`, which is discarded. */
 static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) {
     wfi_onednn *state = wfi_onednn_of(kernel);
     layer l = layer_of(kernel, 1, 3);

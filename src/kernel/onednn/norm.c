@@ -1,4 +1,4 @@
-/* Batch norm (with what is fused where the graph asks for it) and layer norm. */
+/* Batch norm (fused with an addend and a ReLU where the graph has them) and layer norm. */
 #include "kernel/onednn/channels.h"
 #include "kernel/onednn/onednn.h"
 #include "kernel/onednn/threads.h"
@@ -84,7 +84,7 @@ static wf_status describe_backward(wfi_kernel *kernel, unsigned flags, const cha
 
 /* ---- of images in blocks of channels: loops of our own ---- */
 
-/* What a block of channels has of an operand: of an image's pixels, or a number a channel. */
+/* A block of channels in an operand: pixels of images, or one number per channel. */
 static void *block_of(const wfi_kernel *kernel, void *const operands[], int operand, int64_t block,
                       int64_t n_pixels) {
     if (operand < 0 || operand >= kernel->n_operands || !operands[operand]) return NULL;
@@ -146,7 +146,7 @@ static wf_status run_blocks(wfi_kernel *kernel, wfi_stream_queue *stream, void *
                             run_block, &(blocks){kernel, operands});
 }
 
-/* The workspace is the shift, by which a backward computes again what the ReLU let through. */
+/* The workspace holds the shift, from which the backward recomputes the ReLU's mask. */
 static wf_status describe_blocks(wfi_kernel *kernel) {
     wfi_onednn *state = wfi_onednn_of(kernel);
     state->run = run_blocks;

@@ -191,7 +191,8 @@ static bool has_empty_operand(const wfi_kernel *kernel) {
     return false;
 }
 
-/* The library multiplies what is narrow; its attention and LSTM are used with F32 alone. */
+/* Whether the library must not compute a BF16 node: products unless multiplies_bf16 is set,
+ * attention and LSTM never in BF16. */
 static bool is_for_f32(const wfi_kernel *kernel) {
     static const wfi_op *const wide[] = {&wfi_op_self_attention, &wfi_op_self_attention_backward,
                                          &wfi_op_lstm, &wfi_op_lstm_backward};
@@ -229,8 +230,8 @@ static void reach(size_t *extent, size_t end) {
     if (end > *extent) *extent = end;
 }
 
-/* By the library's own word: of the memories that it is given, and of what the primitive that it
- * has built asks for. */
+/* Takes the extent from the library: from the memory objects given to it, and from the descriptors
+ * of the built primitive. */
 static wf_status find_extent(wfi_kernel *kernel, const wfi_primitive *primitive, int i) {
     wfi_shown_md md;
     const_dnnl_primitive_desc_t built;
@@ -248,8 +249,8 @@ static wf_status find_extent(wfi_kernel *kernel, const wfi_primitive *primitive,
     return WF_OK;
 }
 
-/* Between primitives our own code works, on whole values and on scratch memory of its own; of what
- * has a format of the library's, no further than the library. */
+/* weft's code between primitives works on whole values and on its own scratch memory. In operands
+ * in a format of the library it reaches no further than the library. */
 static wf_status find_extents(wfi_kernel *kernel) {
     const wfi_onednn *state = wfi_onednn_of(kernel);
     for (int p = 0; p < state->n_primitives; p++)

@@ -1,7 +1,6 @@
-/* What the files of this folder share: a kernel is one oneDNN primitive, or a few
- * in a row, whose arguments are operands of the node or pieces of its scratch
- * memory. The files describe (which primitive, which operand is which argument);
- * onednn.c prepares, runs and destroys.
+/* Shared by the files of this folder. A kernel is one or a few oneDNN primitives in sequence. Their
+ * arguments are operands of the node or parts of its scratch memory. The other files describe the
+ * primitives and bind operands to arguments; onednn.c prepares, runs and destroys.
  */
 #ifndef WFI_ONEDNN_H
 #define WFI_ONEDNN_H
@@ -35,12 +34,12 @@ typedef struct wfi_onednn {
     int n_primitives;
     wfi_primitive primitives[WFI_MAX_PRIMITIVES];
     struct wfi_onednn_format *formats[WFI_MAX_OPERANDS]; /* owned; NULL: plain */
-    size_t own_scratch_bytes;   /* before the primitives' scratchpads, for what lies between them */
-    size_t own_workspace_bytes; /* of an opaque value, of which the library knows nothing */
+    size_t own_scratch_bytes;   /* before the primitives' scratchpads, for values between them */
+    size_t own_workspace_bytes; /* an opaque value's, unknown to the library */
     wfi_run_function run;       /* NULL: the primitives, one after the other */
 } wfi_onednn;
 
-/* Fills a kernel whose state is a fresh wfi_onednn. UNSUPPORTED declines. */
+/* Fills a kernel that has a new wfi_onednn as its state. UNSUPPORTED declines. */
 typedef wf_status (*wfi_describe_function)(wfi_kernel *kernel, const char **reason_out);
 
 wf_status wfi_describe_conv2d(wfi_kernel *, const char **);
@@ -61,7 +60,7 @@ wf_status wfi_describe_attention(wfi_kernel *, const char **);
 wf_status wfi_describe_layout(wfi_kernel *, const char **);
 wf_status wfi_describe_recurrent(wfi_kernel *, const char **);
 
-/* The forms of what has several (kernel.h). */
+/* The forms of ops that have several (kernel.h). */
 extern const char *const wfi_conv_forms[], *const wfi_linear_forms[], *const wfi_product_forms[];
 
 static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
@@ -70,12 +69,12 @@ static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
 
 /* A state with an open engine and stream. */
 wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
-/* For describing what computes, and not what moves or is a hint: it passes over those kernels of
- * the library that stand before the one of kernel->way. */
+/* For describing primitives that compute, not reorders or hints: skips the library's kernels before
+ * the one of kernel->way. */
 wfi_library wfi_library_at(const wfi_kernel *kernel);
 
-/* How an operand's value lies in memory: of its shape; as [rows, last dim]; or as one
- * long row, for what treats all elements alike. ABSENT if it is. */
+/* How an operand's value lies in memory: of its shape; as [rows, last dim]; or as one long row, for
+ * elementwise ops. ABSENT if the operand is absent. */
 wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand);
 wfi_md wfi_operand_rows(const wfi_kernel *kernel, int operand);
 wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand);
@@ -91,8 +90,8 @@ bool wfi_is_mixed(const wfi_kernel *kernel);
 wf_status wfi_add_primitive(wfi_kernel *kernel, dnnl_primitive_desc_t desc,
                             dnnl_primitive_desc_t hint, const char **reason_out,
                             wfi_primitive **primitive_out);
-/* Execution argument `arg` lies at the start of `operand`, whose extent becomes
- * the memory's. */
+/* Binds execution argument `arg` to the start of `operand` and sets the operand's extent to the
+ * size of the argument's memory. */
 wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand);
 /* The same somewhere inside it; the extent is left alone. */
 wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,

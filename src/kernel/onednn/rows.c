@@ -9,7 +9,7 @@ typedef wfi_vector vector;
 /* exp(x) for x <= 0, within 2 units of the last place; 0 where it would be denormal. NaN stays NaN.
  * Cephes' expf: a power of two, and a polynomial on half of ln 2 to both sides of 0. */
 WFI_LOOP void exp_of(vector *x) {
-    const float rounds = 12582912.0f; /* 1.5 * 2^23: what is added to it becomes whole */
+    const float rounds = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     vector shifted = *x * 1.44269504f + rounds, k = shifted - rounds;
     vector r = *x - k * 0.693359375f - k * -2.12194440e-4f, p = r * 1.9875691500e-4f;
     p = p + 1.3981999507e-3f;
@@ -127,7 +127,8 @@ WFI_LOOP void attend_backward(const wfi_rows *a) {
 
 /* ---- logits ---- */
 
-/* Fills max and sum. Behind the last whole number of lanes is what counts nothing. */
+/* Fills max and sum. The tail is padded with -infinity, which adds nothing, to a whole number of
+ * lanes. */
 WFI_LOOP void sum_classes(wfi_class_row *row, bool stores) {
     enum { N_AT_ONCE = 1024 };
     float *x = row->x, tail[LANES];

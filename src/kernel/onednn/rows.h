@@ -1,5 +1,5 @@
-/* What attention does with rows of scores between two products, and what cross entropy does with
- * rows of logits. Private. */
+/* Row operations of attention (scores between two products) and of cross entropy (logits).
+ * Private. */
 #ifndef WFI_ONEDNN_ROWS_H
 #define WFI_ONEDNN_ROWS_H
 
@@ -37,7 +37,7 @@ typedef struct wfi_class_row {
     float factor; /* of a gradient */
 } wfi_class_row;
 
-/* Fills max and sum; what is not a number makes sum so. */
+/* Fills max and sum; a NaN makes sum NaN. */
 void wfi_class_row_sum(wfi_variant variant, wfi_class_row *row);
 /* The same, and x becomes factor softmax(x). */
 void wfi_class_row_softmax(wfi_variant variant, wfi_class_row *row);

@@ -124,7 +124,8 @@ static void count(void *argument) {
     __atomic_fetch_add(n, 1, __ATOMIC_RELEASE);
 }
 
-/* What can keep threads away, the likeliest first: "OMP_THREAD_LIMIT is '1': unset it" */
+/* Names the variable that limits threads, the likeliest first: "OMP_THREAD_LIMIT is '1': unset
+ * it" */
 static void name_cause(char *text, size_t bytes) {
     static const char *const variables[] = {
         "OMP_THREAD_LIMIT", "KMP_DEVICE_THREAD_LIMIT", "KMP_ALL_THREADS",
@@ -141,8 +142,8 @@ static void name_cause(char *text, size_t bytes) {
 }
 
 wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, int *n_out) {
-    /* Threads of all ranks count towards one limit: what one has found room for, it takes before
-     * the next one looks. */
+    /* Threads of all ranks count towards one limit: a rank starts its threads before the next rank
+     * counts. */
     static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
     parallel_function region = parallel();
     int n_come = 0;

@@ -1,8 +1,9 @@
-/* What is seen of oneDNN outside of its folder, and the threads that it computes with: OpenMP's, of
- * whichever OpenMP it was linked to. Private.
+/* The interface of this folder, and oneDNN's threads, which belong to the OpenMP runtime that it
+ * was linked to. Private.
  *
- * A primitive divides its work by the number of threads it was described with. If fewer come when
- * it runs, the part of those that are missing is not computed, and the library does not say so.
+ * A primitive divides its work by the number of threads it was described with. If fewer threads
+ * start when it runs, the missing threads' part is not computed, and the library does not report
+ * that.
  */
 #ifndef WFI_ONEDNN_THREADS_H
 #define WFI_ONEDNN_THREADS_H

@@ -1,13 +1,13 @@
-/* Convolutions as products of matrices: of weights with columns, which are what lies under each
- * window of the images. A product is of the whole microbatch, so that it has many columns where
- * images have few pixels: an image's channels lie apart there. */
+/* Convolutions as products of the weights with columns: the pixels under each window of the images.
+ * One product covers the whole microbatch, so that it has many columns even if images have few
+ * pixels. The channels of an image are therefore not adjacent. */
 #include "kernel/opencl/product.h"
 
 /* The most that a microbatch's columns take; where they would be more, weft's own kernels convolve.
  */
 #define MOST_COLUMN_BYTES ((int64_t)256 << 20)
 
-/* The latest launch takes that, of what is in scratch memory behind so many bytes. */
+/* The latest launch takes that operand from the scratch memory, at offset `skip`. */
 static void take_scratch(wfi_gpu_node *l, int operand, size_t skip) {
     wfi_gpu_planned *p = &l->all[l->n - 1];
     p->from[operand] = WFI_GPU_SCRATCH;

@@ -11,7 +11,8 @@ typedef struct shared {
     char text[320];
 } shared;
 
-/* Contexts that have it. What it has compiled is the process's, and keeps OpenCL's contexts. */
+/* Contexts that use CLBlast. Its cache of compiled kernels belongs to the process and keeps
+ * references to OpenCL's contexts. */
 static int n_users;
 
 static wf_status create_shared(wf_context *ctx, void **shared_out) {

@@ -1,5 +1,5 @@
-/* CLBlast, found at run time: what of its interface is used, by the names that it has there.
- * Declared here, so that no header of its is needed. Private to kernel/opencl.
+/* CLBlast, found at run time. This file declares the functions and types that weft uses, under the
+ * library's own names, so that its header is not needed. Private to kernel/opencl.
  *
  * A test that includes the real header first defines WFI_CLBLAST_TYPES_ARE_DECLARED, and compares.
  */

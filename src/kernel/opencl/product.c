@@ -31,7 +31,7 @@ void wfi_clblast_add_bias(wfi_gpu_node *l, int64_t n_channels, int64_t n_each) {
 
 /* ---- running ---- */
 
-/* What the library is given: y, a, b, and room for copies. */
+/* The library's buffers: y, a, b, and memory for copies. */
 enum { Y, A, B, COPIES, N_PARTS };
 typedef struct call {
     const wfi_kernel *kernel;
@@ -95,7 +95,8 @@ static wf_status find_parts(const wfi_stream_queue *stream, const wfi_kernel_lau
     WF_TRY(find_part(stream, c, B, launch->operands[1], (size_t)p->b.extent));
     WF_TRY(find_part(stream, c, Y, launch->operands[WFI_GPU_OUT], (size_t)p->y.extent));
     if (!p->copies_bytes) return WF_OK;
-    /* It has to begin where a part does: behind the first byte, by at most that. */
+    /* The copies must begin at the alignment of a part: this skips at most WFI_OPENCL_PART_ALIGN -
+     * 1 bytes. */
     copies += ((const library_node *)c->kernel->state)->l.scratch_bytes + WFI_OPENCL_PART_ALIGN - 1;
     return find_part(stream, c, COPIES, copies, p->copies_bytes / sizeof(float));
 }

@@ -1,10 +1,10 @@
-/* Of self attention what is no product of matrices: a group for each row of scores [heads, t, t], t =
- * n[1], which scales them by f[0]; n[5]: causal. */
+/* Self attention without its matrix products: a group scales one row of scores [heads, t, t] by
+ * f[0]; t = n[1]; n[5]: causal. */
 
 #define TOKEN (GROUP_INDEX % a.n[1])
 #define N_SEEN (a.n[5] ? TOKEN + 1 : a.n[1])
 
-/* Their weights, and the logarithm of each row's sum. */
+/* The weights of the scores, and the logarithm of each row's sum. */
 KERNEL(attention_weights) {
     LOCAL double part[GROUP];
     double max = largest_of(part, PASSED, ROW, N_SEEN), total = 0;

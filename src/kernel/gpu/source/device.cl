@@ -1,9 +1,8 @@
-/* What OpenCL C 1.2 and CUDA C++ (NVRTC) have in common, under one name each. Every kernel is
- * launched in groups of GROUP threads, with the memory that its operands are in and `a`:
- * where each operand begins, numbers, and what changes from microbatch to microbatch. Of a
- * memory that has addresses the base is 0, and the operands' places are addresses.
- * What the host wants to know is written into `words`, which are the stream's.
- * No sum depends on the order in which threads run: there are no atomic additions. */
+/* The common subset of OpenCL C 1.2 and CUDA C++ (NVRTC), under one name each. Every kernel is
+ * launched in groups of GROUP threads, with the memory of its operands and with `a`: the offset of
+ * each operand, numbers, and the values of the microbatch. If the memory has addresses, its base is
+ * 0 and the offsets are addresses. Kernels report to the host through `words`, which belong to the
+ * stream. No sum depends on the order in which threads run: there are no atomic additions. */
 #if defined(__OPENCL_VERSION__)
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
@@ -48,7 +47,7 @@ typedef unsigned char uchar;
 #define AS_UINT(number) __float_as_uint(number)
 #endif
 
-#ifdef ENTRY /* else tests define what follows, for the host's C */
+#ifdef ENTRY /* else tests define the following for the host's C */
 #define MEMORY(k) GLOBAL char *m##k
 #define KERNEL(name) ENTRY name(GLOBAL char *memory, GLOBAL int *words, const arguments a)
 #define KERNEL_OF_RANKS(name)                                                                      \
@@ -68,9 +67,9 @@ typedef struct {
 #define HAS(i) (a.at[i] != ~(ulong)0)
 #define OPERAND(type, i) ((GLOBAL type *)(memory + a.at[i]))
 
-/* Element `at` of an operand of numbers. It is F32, or, where the bit i of NARROW is set, BF16, to
- * the nearest even; where bit 16 + i is, F32 that counts as if it were BF16. All is computed in F32
- * or wider. */
+/* Element `at` of an operand of numbers. The type is BF16, rounded to nearest even, if bit i of
+ * NARROW is set; otherwise F32. If bit 16 + i is set, F32 counts as if it were BF16. Kernels
+ * compute in F32 or wider. */
 #ifndef NARROW
 #define NARROW 0u
 #endif
@@ -97,13 +96,13 @@ DEVICE ushort round_off(float x) {
     return (ushort)((x != x ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* What a step brings, in every kernel's arguments. */
+/* Values of the step, in every kernel's arguments. */
 #define SEED a.n[13]
 #define STEP a.n[14]
 #define FIRST_SAMPLE a.n[15]
 #define LOSS_SCALE a.f[11]
 
-/* What functions of kernels are given, and give on. */
+/* Parameters of kernels' functions, and the arguments that they pass on. */
 #define ARGUMENTS GLOBAL char *memory, const arguments a
 #define PASSED memory, a
 

@@ -1,4 +1,4 @@
-/* What op/elements.cl, which stands before this, has no formula of. */
+/* Kernels of elements without a formula in op/elements.cl, which precedes this file. */
 
 UNARY(copy, x)
 

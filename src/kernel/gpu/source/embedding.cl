@@ -1,5 +1,5 @@
-/* The gradient of a table (op/embedding.cl), which is zero. A group for each of n[0] tokens; the one that names a row first adds what all
- * bring, in their order. */
+/* Adds to the zeroed gradient of a table (op/embedding.cl). Each of n[0] tokens has a group; the
+ * first group of a row adds the gradients of all its tokens, in their order. */
 KERNEL(embedding_backward) {
     LOCAL int is_later;
     GLOBAL int *id = I32(IN(1));

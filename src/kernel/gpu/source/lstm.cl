@@ -1,9 +1,9 @@
 /* A layer of long short-term memory, all tokens: a group for each sample; n[1] hidden units, n[2]
- * features, n[3] tokens; what backward needs of each token are its gates, i, f, g, o, and c. */
+ * features, n[3] tokens. Saved for the backward: each token's gates, i, f, g, o, and c. */
 
 #define SAVED_AT(token, which) (((GROUP_INDEX * a.n[3] + (token)) * 5 + (which)) * a.n[1])
 
-/* x, w_ih, w_hh, b_ih, b_hh, hidden; y, next, what is saved. */
+/* x, w_ih, w_hh, b_ih, b_hh, hidden; y, next, saved values. */
 KERNEL(lstm) {
     long h = a.n[1];
     for (long t = 0; t < a.n[3]; t++) {
@@ -37,8 +37,8 @@ KERNEL(lstm) {
     }
 }
 
-/* dy, x, w_ih, w_hh, hidden, y, next, what was saved. Into the scratch memory: what the gates get,
- * [n[4] samples, tokens, 4 h], and behind it what c gets of the token behind, [samples, h]. */
+/* dy, x, w_ih, w_hh, hidden, y, next, saved values. Writes the gates' gradients [n[4] samples,
+ * tokens, 4 h] to the scratch memory, then the gradient of c from the next token, [samples, h]. */
 #define TO_SCRATCH(k, slope) F32(SCRATCH)[(token * 4 + (k)) * h + j] = slope
 KERNEL(lstm_gates_backward) {
     long h = a.n[1], own_c = a.n[4] * a.n[3] * 4 * h + GROUP_INDEX * h;

@@ -8,8 +8,8 @@ KERNEL(channel_sum) {
     if (!THREAD) PUT(OUT(1), GROUP_INDEX, (float)sum);
 }
 
-/* Of a batch norm that a library computes, element by element: what goes on behind it, and before its
- * backward; and of each channel what it keeps of the variance, and the reverse. */
+/* Kernels around a library's batch norm. By element: addend and ReLU after its forward and before
+ * its backward. By channel: the variance from the library's inverse deviation, and the reverse. */
 #undef PIXEL
 #define PIXEL(operand, i) (i)
 

@@ -1,6 +1,7 @@
-/* Products of matrices, and convolutions as such, whose second matrix is gathered from an image. A
- * group makes a tile of TILE x TILE elements, each of its threads 4 x 4; sums run in ascending order.
- * n[0] x n[1] elements, sums of n[2]; group by group along rows, then down, then matrix by matrix. */
+/* Products of matrices, and convolutions as products with a second matrix gathered from an image. A
+ * group makes a tile of TILE x TILE elements, each of its threads 4 x 4; sums run in ascending
+ * order. n[0] x n[1] elements, sums of n[2]; group by group along rows, then down, then matrix by
+ * matrix. */
 
 #define TILE 32
 #define DEPTH 16
@@ -53,8 +54,8 @@ PRODUCT(product,
         value = GET(IN(1), right + k * a.n[5] + j * a.n[6]),
         PUT(OUT(0), to + i * a.n[10] + j, HAS(IN(2)) ? value + GET(IN(2), j) : value))
 
-/* The gradient of an LSTM's recurrent weight: what its gates get, a [n[2], n[3]], and what h was
- * before each of n[7] tokens. */
+/* The gradient of an LSTM's recurrent weight: a product of the gates' gradients, a [n[2], n[3]],
+ * and h before each of n[7] tokens. */
 PRODUCT(lstm_weight, long tokens = a.n[7]; (void)matrix, GET(SCRATCH, (long)k * a.n[3] + i),
         value = k % tokens ? GET(IN(5), ((long)k - 1) * n + j) : GET(IN(4), k / tokens * 2 * n + j),
         PUT(OUT(2), (long)i * n + j, value))
@@ -108,8 +109,8 @@ PRODUCT(conv2d_backward_weight, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow
             value = GET(IN(1), x + ((k / pixels * a.n[3] + j / KW / KH) * h + row) * w + col),
         PUT(OUT(0), to + (long)i * n + j, value))
 
-/* What is multiplied with weights: a matrix with a row for each of an output's weights, and a column
- * for each pixel of y, sample by sample. n[0]: pixels of y, of each channel of x, of n[2] samples. */
+/* The factor of the weights: a matrix with a row for each of an output's weights, and a column for
+ * each pixel of y, sample by sample. n[0]: pixels of y, of each channel of x, of n[2] samples. */
 KERNEL(columns) {
     FOR_ELEMENT(i) {
         int pixels = (int)(a.n[7] * a.n[8]), place = (int)(i % pixels), h = (int)a.n[4], w = (int)a.n[5];

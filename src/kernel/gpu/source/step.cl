@@ -1,4 +1,4 @@
-/* What ends a step: sums of gradients, their norm, the update, statistics. */
+/* Kernels at the end of a step: sums of gradients, their norm, the update, statistics. */
 
 /* A sum for each 1,024 of n[0] elements, in ascending order. */
 KERNEL(squares) {
@@ -59,12 +59,13 @@ DEVICE bool is_finite(float x) {
         }                                                                                          \
     }
 
-/* Of parameters; f: the weight of what is new. */
+/* The average of parameters; f: the weight of the new values. */
 KERNEL(average) {
     FOR_ELEMENT(i) F32(OUT(0))[i] += (float)a.f[0] * (F32(IN(0))[i] - F32(OUT(0))[i]);
 }
 
-/* running = (1 - momentum) running + momentum batch; f: momentum, what makes the variance unbiased */
+/* running = (1 - momentum) running + momentum batch; f: momentum, factor of the unbiased
+ * variance */
 KERNEL(statistics) {
     FOR_ELEMENT(i) {
         double m = a.f[0];
