@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In front of every block, so that free knows what to subtract. 64 bytes keep
- * the block's own alignment. */
+/* The header of every block, from which free reads the block's size. 64 bytes keep the block's own
+ * alignment. */
 typedef union block_header {
     size_t bytes;
     char padding[WFI_ALIGN_BYTES];

@@ -1,4 +1,4 @@
-/* What every folder may rely on: errors, memory, log. Private. */
+/* The base of all folders: errors, memory, log. Private. */
 #ifndef WFI_BASE_H
 #define WFI_BASE_H
 
@@ -46,11 +46,11 @@ wf_status wfi_check_struct(wf_context *ctx, const void *config, size_t bytes, co
 void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...)
     WFI_PRINTF(4, 5);
 bool wfi_log_enabled(const wf_context *ctx, wf_log_level level);
-/* What a long call does next, as "lowering rank 1 of 48": for users who wait. */
+/* Logs the progress of a long call, as "lowering rank 1 of 48". */
 #define WFI_PROGRESS(ctx, ...) wfi_log((ctx), WF_LOG_INFO, "progress", __VA_ARGS__)
 
-/* Counted, zeroed, 64-byte aligned memory of the context's allocator; NULL
- * after recording the error. `what` names it in that sentence. */
+/* Counted, zeroed, 64-byte aligned memory of the context's allocator; NULL after recording the
+ * error. The error message names the memory by `what`. */
 void *wfi_alloc(wf_context *ctx, size_t n, size_t elem_bytes, const char *what);
 void wfi_free(wf_context *ctx, void *block);
 char *wfi_strdup(wf_context *ctx, const char *text);
@@ -63,9 +63,9 @@ wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, si
 #define WFI_GROW(ctx, array, n, capacity, what)                                                    \
     wfi_grow((ctx), (void **)&(array), (size_t)(n), &(capacity), sizeof(*(array)), (what))
 
-/* Something that a context has once, such as a library's handles for all devices of a kind. It is
- * made when it is first asked for, and goes with the context, the youngest first; its memory is not
- * the context's. */
+/* An object that a context has once, such as a library's handles for all devices of a kind. The
+ * first call of wfi_context_share creates it. The context destroys its objects in reverse order of
+ * creation; their memory does not come from its allocator. */
 typedef struct wfi_shared_kind {
     wf_status (*create)(wf_context *ctx, void **shared_out);
     void (*destroy)(void *shared);
@@ -73,7 +73,7 @@ typedef struct wfi_shared_kind {
 /* `kind` is static. Any thread. Errors: those of create, each time. */
 wf_status wfi_context_share(wf_context *ctx, const wfi_shared_kind *kind, void **shared_out);
 
-/* A bump allocator whose blocks die together. */
+/* A bump allocator that frees all its blocks together. */
 typedef struct wfi_pool {
     wf_context *ctx;
     struct wfi_pool_chunk *chunk;

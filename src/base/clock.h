@@ -11,7 +11,7 @@ static inline int64_t wfi_now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What the calling thread has computed: other programs on its core do not count. */
+/* CPU time of the calling thread: other programs on its core do not count. */
 static inline int64_t wfi_thread_cpu_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -23,9 +23,9 @@ static inline int64_t wfi_now_ms(void) {
 }
 
 /* A clock for waits: it stands still while the process itself does not run (SIGSTOP, a batch
- * system's suspend), so that a job which was suspended as a whole does not miss its deadlines. Who
- * waits reads it at least every WFI_WAIT_NAP_MS; a longer time between two readings counts as
- * WFI_WAIT_GAP_MS. */
+ * system's suspend), so that a job which was suspended as a whole does not miss its deadlines. A
+ * waiting thread reads the clock at least every WFI_WAIT_NAP_MS; a longer time between two readings
+ * counts as WFI_WAIT_GAP_MS. */
 #define WFI_WAIT_NAP_MS 100
 #define WFI_WAIT_GAP_MS 250
 

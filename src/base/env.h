@@ -61,7 +61,7 @@ extern const wfi_env wfi_env_table[WFI_N_ENV];
 
 bool wfi_env_is_set(wfi_env_id id); /* and not empty */
 
-/* The variable's text, or what it is when unset. Borrowed from the environment. */
+/* The variable's text, or its default if it is unset or empty. Borrowed from the environment. */
 const char *wfi_env_text(wfi_env_id id);
 
 /* The same as a whole number from 0. Errors: INVALID_ARG; the sentence names the

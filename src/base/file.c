@@ -16,7 +16,7 @@ static const char *kind_name(mode_t mode) {
 }
 
 /* Opening a pipe would wait for its other side, and a terminal could become the process's own:
- * hence the two flags, and the test afterwards, of what has really been opened. */
+ * hence the two flags, and the later test of the opened file's type. */
 wf_status wfi_file_open(wf_context *ctx, const char *path, int flags, int *fd_out,
                         uint64_t *bytes_out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);

@@ -1,5 +1,5 @@
-/* A short hash, FNV-1a: two processes compare it to find that they have the same. It is no shield
- * against somebody who wants two texts to have one hash. Private.
+/* A short hash, FNV-1a, with which two processes compare their data. The hash does not resist
+ * deliberate collisions. Private.
  */
 #ifndef WFI_HASH_H
 #define WFI_HASH_H
@@ -9,7 +9,7 @@
 
 #define WFI_HASH_INIT UINT64_C(0xCBF29CE484222325)
 
-/* Begins with WFI_HASH_INIT; what it returns goes into the next call. */
+/* Adds data to a hash, which begins as WFI_HASH_INIT, and returns the new hash. */
 static inline uint64_t wfi_hash_add(uint64_t hash, const void *data, size_t bytes) {
     const unsigned char *at = data;
     for (size_t k = 0; k < bytes; k++) hash = (hash ^ at[k]) * UINT64_C(0x100000001B3);

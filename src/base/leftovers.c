@@ -1,6 +1,6 @@
-/* Temporary files whose writer was killed. A writer holds a lock on its file as long as that has a
- * temporary name, and the lock ends with the process: so whether there is a writer does not depend
- * on a number that another process may have by now. */
+/* Stale temporary files of killed writers. A writer locks its file while the file has a temporary
+ * name, and the lock ends with the process. So the test for a writer needs no process id, which
+ * another process may have reused. */
 #include "base/replace.h"
 
 #include <dirent.h>

@@ -9,8 +9,8 @@ typedef struct wfi_library {
     const char *who;          /* whose sentences: "opencl" */
     const char *const *files; /* as dlopen takes them, in the order in which they are tried; NULL */
     const char *const *symbols; /* of all functions that are used; NULL */
-    const char *missing;        /* what to do where there is no such library */
-    const char *lacking;        /* what it means that it has not all of them */
+    const char *missing;        /* advice if the library is not found */
+    const char *lacking;        /* advice if some of the symbols are missing */
 } wfi_library;
 
 /* Fills a structure of pointers to functions, one for each symbol. The library stays loaded.

@@ -30,7 +30,8 @@ static FILE *open_under(const char *root, const char *path) {
     return n > 0 && n < (int)sizeof full ? fopen(full, "re") : NULL;
 }
 
-/* Of version 1 with that controller, else of version 2, which has them all. */
+/* Finds the mount of cgroup version 1 with that controller, or else of version 2, which has all
+ * controllers. */
 static bool find_mount(const char *root, const char *controller, hierarchy *h) {
     char line[LINE_MOST], shown[PATH_MOST], mount[PATH_MOST], type[64], options[PATH_MOST];
     bool is_found = false;

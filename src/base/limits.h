@@ -1,5 +1,5 @@
-/* What this process may use of the machine: its cores, and what its control groups allow, as those
- * of a container do. Private. */
+/* Resources of this process: the machine's cores and memory within the limits of its control
+ * groups, such as a container's. Private. */
 #ifndef WFI_LIMITS_H
 #define WFI_LIMITS_H
 

@@ -1,5 +1,5 @@
-/* Lists of names, joined by + or commas, of which each stands for what is called so and for all
- * whose names begin with it and a dot: "conv1+layer1". Private. */
+/* Lists of names, joined by + or commas, such as "conv1+layer1". A name matches itself and all
+ * names that begin with it and a dot. Private. */
 #ifndef WFI_NAMES_H
 #define WFI_NAMES_H
 
@@ -17,8 +17,8 @@ bool wfi_word_names(wfi_word word, const char *name);
 /* Whether any of the list does. */
 bool wfi_names_has(const char *names, const char *name);
 
-/* A finite number of these characters, with a point, whatever the host program's locale writes
- * instead.
+/* Parses n characters as a finite number with a decimal point, independently of the host program's
+ * locale.
  */
 bool wfi_parse_real(const char *text, size_t n, double *value_out);
 

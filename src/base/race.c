@@ -18,8 +18,8 @@ static void touch_all(void *data, size_t bytes, bool writes) {
         __tsan_read_range(data, bytes);
 }
 
-/* Blocks of memory begin and end with cache lines, so two that overlap have a line in common: of
- * the middle of what is large, a byte of each stands for all. */
+/* Blocks of memory begin and end at cache lines, so overlapping blocks share a line. One byte of
+ * each line therefore represents the middle of a large block. */
 void wfi_touches(const void *data, size_t bytes, bool writes) {
     char *at = (char *)(uintptr_t)data;
     if (!data || !bytes) return;

@@ -1,6 +1,6 @@
-/* What loops over elements touch, for the thread sanitizer. It does not see them: they are compiled
- * without it (CMakeLists.txt), or are a library's. A range that is told at once takes a hundredth
- * of the time that its elements would. Private. */
+/* Reports the memory that loops over elements access to the thread sanitizer. The sanitizer does
+ * not instrument these loops: they are compiled without it (CMakeLists.txt) or belong to a library.
+ * Reporting a range takes a hundredth of the time of its elements. Private. */
 #ifndef WFI_RACE_H
 #define WFI_RACE_H
 

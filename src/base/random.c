@@ -31,7 +31,7 @@ typedef struct drawing {
 } drawing;
 
 WFI_LOOP void draw_loop(const drawing *d) {
-    const drawing a = *d; /* what is stored below may not change it */
+    const drawing a = *d; /* a copy, which the stores below cannot alias */
     float *restrict out = a.out;
     for (int64_t b = 0; b < a.n_blocks; b++) {
         uint32_t words[4];
@@ -92,8 +92,8 @@ void wfi_random_fill_normal(wfi_random_key key, uint64_t high, uint64_t first, f
     }
 }
 
-/* The logarithm of a gamma variate (Marsaglia and Tsang, 2000), whose own number may be too small
- * for any type; *index counts what has been drawn, four at a time. */
+/* The logarithm of a gamma variate (Marsaglia and Tsang, 2000), because the variate may underflow
+ * in every type. *index counts draws of four words. */
 static double log_gamma(wfi_random_key key, uint64_t high, double alpha, uint64_t *index) {
     double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * d);
     for (;;) {

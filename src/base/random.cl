@@ -1,5 +1,5 @@
-/* Philox4x32-10 and what it draws: one text of plain C (random.c) and of kernels for devices that
- * compile them. Who reads this says what DEVICE is, and has the types ulong and uint. */
+/* Philox4x32-10 and its distributions: one text for plain C (random.c) and for kernels that devices
+ * compile. The including file defines DEVICE and the types ulong and uint. */
 
 /* 128 bits of key are folded into Philox's 64 by the name's odd multiple, so that seeds and names
  * cannot cancel each other bit by bit. */

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* Names a stream: the user's seed, what the numbers are for, and two counters. */
+/* Identifies a stream of numbers: the user's seed and the name of their purpose. */
 typedef struct wfi_random_key {
     uint64_t seed, name;
 } wfi_random_key;

@@ -32,8 +32,7 @@ static wf_status open_folder(wfi_replacement *r) {
     return r->folder < 0 ? io_error(r, "written", errno) : WF_OK;
 }
 
-/* Who may read the old file may read the new one, and nobody else. Some file systems have no
- * permissions to set. */
+/* Gives the new file the old file's permissions. Some file systems have no permissions to set. */
 static void keep_permissions(const wfi_replacement *r) {
     struct stat old;
     if (fstatat(r->folder, name_of(r), &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(old.st_mode))

@@ -14,16 +14,16 @@ typedef struct wfi_replacement {
     char *path, *temporary; /* in the folder; temporary NULL: there is none, or no more */
     int folder;             /* opened, so that it may be moved while the file is written */
     int fd;
-    int locked; /* what holds the lock, where that is not fd; or -1 */
+    int locked; /* the descriptor with the lock, if not fd; or -1 */
 } wfi_replacement;
 
-/* Of the process and the number of the file. */
+/* Arguments: the process id and the number of the file. */
 #define WFI_TEMPORARY_NAME ".weft-%ld-%d.tmp"
 
 /* The entries of an opened folder, to be closed with closedir; NULL: it cannot be read. */
 DIR *wfi_folder_open(int folder);
-/* Removes what killed processes have left in the opened folder under such names. What cannot be
- * removed stays: it is in nobody's way. */
+/* Removes stale temporary files of killed processes from the opened folder. Files that cannot be
+ * removed stay and do no harm. */
 void wfi_leftovers_remove(int folder);
 /* Marks a temporary file, until it is closed, as one that is being written. False: it has been
  * taken for a leftover meanwhile; make another. */
@@ -34,22 +34,21 @@ bool wfi_leftovers_spare(int fd);
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
 
 /* For another process that writes parts of it: opens the file `temporary`, a path, that
- * wfi_replacement_begin has made. Whoever made it commits, or removes it. Errors: IO, NO_MEMORY;
- * after them there is nothing to end. */
+ * wfi_replacement_begin has made. The process that made the file commits or removes it. Errors: IO,
+ * NO_MEMORY; after them there is nothing to end. */
 wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
                                wfi_replacement *r_out);
 
-/* From here on a write returns when the bytes are on the disk. For all who write a file from
- * several machines: one's fsync does not bring what another has written, and a client of NFS may
- * otherwise write whole pages, over what another machine has written beside its own bytes. Errors:
- * IO. */
+/* From here on a write returns when the bytes are on the disk. All processes that write one file
+ * from several machines need this: fsync covers only the caller's own writes. An NFS client may
+ * otherwise write whole pages, and overwrite adjacent bytes of another machine. Errors: IO. */
 wf_status wfi_replacement_write_through(wfi_replacement *r);
 
 /* Errors: IO; the sentence names `path`, and the file there is as it was. */
 wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,
                                 uint64_t offset);
 
-/* Brings to the disk what has been written. Errors: IO. */
+/* Flushes all writes to the disk. Errors: IO. */
 wf_status wfi_replacement_sync(const wfi_replacement *r);
 /* The same, rename, fsync of the folder. Errors: IO. */
 wf_status wfi_replacement_commit(wfi_replacement *r);

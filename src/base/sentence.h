@@ -23,7 +23,7 @@ typedef struct wfi_sentences {
     uint64_t n_failures;
 } wfi_sentences;
 
-/* The caller holds the lock of what it is part of. */
+/* The caller holds the lock of the object that contains `s`. */
 void wfi_sentences_put(wfi_sentences *s, const char text[WFI_SENTENCE_BYTES]);
 /* The calling thread's latest; if it has none, the latest of any thread; or "". */
 const char *wfi_sentences_get(const wfi_sentences *s);

@@ -1,6 +1,6 @@
-/* The tree over which everything is summed whose order counts. Private.
+/* The summation tree of all sums with a fixed order. Private.
  *
- * Over n leaves it splits into the first ceil(n / 2) and the rest. Who owns a whole subtree can
+ * Over n leaves it splits into the first ceil(n / 2) and the rest. The owner of a whole subtree can
  * sum it alone, so the result has the same bits for any number of owners that divides the tree.
  */
 #ifndef WFI_TREE_H
