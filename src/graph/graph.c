@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Larger than any model that a person writes; bounds what a hostile model
- * configuration can make us allocate. */
+/* More nodes than any hand-written model has. The limit bounds the memory that a hostile model
+ * configuration can allocate. */
 #define MAX_NODES 200000
 
 void wfi_graph_fail(wf_graph *g, wf_status status, const char *format, ...) {
@@ -81,8 +81,8 @@ void wfi_graph_add_unit(wf_graph *g, const char *name) {
     g->units[g->n_units++] = (wfi_unit){.name = copy};
 }
 
-/* Whether the unit at hand has no op and declares nothing but inputs: a cut before the first op
- * names the first unit. What is its comes last. */
+/* Whether the current unit has no op and declares only inputs: a cut before the first op names the
+ * first unit. The unit's nodes and values are the last ones. */
 static bool is_empty(const wf_graph *g, int32_t unit) {
     bool has_node = g->n_nodes && g->nodes[g->n_nodes - 1].unit == unit;
     int32_t v = g->n_values - 1;
@@ -177,7 +177,7 @@ static int32_t add_declared(wf_graph *g, wfi_value value) {
     return v;
 }
 
-/* Of all samples of a microbatch. */
+/* Shape of all samples of a microbatch. */
 static wf_shape shape_of_batch(const wf_graph *g, const wf_shape *sample) {
     wf_shape shape = {sample->n_dims + 1, {g->batch}};
     for (int d = 0; d < sample->n_dims; d++) shape.dim[d + 1] = sample->dim[d];
@@ -207,7 +207,7 @@ wf_tensor wf_input(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sampl
                                                      .name = copy}));
 }
 
-/* A buffer's place in its unit's flat storage, behind what is there. */
+/* Appends a buffer to its unit's flat storage. */
 static void lay_out(wf_graph *g, int32_t v) {
     wfi_unit *unit = &g->units[g->values[v].unit];
     size_t end = unit->buffer_bytes + wfi_value_bytes(g, v);

@@ -1,9 +1,8 @@
 /* The graph as every later stage reads it: values, nodes, units, phases. Private.
  *
- * Nodes stand in a legal order of execution: all forward nodes, then, in a
- * training graph, the backward ones. A node belongs to a unit and to a phase:
- * F (forward), R (forward again: what is not kept), B (gradient of activations) or W (gradient of
- * weights).
+ * Nodes stand in a legal order of execution: all forward nodes, then, in a training graph, the
+ * backward ones. A node belongs to a unit and to a phase: F (forward), R (recomputation of
+ * activations that are not saved), B (gradient of activations) or W (gradient of weights).
  */
 #ifndef WFI_GRAPH_H
 #define WFI_GRAPH_H
@@ -26,7 +25,7 @@ typedef enum wfi_value_kind {
     WFI_VALUE_INPUT,  /* filled from the batch */
     WFI_VALUE_PARAM,  /* trained */
     WFI_VALUE_BUFFER, /* saved with the model, not trained */
-    WFI_VALUE_HIDDEN, /* hidden state: what the step before has left for each sample */
+    WFI_VALUE_HIDDEN, /* hidden state of each sample, from the step before */
     WFI_VALUE_NODE,   /* a node's output */
     WFI_VALUE_CUT     /* a parameter that slices have parts of, each a parameter of its own */
 } wfi_value_kind;
@@ -49,11 +48,11 @@ typedef struct wfi_value {
     wf_dtype dtype;
     wf_shape shape;
     wfi_layout layout;
-    bool is_cache;    /* of a buffer: kept from run to run, but not saved; ops write it in place */
-    bool opaque;      /* bytes and meaning belong to the kernel that writes it */
-    int32_t node;     /* producer, or -1 */
-    int32_t alias;    /* the value whose bytes this is (a reshape), or in whose it lies, or -1 */
-    int32_t unit;     /* that declared it (parameters, buffers) or produces it */
+    bool is_cache; /* of a buffer: kept from run to run, but not saved; ops write it in place */
+    bool opaque;   /* bytes and meaning belong to the kernel that writes it */
+    int32_t node;  /* producer, or -1 */
+    int32_t alias; /* the value with the same bytes (a reshape) or that contains this one, or -1 */
+    int32_t unit;  /* that declared it (parameters, buffers) or produces it */
     const char *name; /* NULL unless declared or an output */
     wf_init init;     /* parameters and buffers */
     bool is_frozen;   /* a parameter that is not trained: it has no gradient and no state */
@@ -62,7 +61,7 @@ typedef struct wfi_value {
     const wfi_cut *cut; /* of a parameter of a slice, otherwise NULL */
 } wfi_value;
 
-/* What an op needs beside its inputs; which member is the op's business. */
+/* Attributes of an op; the op chooses the member. */
 typedef union wfi_attr {
     struct {
         int64_t stride, pad, groups, dilation;
@@ -115,7 +114,7 @@ typedef union wfi_attr {
     struct {
         int64_t n_classes;
         int64_t n_blocks;   /* into which classes are cut, see wfi_part_begin */
-        int64_t begin, end; /* the blocks whose logits there are */
+        int64_t begin, end; /* the blocks present in the logits */
         double smoothing;   /* as loss's */
     } classes;
     struct {
@@ -180,10 +179,11 @@ typedef struct wfi_param_group {
 typedef struct wfi_unit {
     const char *name;
     size_t param_bytes;      /* flat storage of its own parameters, each aligned to 64 */
-    size_t trained_bytes;    /* of it, from its begin on: what is trained */
-    wfi_param_group *groups; /* [n_groups] of what is trained, in the pool */
+    size_t trained_bytes;    /* of these, the trained parameters, at the beginning */
+    wfi_param_group *groups; /* [n_groups] of the trained parameters, in the pool */
     int32_t n_groups;
-    /* Of the graph's weight gradients, those that it makes; of `tied`, other units' of its weights.
+    /* Ranges of the graph's weight gradients that this unit computes, and of `tied`: gradients of
+     * its weights by other units.
      */
     int32_t first_gradient, end_gradient, first_tied, end_tied;
     size_t buffer_bytes; /* flat storage of its buffers */
@@ -191,7 +191,7 @@ typedef struct wfi_unit {
     bool begins_stage;   /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
     bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
-    bool is_rows;   /* a slice that has some rows of what stands between pairs */
+    bool is_rows;   /* a slice with some rows of the values between pairs */
     bool is_inner;  /* between pairs that slices go on through, and in them: no stage begins here */
     int32_t slice;  /* which of them, otherwise 0 */
 } wfi_unit;
@@ -209,8 +209,8 @@ struct wf_graph {
     wfi_stat *stats;
     wfi_hidden *hidden;
     wfi_weight_gradient *weight_gradients; /* ascending unit, then declaration order */
-    /* In the pool: uses of weights, by owner: weight gradients by other units than the weight's. Of
-     * those by all slices the first, which stands for all. */
+    /* In the pool, by owner: weight gradients that another unit than the weight's computes. The
+     * first slice's gradient represents those of all slices. */
     int32_t *tied;
     int32_t *outputs; /* values named by wf_output */
     int32_t n_values, n_nodes, n_units, n_stats, n_hidden, n_weight_gradients, n_outputs;
@@ -225,8 +225,8 @@ struct wf_graph {
     int32_t record;       /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
     int32_t loss_unit;    /* the unit of the loss alone, or -1: it is part of the last one */
     int64_t n_rows;       /* rows of the loss in one microbatch */
-    int32_t n_slices;     /* of what slices compute (pass/shard.c); 1: nothing is cut */
-    bool has_uneven_rows; /* slices do not divide the rows of what stands between pairs */
+    int32_t n_slices;     /* tensor-parallel slices (pass/shard.c); 1: nothing is cut */
+    bool has_uneven_rows; /* slices do not divide the rows of the values between pairs */
     const char *scope;    /* of all that are open, with a dot after each */
     size_t outer_scope[WFI_MAX_SCOPES]; /* length of `scope` before each was opened */
     int n_scopes;
@@ -235,8 +235,8 @@ struct wf_graph {
 static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
     return &g->values[v];
 }
-/* What slices give is summed on ranks of one stage, and what they keep from pair to pair stays
- * there; what rows read of parameters is the unit's before. */
+/* Ranks of one stage sum the slices' outputs and keep the slices' values from pair to pair. Units
+ * of rows read parameters of the unit before them, so no stage begins there. */
 static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
     const wfi_unit *u = &g->units[unit];
     return !u->is_inner && (!u->is_slice || (u->slice == 0 && !u->is_rows));
@@ -296,11 +296,11 @@ static inline wf_tensor wfi_inert(wf_graph *g) {
 void wfi_graph_add_unit(wf_graph *g, const char *name);
 /* A buffer (no gradient) of the current unit under the current scope. */
 wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start);
-/* A buffer of F32 that forward runs change, each after what the one before has left. */
+/* An F32 buffer that each forward run updates. */
 wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape);
 void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
-/* Hidden state of F32, `sample` of each sample, that begins with zeros; what comes in its place is
- * said with the second, once. */
+/* Hidden state of F32, of shape `sample` for each sample, that begins with zeros. Declare the next
+ * step's state once, with wfi_graph_add_hidden. */
 wf_tensor wfi_hidden_state(wf_graph *g, const char *name, wf_shape sample);
 void wfi_graph_add_hidden(wf_graph *g, wfi_hidden hidden);
 /* Other nodes, of wfi_alloc, instead of the graph's; they make its values. */

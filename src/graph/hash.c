@@ -1,4 +1,4 @@
-/* What a graph is, as one number: for processes that have to have the same. */
+/* The hash of a graph, for processes that must have the same graph. */
 #include "base/hash.h"
 #include "graph/op.h"
 

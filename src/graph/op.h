@@ -1,16 +1,16 @@
 /* The contract of an op: one const descriptor, in the file of its family under
  * src/op. Private.
  *
- * `reference` is the plain C kernel: slow, complete and the oracle of every fast
- * one. It adds in ascending index order, in double where a sum is long, so that
- * its bits depend on nothing else.
+ * `reference` is the plain C kernel: slow, complete and the oracle of every fast one. The reference
+ * adds in ascending index order, and in double where a sum is long, so that its bits depend on
+ * nothing else.
  */
 #ifndef WFI_OP_H
 #define WFI_OP_H
 
 #include "graph/graph.h"
 
-/* What changes from microbatch to microbatch. */
+/* Arguments that change from microbatch to microbatch. */
 typedef struct wfi_step_args {
     uint64_t seed;
     uint64_t step;
@@ -46,8 +46,8 @@ static inline int64_t wfi_last_dim(const wf_shape *shape) {
 /* A node's, without data. */
 wfi_call wfi_call_of(const wf_graph *g, const wfi_node *node);
 
-/* What kernels that plain C and devices have in common (op/groups.cl) are told of a call: how many
- * groups there are, or threads, each of which has an element; and what the texts say of n and f. */
+/* Arguments of a kernel text shared by plain C and devices (op/groups.cl): the number of groups, or
+ * of threads with an element each, and n and f, which each text documents. */
 typedef struct wfi_numbers {
     int64_t n_groups, n_threads;
     int64_t n[16];
@@ -89,8 +89,8 @@ typedef struct wfi_op_sample {
         }                                                                                          \
     }
 
-/* A part of an instance: which of how many, and what it has of the dim that is cut of its first
- * operand that is. */
+/* A part of an instance: its number of n parts, and its range of the cut dim in the first operand
+ * that is cut. */
 typedef struct wfi_op_part {
     int64_t number, n;
     int64_t begin, end; /* of each block, which has `length` */
@@ -126,7 +126,8 @@ typedef struct wfi_op_roles {
     uint8_t id_in, place_in;
     /* Caches, which it reads and writes. */
     uint8_t cache_in;
-    /* What stays F32 where activations are narrow: sums, what is exact, and its gradients. */
+    /* Outputs that stay F32 where activations are narrow: sums, exact values, and their
+     * gradients. */
     uint8_t wide_out;
 } wfi_op_roles;
 
@@ -162,11 +163,11 @@ enum {
     WFI_OP_CHEAP = 16,
     /* Nothing runs: all operands are the same bytes, and so are the gradients'. */
     WFI_OP_SLICES = 32,
-    /* What it reads, but for weights, is all of one type (pass/cast.c): a library multiplies two
-     * numbers of one type, or has a kernel for one type. */
+    /* All inputs except weights have one type (pass/cast.c): a library multiplies two numbers of
+     * one type, or has a kernel for one type. */
     WFI_OP_ONE_TYPE = 64,
-    /* What its kernels are told of a step, beside loss_scale, and that: all others are told
-     * nothing, and do the same in every step. */
+    /* Kernels read the step's arguments except loss_scale (STEP), or loss_scale (SCALE). Kernels
+     * without either flag do the same in every step. */
     WFI_OP_READS_STEP = 128,
     WFI_OP_READS_SCALE = 256,
 };
@@ -182,8 +183,8 @@ struct wfi_op {
     float tolerance;
     /* Checks inputs and attributes, declares outputs (wfi_node_output). */
     wf_status (*check)(wf_graph *g, wfi_node *node);
-    /* What passes gradients to the inputs: rows, or, where they cannot say it, a function that adds
-     * the nodes. Both NULL: none pass. */
+    /* The gradients of the inputs: rows of `backward`, or, where rows do not suffice, a function
+     * that adds the nodes. Both NULL: the op has no gradients. */
     const wfi_op_backward *backward;
     wf_status (*gradient)(wfi_autodiff *ad, const wfi_node *node);
     /* Makes the node apply a ReLU to its first output; NULL: it cannot. */
@@ -197,13 +198,13 @@ struct wfi_op {
     void (*reference)(const wfi_call *call);
     /* For kernels that are one text; no data is looked at. NULL: they are told nothing. */
     wfi_numbers (*numbers)(const wfi_call *call);
-    /* How many classes or rows there are for what plays the roles label_in and id_in: it is below
-     * that number. Only with either role. */
+    /* The exclusive upper bound of operands with the roles label_in (classes) and id_in (rows).
+     * Only with either role. */
     int64_t (*n_ids)(const wf_graph *g, const wfi_node *node);
     /* Which product of matrices the first output is; NULL: it is none. */
     wfi_product (*product)(const wfi_call *call);
-    /* Adds to the outputs what the reference would put there, with the same bits; NULL: nothing
-     * would be gained. And what scratch memory that takes. */
+    /* Adds the reference's results to the outputs, with the same bits; NULL: adding would save
+     * nothing. The second function returns the bytes of scratch memory that this needs. */
     void (*add)(const wfi_call *call);
     size_t (*add_scratch_bytes)(const wf_graph *g, const wfi_node *node);
     /* Those from which tests make instances. NULL: the op appears in another's backward. */
@@ -212,7 +213,7 @@ struct wfi_op {
     const wfi_op_cut *place;
 };
 
-/* Whether nothing runs: what the node makes are the bytes of what it reads, or the reverse. */
+/* Whether nothing runs: the outputs have the bytes of the inputs, or the reverse. */
 static inline bool wfi_node_is_alias(const wf_graph *g, const wfi_node *node) {
     unsigned flags = node->op->flags;
     return flags & WFI_OP_SLICES || (flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0);
@@ -231,7 +232,7 @@ const wfi_node *wfi_backward_node(wfi_autodiff *ad, const wfi_op *op, const wfi_
 /* dv is (one summand of) the gradient of v. Does nothing if v wants none. */
 wf_status wfi_contribute(wfi_autodiff *ad, int32_t v, int32_t dv);
 wf_graph *wfi_autodiff_graph(wfi_autodiff *ad);
-/* What is added next is of another unit than the forward node at hand. */
+/* Nodes added next belong to `unit` instead of the forward node's unit. */
 void wfi_autodiff_take_unit(wfi_autodiff *ad, int32_t unit);
 
 /* ---- for references ---- */

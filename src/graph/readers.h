@@ -1,6 +1,6 @@
 /* Which nodes read which value. Private.
  *
- * An index of a graph as it is: of one whose nodes change, it is that of the nodes before.
+ * The index is of the graph at its creation: later changes of nodes do not update it.
  */
 #ifndef WFI_READERS_H
 #define WFI_READERS_H
