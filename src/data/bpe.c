@@ -13,7 +13,7 @@ static wfi_merge *find_slot(const wfi_bpe *bpe, int32_t left, int32_t right) {
     }
 }
 
-/* What merges the two; NULL: nothing does. */
+/* The merge of the two tokens; NULL: there is none. */
 static const wfi_merge *find_merge(const wfi_bpe *bpe, int32_t left, int32_t right) {
     const wfi_merge *found = bpe->n_slots ? find_slot(bpe, left, right) : NULL;
     return found && found->number ? found : NULL;
@@ -57,7 +57,7 @@ void wfi_bpe_destroy(wfi_bpe *bpe) {
     wfi_free(bpe->ctx, bpe);
 }
 
-/* Merges count by what they give: a table's order says nothing. */
+/* The hash covers the results of merges, not their order in the table. */
 void wfi_bpe_hash(const wfi_bpe *bpe, wfi_data_hash *hash) {
     wfi_data_hash_number(hash, bpe->n_tokens);
     for (int32_t i = 0; i < bpe->n_tokens; i++) {
@@ -86,7 +86,7 @@ typedef struct symbol {
     int32_t token, before, after;
 } symbol;
 
-/* What may be merged: the symbol at `at` with the one after it. */
+/* A possible merge: the symbol at `at` with the next one. */
 typedef struct candidate {
     int32_t number, at;
 } candidate;

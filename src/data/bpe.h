@@ -26,7 +26,7 @@ typedef struct wfi_bpe {
     /* Tokens that are found in the text before it is divided. */
     wfi_strings added;
     int32_t *added_token; /* [added.n] */
-    /* Pieces that are tokens as a whole, whatever merges say; `number` NULL: none. */
+    /* Pieces that are whole tokens without any merge; `number` NULL: none. */
     wfi_strings whole;
     int32_t *whole_token; /* [whole.n] */
     bool begins_added[256], has_added_length[WFI_MAX_ADDED_BYTES + 1];
@@ -35,7 +35,7 @@ typedef struct wfi_bpe {
 
 /* As wf_tokenizer_open. */
 wf_status wfi_bpe_open(wf_context *ctx, const char *path, wfi_bpe **bpe_out);
-/* A file's text, with a zero behind it; what reads it may change it. */
+/* A file's text, zero-terminated; parsers may modify it. */
 typedef struct wfi_bpe_file {
     const char *path; /* for sentences */
     char *text;

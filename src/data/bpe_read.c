@@ -1,5 +1,5 @@
-/* Hugging Face's files of a byte-level BPE: tokenizer.json, or vocab.json and merges.txt. Whatever
- * disagrees is refused: a token's number has to mean the same here as where it was trained. */
+/* Hugging Face's files of a byte-level BPE: tokenizer.json, or vocab.json and merges.txt. The
+ * reader refuses contradictory files: a token's number must mean the same as in training. */
 #include "base/utf8.h"
 #include "data/bpe.h"
 #include "data/file.h"
@@ -116,7 +116,8 @@ static int32_t find_token(const reader *r, wfi_string bytes) {
     return place < 0 ? -1 : r->number_of[place];
 }
 
-/* What a list of added tokens may not say: weft would find them elsewhere. */
+/* Refuses flags of added tokens that weft does not implement: weft would find the tokens
+ * elsewhere. */
 static wf_status check_added(const reader *r, const json_t *token) {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     const char *text = json_string_value(json_object_get(token, "content"));
@@ -330,7 +331,7 @@ static wf_status check_split(const reader *r, const json_t *before, const char *
     return check_member(r, bytes, "add_prefix_space", JSON_FALSE);
 }
 
-/* Absent, null, or a list: what is none would be passed over, and tokens be others. */
+/* Requires absent, null, or a list: ignoring another value would give other tokens. */
 static wf_status check_list(const reader *r, const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     if (!value || json_is_null(value) || json_is_array(value)) return WF_OK;
@@ -352,7 +353,8 @@ static wf_status check_kind(const reader *r, const json_t *all, const char **pat
     return check_member(r, model, "byte_fallback", JSON_FALSE);
 }
 
-/* Pieces that are tokens are not merged: what the reader knows is kept. */
+/* Pieces that are tokens are not merged: the reader's vocabulary becomes the table of whole
+ * tokens. */
 static void keep_whole(reader *r) {
     r->bpe->whole = r->vocab;
     r->bpe->whole_token = r->number_of;

@@ -46,7 +46,7 @@ static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
     return check_field(ctx, "width", c->width, 1, MAX_SIZE);
 }
 
-/* ---- what a folder or a file holds ---- */
+/* ---- formats of folders and files ---- */
 
 typedef struct format {
     wf_data_kind kind;
@@ -55,7 +55,7 @@ typedef struct format {
     wf_status (*open)(wf_data *data, const wf_data_config *config, const char *path);
 } format;
 
-/* In the order in which they are looked for; what nothing is found in is text. */
+/* In the order of detection; a file of no known format is text. */
 static const format formats[] = {
     [WF_FORMAT_IMAGES] = {WF_DATA_IMAGES, true, false, wfi_pictures_is_here, wfi_pictures_open},
     [WF_FORMAT_MNIST] = {WF_DATA_IMAGES, true, false, wfi_mnist_is_here, wfi_mnist_open},

@@ -129,8 +129,8 @@ static wf_status unzip_failed(wf_context *ctx, const char *path, int code, size_
                     why);
 }
 
-/* What the file's own header announces, held against the end of its gzip data, which counts modulo
- * 2^32, and against what deflate can do. Until then only the header has been unpacked. */
+/* Compares the length in the file's own header with the end of its gzip data, which counts modulo
+ * 2^32, and with the largest ratio of deflate. Until then only the header has been unpacked. */
 static wf_status check_length(wf_context *ctx, const char *path, const uint8_t *packed,
                               size_t n_packed, size_t n_bytes) {
     const uint8_t *trailer = packed + n_packed - 4;

@@ -23,9 +23,9 @@ wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
 typedef wf_status (*wfi_file_announced)(wf_context *ctx, const char *path, const uint8_t *head,
                                         size_t n_head, const void *self, size_t *n_bytes_out);
 
-/* Unpacks one gzip member that must end where the bytes end. Memory is taken for as many bytes as
- * `announced` makes of the first n_head of them, and only if those are what the member's end claims
- * and what so many packed bytes can hold. `path` is for sentences. */
+/* Unpacks one gzip member that must end where the bytes end. `announced` computes the length from
+ * the first n_head bytes. The function allocates this length only if the member's end has the same
+ * and n_packed bytes can unpack to it. `path` is for sentences. */
 wf_status wfi_file_unzip(wf_context *ctx, const char *path, const uint8_t *packed, size_t n_packed,
                          size_t n_head, wfi_file_announced announced, const void *self,
                          uint8_t **bytes_out, size_t *n_bytes_out);

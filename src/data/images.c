@@ -63,8 +63,8 @@ wf_status wfi_labels_check(wf_context *ctx, const char *path, const uint8_t *lab
     return WF_OK;
 }
 
-/* Mean and standard deviation of pixel / 255 over a channel of the training images. Counting
- * pixel values first makes the sums exact, whatever their order. */
+/* Mean and standard deviation of pixel / 255 over a channel of the training images. Counting pixel
+ * values first makes the sums exact in any order. */
 static void measure(const wfi_images *images, int64_t channel, double *mean_out, double *std_out) {
     const wfi_image_split *split = &images->split[WF_DATA_TRAIN];
     int64_t plane = images->height * images->width;
@@ -81,7 +81,7 @@ static void measure(const wfi_images *images, int64_t channel, double *mean_out,
     if (*std_out == 0) *std_out = 1; /* all pixels are equal */
 }
 
-/* Nobody looks at what the set says: a model may tell other classes apart. */
+/* Drops the set's labels, which are not used: the model may have other classes. */
 static void drop_labels(wfi_images *images) {
     static const uint8_t none;
     for (int s = 0; s < 2; s++) {

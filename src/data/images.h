@@ -10,7 +10,7 @@
 /* One split. Image i begins at pixels + i * pixel_stride, [channels, height, width]; its
  * label is at labels + i * label_stride. */
 typedef struct wfi_image_split {
-    void *owned[2]; /* what close frees */
+    void *owned[2]; /* freed by close */
     const uint8_t *pixels, *labels;
     size_t pixel_stride, label_stride;
     int64_t n;
@@ -20,7 +20,7 @@ typedef struct wfi_images {
     wfi_image_split split[2]; /* by wf_data_split; n 0: not there */
     int64_t channels, height, width;
     bool flip;                             /* whether a flipped image still belongs to its class */
-    float value_of[WFI_MAX_CHANNELS][256]; /* what a pixel becomes */
+    float value_of[WFI_MAX_CHANNELS][256]; /* value of each byte of a pixel */
 } wfi_images;
 
 /* Makes an empty set the state of `data`. */

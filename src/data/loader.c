@@ -62,7 +62,7 @@ struct wf_loader {
     uint64_t n_begun, n_filled, n_taken, n_freed; /* batches, ever; under the lock */
 };
 
-/* ---- what comes next: pure functions of the position ---- */
+/* ---- the next batch: pure functions of the position ---- */
 
 /* Whether another batch of the epoch begins at `place`. */
 static bool goes_on(const wf_loader *loader, int64_t place) {
@@ -192,8 +192,8 @@ static wf_status fill(const wf_loader *loader, const slot *s, int64_t row) {
                               (char *)s->y + (size_t)row * data->about.y_bytes);
 }
 
-/* In place: of each strip all rows are put aside. Augmented is a sample once, whoever's partner it
- * is. */
+/* Mixes in place, strip by strip, from a copy of all rows of the strip. A sample is augmented once,
+ * also as a partner. */
 static void mix(const wf_loader *loader, const slot *s, float *strip) {
     size_t n = loader->data->about.x_bytes / sizeof(float), y_bytes = loader->data->about.y_bytes;
     float *x = s->x;

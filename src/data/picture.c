@@ -13,7 +13,8 @@
 #define MAX_SCANS 500 /* no encoder makes so many of a progressive JPEG; each costs a pass */
 #define WHY_BYTES 200
 
-/* A picture in the making. The libraries jump back on an error; what is alive then stands here. */
+/* The state of decoding a picture. The libraries use longjmp on an error; this holds the objects to
+ * free. */
 typedef struct decoding {
     wf_context *ctx;
     const char *path;

@@ -1,6 +1,6 @@
 /* JPEG and PNG, decoded as the Python Imaging Library's convert("RGB") does: alpha is left out,
- * palettes and grey become RGB, of 16 bits the upper 8 count, CMYK is Adobe's; what EXIF says of
- * turning is not looked at. What a file announces is not trusted. Private. */
+ * palettes and grey become RGB, of 16 bits the upper 8 count, CMYK is Adobe's; the orientation in
+ * EXIF is ignored. The sizes in a file's header are not trusted. Private. */
 #ifndef WFI_DATA_PICTURE_H
 #define WFI_DATA_PICTURE_H
 

@@ -18,7 +18,7 @@
 #include <weft/info.h>
 
 #define SIDE           224 /* of an image, and ... */
-#define RESIZED        256 /* ... of what its centre is cut out of */
+#define RESIZED        256 /* ... of the picture around its center crop */
 #define N_ATTEMPTS     10  /* at a random part that fits */
 #define MAX_FILE_BYTES (512 << 20)
 #define END_BYTES      4096 /* at each end of a file that tell it from others */
@@ -28,7 +28,7 @@ typedef struct pictures {
     wfi_pool pool; /* names */
     wfi_picture_list split[2];
     int64_t channels, side, resized;
-    float value_of[3][256];   /* what a pixel becomes */
+    float value_of[3][256];   /* value of each byte of a pixel */
     atomic_size_t room_bytes; /* for pictures to be kept decoded */
 } pictures;
 
@@ -173,8 +173,8 @@ static wf_status pictures_fill(const wf_data *data, const wfi_sample *sample, vo
     return status;
 }
 
-/* Names within the folder, lengths and what stands at both ends: to read all of a million pictures
- * would take longer than to begin. */
+/* Hashes the file's name within the folder, its length and the bytes at both ends: reading a
+ * million pictures whole would delay the start too long. */
 static void hash_file(const wfi_picture_file *file, wfi_data_hash *hash) {
     uint8_t bytes[END_BYTES];
     struct stat st;
@@ -330,7 +330,8 @@ static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
     return WF_OK;
 }
 
-/* Those of ImageNet's training images, by which whatever begins with weights of it is normalised.
+/* Mean and standard deviation of ImageNet's training images, with which models pretrained on
+ * ImageNet normalize.
  */
 static void set_values(wf_data *data, const wf_data_config *config) {
     static const double mean[3] = {0.485, 0.456, 0.406}, std[3] = {0.229, 0.224, 0.225};

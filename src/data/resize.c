@@ -5,8 +5,8 @@
 
 #define FRACTION_BITS 22 /* of a weight; 8 are the pixel's, and 2 keep sums from overflowing */
 
-/* What the pixels of a line are made of: pixel i of `n` is a sum of n_taps[i] old ones from
- * first[i] on, with weight + i * stride. */
+/* The filter of a line: pixel i of `n` is a sum of n_taps[i] old pixels from first[i] on, with
+ * weights at weight + i * stride. */
 typedef struct filter {
     int64_t n, stride;
     int32_t *first, *n_taps, *weight;
@@ -30,7 +30,8 @@ static int32_t weigh(double center, double width, int64_t first, int64_t n, int3
     return (int32_t)n;
 }
 
-/* Of a line of n_old pixels that becomes one of n_new, those from `from` on, n of them. */
+/* Makes the filter for n new pixels from `from` on, of a line resized from n_old to n_new
+ * pixels. */
 static wf_status filter_create(wf_context *ctx, int64_t n_old, int64_t n_new, int64_t from,
                                int64_t n, filter *f) {
     double scale = (double)n_old / (double)n_new, width = fmax(scale, 1);

@@ -1,5 +1,5 @@
-/* What a data set is to the loader: a description and a function that writes one
- * sample. Private. */
+/* A data set as the loader uses it: a description and a function that writes one sample.
+ * Private. */
 #ifndef WFI_DATA_SOURCE_H
 #define WFI_DATA_SOURCE_H
 
@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Which sample, and what else its bytes may depend on. */
+/* A sample, and the other values that its bytes may depend on. */
 typedef struct wfi_sample {
     wf_data_split split;
     int64_t index, epoch;
@@ -15,8 +15,8 @@ typedef struct wfi_sample {
 } wfi_sample;
 
 typedef struct wfi_source {
-    /* Writes x_bytes and y_bytes of the description. Called from several threads at a time. What
-     * lies in memory has been checked, and does not fail; errors of what is read now: IO, CORRUPT,
+    /* Writes x_bytes and y_bytes of the description. Called from several threads at a time. Samples
+     * in memory have been checked and do not fail. Errors of samples read now: IO, CORRUPT,
      * NO_MEMORY. */
     wf_status (*fill)(const wf_data *data, const wfi_sample *sample, void *x, void *y);
     /* Adds all that a sample's bytes depend on, beside the description and the loader's
@@ -42,7 +42,7 @@ struct wf_data {
 /* The set's own state, of so many bytes, all zero; from here on close frees it. NULL: no memory. */
 void *wfi_data_own(wf_data *data, const wfi_source *source, size_t bytes, const char *what);
 
-/* Each opens one sort of set. On failure what was made stays in `data`, for close. */
+/* Each opens one sort of set. On failure the parts already made stay in `data`, for close. */
 wf_status wfi_synthetic_open(wf_data *data, const wf_data_config *config);
 wf_status wfi_pictures_open(wf_data *data, const wf_data_config *config, const char *path);
 wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char *folder);

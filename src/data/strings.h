@@ -1,5 +1,5 @@
-/* A set of strings of bytes, numbered in the order in which they are added. It does not own the
- * bytes. Private. */
+/* A set of strings of bytes, numbered in the order in which they are added. The set does not own
+ * the bytes. Private. */
 #ifndef WFI_DATA_STRINGS_H
 #define WFI_DATA_STRINGS_H
 

@@ -1,4 +1,4 @@
-/* Random samples that cost nothing to make: what a benchmark trains on. */
+/* Random samples that cost nothing to make, for benchmarks. */
 #include "base/base.h"
 #include "base/random.h"
 #include "data/source.h"

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what is no text ---- */
+/* ---- files that are not text ---- */
 
 /* Files that begin with these bytes are of a known format. */
 static const struct {
@@ -37,7 +37,8 @@ static const char *find_magic(const uint8_t *bytes, size_t n_bytes) {
     for (size_t i = 0; i < WFI_COUNT(magics); i++) {
         if (n_bytes < magics[i].at + magics[i].n) continue;
         if (memcmp(bytes + magics[i].at, magics[i].bytes, magics[i].n)) continue;
-        /* Safetensors begin with the length of what is in braces; of a text's 8 bytes it is huge.
+        /* Safetensors begin with the length of their JSON; the first 8 bytes of a text would be a
+         * huge length.
          */
         if (magics[i].at && bytes[7]) continue;
         return magics[i].name;

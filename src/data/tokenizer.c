@@ -36,7 +36,7 @@ static wf_status hash_tokens(wf_tokenizer *t) {
     return WF_OK;
 }
 
-/* What was begun becomes whole, or goes. */
+/* Completes the tokenizer, or frees it after an error. */
 static wf_status finish(wf_tokenizer *t, wf_status status, wf_tokenizer **tokenizer_out) {
     if (status == WF_OK) status = hash_tokens(t);
     if (status == WF_OK)
@@ -133,7 +133,7 @@ wf_status wfi_tokenizer_learn_words(wf_context *ctx, const char *path, const uin
     return finish(t, status == WF_OK ? number_lines(t) : status, tokenizer_out);
 }
 
-/* ---- what there is to know ---- */
+/* ---- properties ---- */
 
 wf_tokenizer_kind wf_tokenizer_kind_of(const wf_tokenizer *t) {
     return t->kind;

@@ -1,4 +1,4 @@
-/* The insides of a tokenizer: a description, and what its kind has. Private. */
+/* The internals of a tokenizer: a description, and the state of its kind. Private. */
 #ifndef WFI_DATA_TOKENIZER_H
 #define WFI_DATA_TOKENIZER_H
 

@@ -101,7 +101,7 @@ wf_status wfi_tokens_finish(wf_data *data, const wf_data_config *config, const c
 
 /* ---- files of tokens ---- */
 
-/* llm.c: 256 numbers of 32 bits, of which the first three say what follows; all little-endian. */
+/* llm.c: 256 little-endian numbers of 32 bits; the first three describe the rest of the file. */
 typedef struct header {
     uint32_t magic, version;
     size_t width_bytes;
@@ -151,7 +151,7 @@ static int is_val(const struct dirent *f) {
 }
 
 static void free_names(struct dirent **names, int n) {
-    for (int i = 0; i < n; i++) free(names[i]); /* what scandir gives is the C library's */
+    for (int i = 0; i < n; i++) free(names[i]); /* scandir allocates with malloc */
     free(names);
 }
 

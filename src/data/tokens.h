@@ -7,7 +7,7 @@
 #include "data/source.h"
 
 typedef struct wfi_tokens {
-    void *owned[2];        /* what close frees */
+    void *owned[2];        /* freed by close */
     const uint8_t *at[2];  /* by wf_data_split; numbers without a sign, in the host's byte order */
     int64_t n[2];          /* tokens */
     size_t width_bytes[2]; /* of a token: 1, 2 or 4 */
