@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Exact: a float has every half's value, and infinities and what is no number stay what they are.
+/* Exact: a float can hold every half, and infinities and NaNs are preserved.
  */
 static float from_half(const unsigned char *at) {
     uint16_t half;
@@ -31,8 +31,8 @@ static float from_double(const unsigned char *at) {
     return (float)value; /* to the nearest, ties to even */
 }
 
-/* Of the two floats beside it the one with an odd last bit: rounded on to a shorter type, that is
- * what the double would be. */
+/* Rounds to the adjacent float with an odd last bit: rounding that to a shorter type gives the same
+ * result as rounding the double. */
 static float from_double_to_odd(const unsigned char *at) {
     double value;
     memcpy(&value, at, sizeof value);
@@ -81,7 +81,8 @@ static uint32_t drop_bits(uint32_t value, uint32_t n) {
     return value + (dropped > half || (dropped == half && value & 1));
 }
 
-/* Of a finite size. Halves count from 2^-24 up to 2^-14, and from there on in steps that grow. */
+/* The half nearest to a finite magnitude. Halves are multiples of 2^-24 up to 2^-14; above, their
+ * spacing grows. */
 static uint32_t half_of(uint32_t size) {
     uint32_t exponent = size >> 23, fraction = (size & 0x7FFFFF) | 0x800000;
     if (exponent < 113) return drop_bits(fraction, 126 - exponent);

@@ -12,13 +12,13 @@ typedef struct conversion {
     wf_context *ctx;
     wf_safetensors *file;
     wf_safetensors_writer *writer;
-    const char *to; /* "F16", "BF16", "F32"; NULL: what each tensor is */
+    const char *to; /* "F16", "BF16", "F32"; NULL: each tensor keeps its type */
     unsigned char *raw, *made;
     float *values;
     uint64_t n_bytes; /* of all tensors, in the new file */
 } conversion;
 
-/* What a tensor of that type becomes. */
+/* The type of a tensor in the new file. */
 static const char *type_of(const conversion *c, const wf_safetensors_entry *e) {
     bool is_float = e->dtype == WF_F32 || wfi_convert_bytes(e->dtype_name, WF_F32);
     return c->to && is_float ? c->to : e->dtype_name;

@@ -8,8 +8,8 @@
 /* No honest entry comes near: a name is not part of it, and a shape is a few numbers. */
 #define MAX_ENTRY_BYTES 65536
 
-/* Types of the format whose elements are whole bytes. Others are taken as they are: a
- * newer writer's file must still give the tensors that we understand. */
+/* Types of the format with elements of whole bytes. The reader passes other types on unchanged, so
+ * that a newer writer's file still gives its known tensors. */
 static const struct {
     const char *name;
     uint64_t bytes;

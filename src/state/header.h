@@ -1,4 +1,4 @@
-/* The header of a safetensors file: what is in it, checked against the file's length.
+/* The header of a safetensors file: its tensors and metadata, checked against the file's length.
  * Private. */
 #ifndef WFI_STATE_HEADER_H
 #define WFI_STATE_HEADER_H
@@ -13,7 +13,7 @@
 #define WFI_STEPS_KEY "weft.n_steps"
 /* Where the schedule plateau stands: four numbers. */
 #define WFI_PLATEAU_KEY "weft.plateau"
-/* In which order gradients are summed: what of it a recipe may leave to the plan. */
+/* The part of the gradients' order of summation that a recipe may leave to the plan. */
 #define WFI_SUMS_KEY "weft.sums"
 
 typedef struct wfi_metadata_list {
@@ -71,11 +71,11 @@ const char *wfi_safetensors_path(const wf_safetensors *file, int k);
 int wfi_safetensors_descriptor(const wf_safetensors *file, int k);
 
 /* n_bytes of tensor i, converted to `dtype`, from `offset` in it; both lie inside, and are whole
- * elements. What cannot be converted is read as it is. `digest` (NULL is allowed) gets what the
- * bytes in the file add. Errors: IO. */
+ * elements. Tensors of types without conversion are read unchanged. `digest` (NULL is allowed) gets
+ * the digest of the bytes in the file. Errors: IO. */
 wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, wf_dtype dtype,
                                     uint64_t offset, void *dst, size_t n_bytes, uint32_t *digest);
-/* What an element of a type that can be converted to `dtype` has in a file; 0: it cannot. */
+/* Bytes in a file of an element of a type that can be converted to `dtype`; 0: the type cannot. */
 size_t wfi_convert_bytes(const char *dtype_name, wf_dtype dtype);
 /* n elements. F16 and BF16 exactly, F64 to the nearest; F32 is copied. */
 void wfi_convert(const char *dtype_name, const void *src, size_t n, void *dst);
@@ -86,16 +86,15 @@ void wfi_convert_to_odd(const void *src, size_t n, float *dst);
 /* n floats to the nearest of F16, BF16 or F32, ties to even. Returns the first that is finite and
  * too large for that; n: none. */
 size_t wfi_convert_to(const char *dtype_name, const float *src, size_t n, void *dst);
-/* Of a type of the format; 0: it is not known, or its elements are no whole bytes. */
+/* Bytes of an element of the type; 0: the type is unknown, or its elements are not whole bytes. */
 uint64_t wfi_safetensors_element_bytes(const char *dtype_name);
 
 /* ---- digests ---- */
 
-/* In __metadata__, with a tensor's name: the CRC-32 of its bytes, in eight hexadecimal digits. It
- * is a sum (xor) over the tensor's parts, so it does not tell how many there were, nor in which
- * order they came. */
+/* In __metadata__, with a tensor's name: the CRC-32 of its bytes, in eight hexadecimal digits. The
+ * digest is a sum (xor) over the tensor's parts, so their number and order do not change it. */
 #define WFI_SAFETENSORS_DIGEST "weft.crc32."
-/* What n_bytes add, if n_after bytes of the tensor follow them. */
+/* The digest of n_bytes that n_after bytes of the tensor follow. */
 uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after);
 /* In __metadata__, too: the CRC-32 of the file's header, or of the index's text, with zeros for its
  * own digits. */
@@ -106,11 +105,10 @@ bool wfi_safetensors_is_digest(const char *key);
 void wfi_safetensors_set_seal(char *text, size_t n);
 /* Compares the text's seal, if it has one. Errors: CORRUPT. */
 wf_status wfi_safetensors_check_seal(wf_context *ctx, const char *path, const char *text, size_t n);
-/* Compares with what the file says of tensor i, if it says anything. Errors: CORRUPT. */
+/* Compares with the file's digest of tensor i, if the file has one. Errors: CORRUPT. */
 wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32_t digest);
 
-/* Declares a tensor as a file has it, of whatever type. Errors: those of
- * wf_safetensors_writer_add_tensor. */
+/* Declares a tensor of a file, of any type. Errors: those of wf_safetensors_writer_add_tensor. */
 wf_status wfi_safetensors_writer_add_entry(wf_safetensors_writer *writer,
                                            const wf_safetensors_entry *entry);
 
@@ -132,7 +130,7 @@ void wfi_safetensors_writer_add_digests(wf_safetensors_writer *writer, bool has_
 void wfi_safetensors_writer_set_digest(wf_safetensors_writer *writer, int i, uint32_t digest);
 /* See wfi_replacement_write_through. Errors: IO. */
 wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *writer);
-/* Of file k, and (NULL is allowed) where its tensors begin. */
+/* The descriptor of file k; data_start_out (NULL is allowed) gets the offset of its tensors. */
 int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer, int k,
                                       uint64_t *data_start_out);
 /* n_bytes of tensor i from `offset` in it; both lie inside. `data` NULL: another process writes
@@ -140,7 +138,7 @@ int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer, int k
 wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *writer, int i, uint64_t offset,
                                             const void *data, size_t n_bytes);
 
-/* Brings to the disk what has been written. Errors: IO. */
+/* Flushes all writes to the disk. Errors: IO. */
 wf_status wfi_safetensors_writer_sync(const wf_safetensors_writer *writer);
 
 /* A name from a file, fit for a sentence: a long one is cut. Returns `text`. */

@@ -20,7 +20,7 @@ typedef struct matcher {
     const wf_safetensors *file;
     const wfi_wanted *wanted;
     int n_wanted;
-    const char *skip;      /* what keeps its values */
+    const char *skip;      /* names that keep their values */
     int *found;            /* [n_wanted], -1 */
     candidate *candidates; /* [n_tensors], by bare name, then number */
     int n_tensors;
@@ -89,7 +89,7 @@ static void assign(matcher *m) {
     }
     for (int i = 0; i < m->n_wanted; i++)
         if (is_sought(m, i)) take(m, i, find_unused(m, wfi_bare_name(m->wanted[i].name)));
-    /* Of two tied tensors some programs save only the second. */
+    /* Some programs save only the second of two tied tensors. */
     for (int i = 0; i < m->n_wanted; i++)
         if (is_sought(m, i) && strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") == 0)
             take(m, i, find_unused(m, "lm_head.weight"));
@@ -136,7 +136,7 @@ static wf_status pass_tied(matcher *m) {
     return WF_OK;
 }
 
-/* ---- what does not fit ---- */
+/* ---- mismatches ---- */
 
 static bool may_be_missing(const matcher *m, const char *name) {
     return ends_with(name, "num_batches_tracked") || is_skipped(m, name);
@@ -218,7 +218,7 @@ static wf_status check_sizes(const matcher *m) {
     return WF_OK;
 }
 
-/* A name that nobody has is a mistake. */
+/* A name without a tensor is a mistake. */
 static wf_status check_skip(const matcher *m) {
     for (wfi_word word = {0}; wfi_names_next(m->skip, &word);) {
         bool names_any = false;

@@ -18,8 +18,8 @@ typedef struct wfi_members {
  * wfi_members_each. `key` dies with the call. */
 typedef wf_status (*wfi_member)(void *self, wfi_members *place, const char *key);
 
-/* Reads `{ key : value, ... }` at the place. Keys may repeat: that is the caller's to
- * check. Errors: CORRUPT, and what `member` returns. */
+/* Reads `{ key : value, ... }` at the place. Keys may repeat: that is the caller's to check.
+ * Errors: CORRUPT, and those of `member`. */
 wf_status wfi_members_each(wfi_members *place, wfi_member member, void *self);
 
 /* Reads one value of at most max_bytes; free with json_decref. Errors: CORRUPT. */

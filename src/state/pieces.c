@@ -49,7 +49,7 @@ static bool is_of(const held *from, const wfi_state_tensor *tensor, const wfi_va
            (kind == WFI_BLOCK_HIDDEN) == (value->kind == WFI_VALUE_HIDDEN);
 }
 
-/* What of the tensor is in the block; no elements: nothing. */
+/* The part of the tensor in the block; it may have no elements. */
 static wfi_state_piece cut(const held *from, int state, const wfi_value *value,
                            size_t value_bytes) {
     size_t size = wf_dtype_bytes(value->dtype), at = from->block->offset;
@@ -226,7 +226,7 @@ int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece 
     return (int32_t)(next - piece);
 }
 
-/* ---- what a run begins with ---- */
+/* ---- initial values ---- */
 
 void wfi_state_draw(const wfi_state_list *list, const wfi_state_tensor *tensor, uint64_t seed,
                     int64_t first, int64_t n, void *out) {

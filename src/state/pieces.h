@@ -1,7 +1,7 @@
 /* State as pieces: which elements of which tensor lie where on which rank. Private.
  *
- * To initialise, read, hash, save, load or copy state is a loop over this list. So nothing needs to
- * know where a unit lives, and no rank has to hold what it does not compute with.
+ * To initialise, read, hash, save, load or copy state is a loop over this list. So other code does
+ * not need a unit's rank, and a rank holds only the state with which it computes.
  */
 #ifndef WFI_STATE_PIECES_H
 #define WFI_STATE_PIECES_H
@@ -46,11 +46,11 @@ typedef struct wfi_state_list {
 typedef enum wfi_state_scope {
     WFI_STATE_WEIGHTS,  /* parameters and buffers */
     WFI_STATE_ALL,      /* the optimizer's, and hidden state, too */
-    WFI_STATE_GRADIENTS /* of a program that keeps them: what a step has left */
+    WFI_STATE_GRADIENTS /* gradients of the latest step, in a program that keeps them */
 } wfi_state_scope;
 
-/* What the ranks of a program that is made to run hold. `list_out` is to be released, also after an
- * error. Errors: NO_MEMORY. */
+/* Lists the state on the ranks of a program that will run. `list_out` is to be released, also after
+ * an error. Errors: NO_MEMORY. */
 wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
                                 wfi_state_list *list_out);
 void wfi_state_list_release(wfi_state_list *list);
@@ -64,8 +64,8 @@ const wfi_state_piece *wfi_state_piece_of(const wfi_state_tensor *tensor, int32_
 /* How many of the tensor's pieces from `piece` on are the same elements. */
 int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece *piece);
 
-/* What a run begins with in n elements of a parameter or buffer from `first` on: a function of
- * (seed, name, element), so parts are drawn as the whole would be. */
+/* Draws the initial values of n elements of a parameter or buffer from `first` on. They are a
+ * function of (seed, name, element), so parts get the values of the whole. */
 void wfi_state_draw(const wfi_state_list *list, const wfi_state_tensor *tensor, uint64_t seed,
                     int64_t first, int64_t n, void *out);
 

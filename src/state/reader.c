@@ -122,7 +122,7 @@ static wf_status open_shards(wf_safetensors *file, const wfi_shard_index *index)
     return WF_OK;
 }
 
-/* If the index says how much there is, it is what the shards have. */
+/* Compares the index's total size, if the index has one, with that of the shards. */
 static wf_status check_total(const wf_safetensors *file, const wfi_shard_index *index) {
     uint64_t total = 0;
     for (size_t k = 1; k < file->n_parts; k++)
@@ -187,7 +187,7 @@ static wf_status find_file(wf_context *ctx, const char *path, char **found_out) 
         return wfi_fail(ctx, WF_IO,
                         "%s holds neither model.safetensors nor model.safetensors" WFI_SHARD_INDEX,
                         path);
-    *found_out = wfi_strdup(ctx, path); /* whoever opens it says what is wrong */
+    *found_out = wfi_strdup(ctx, path); /* opening it reports the error */
     return *found_out ? WF_OK : WF_NO_MEMORY;
 }
 

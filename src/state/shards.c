@@ -2,7 +2,7 @@
  *
  *     {"metadata": {"total_size": N}, "weight_map": {NAME: FILE, ...}}
  *
- * It may come from anywhere, so it cannot name what is not beside it. */
+ * The index may be untrusted, so it can name only files of its own folder. */
 #include "state/members.h"
 
 #include <stdlib.h>

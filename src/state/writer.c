@@ -2,10 +2,11 @@
  * elements first, then by name, so that every tensor is aligned if the file is; a shard is full
  * when the next tensor would make it larger than was asked for.
  *
- * The index is renamed last, and is what names the shards; so a reader finds the old ones or the
- * new ones. New ones have names that the present index does not have, one of two kinds in turn; the
- * old ones go when the new index is there. Where both `path` and its index are there, `path`
- * counts: it goes after an index has come, and comes before an index goes. */
+ * The index names the shards and is renamed last, so a reader finds either the old shards or the
+ * new ones. New shards alternate between two kinds of names, so that the present index names none
+ * of them. The writer removes the old shards when the new index is in place. If both `path` and its
+ * index exist, `path` counts: it is removed after an index appears, and appears before an index is
+ * removed. */
 #include "base/replace.h"
 #include "state/header.h"
 
@@ -184,7 +185,7 @@ wf_status wf_safetensors_writer_add_tensor(wf_safetensors_writer *w, const char 
                               .elem_bytes = wf_dtype_bytes(dtype)});
 }
 
-/* Of a type that is not known here there is only the number of bytes. */
+/* For an unknown type only the number of bytes is known. */
 wf_status wfi_safetensors_writer_add_entry(wf_safetensors_writer *w,
                                            const wf_safetensors_entry *entry) {
     declared t = {.dtype = entry->dtype_name,
@@ -225,7 +226,7 @@ static bool is_of_kind(const char *name, const char *shard) {
     return !strcmp(name + n, again);
 }
 
-/* Of the kind that the present index does not name. */
+/* Whether the new shards use the second kind of names: the present index uses the first. */
 static bool takes_second(const wf_safetensors_writer *w) {
     wf_safetensors *present;
     char *index = wfi_sprintf(w->ctx, "%s" WFI_SHARD_INDEX, w->path);
@@ -290,7 +291,7 @@ static void add_metadata_text(const wf_safetensors_writer *w, wfi_text *text, co
                      w->tensors[i].quoted + 1, w->tensors[i].digest);
 }
 
-/* What a shard says of itself is what transformers wants to find; the rest is in the index. */
+/* A shard's metadata has only the key that transformers requires; the rest is in the index. */
 static void add_header_text(const wf_safetensors_writer *w, declared *const *sorted, int file,
                             wfi_text *text) {
     const char *comma = "";
@@ -463,7 +464,8 @@ wf_status wf_safetensors_writer_write(wf_safetensors_writer *w, int i, const voi
     return WF_OK;
 }
 
-/* What the new files replace, under other names; or, if they have not got their place, they. */
+/* Removes the files that the new ones replace under other names, or the new ones if they were not
+ * put in place. */
 static void remove_others(wf_safetensors_writer *w) {
     const wfi_replacement *first = &w->files[0].file;
     bool is_there = !first->temporary;
@@ -501,7 +503,7 @@ wf_status wf_safetensors_writer_commit(wf_safetensors_writer *w) {
     WF_TRY(w->n_files > 1 ? write_text(w, NULL, 0) : lay_out(w));
     wf_status status = put_in_place(w);
     w->is_committed = status == WF_OK;
-    /* A trainer's files are replaced whatever they are; others' stay. */
+    /* Only shards and a trainer's file (with digests) replace files under other names. */
     if (w->shard_bytes || w->has_digests) remove_others(w);
     return status;
 }
