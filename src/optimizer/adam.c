@@ -1,4 +1,4 @@
-/* Adam (Kingma and Ba, 2015), and AdamW, whose weight decay is decoupled (Loshchilov and Hutter,
+/* Adam (Kingma and Ba, 2015), and AdamW with decoupled weight decay (Loshchilov and Hutter,
  * 2019). */
 #include "optimizer/optimizer.h"
 

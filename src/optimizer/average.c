@@ -6,7 +6,7 @@ typedef struct averaging {
     float *average;
     const float *param;
     size_t n;
-    float weight; /* of what is new */
+    float weight; /* of the new values */
 } averaging;
 
 WFI_LOOP void average_loop(const averaging *a) {

@@ -1,4 +1,4 @@
-/* The norm of a gradient, in parts whose order is fixed. */
+/* The norm of a gradient, summed in parts in a fixed order. */
 #include "optimizer/optimizer.h"
 
 /* Each sum is one chain of additions, so several are made at a time. */

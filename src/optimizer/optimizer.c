@@ -2,7 +2,7 @@
 
 #include "base/finite.h"
 
-/* What is updated before it is looked at: little enough to be in the cache still. */
+/* Elements updated before the check for non-finite values: few enough to remain in the cache. */
 #define BLOCK_ELEMENTS 4096
 
 const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe) {

@@ -12,7 +12,7 @@
 
 #define WFI_MAX_STATES 3
 
-/* What an update works on: n elements. */
+/* Operands of an update: n elements. */
 typedef struct wfi_update {
     const wf_recipe *recipe;
     double lr;
@@ -57,21 +57,21 @@ const char *wfi_recipe_state_name(const wf_recipe *recipe, int state);
 /* Which of them is the average; -1: there is none. */
 int wfi_recipe_average(const wf_recipe *recipe);
 
-/* What is not finite after an update, the worse the larger. */
+/* Which tensor is non-finite after an update; larger is worse. */
 typedef enum wfi_update_result {
     WFI_UPDATE_FINITE,
     WFI_UPDATE_STATE,
     WFI_UPDATE_PARAM
 } wfi_update_result;
 
-/* `state` [n_states] of n each. A gradient that is not finite makes its parameter so, whatever the
- * rates are. */
+/* `state` [n_states] of n each. A non-finite gradient makes its parameter non-finite at any
+ * learning rate. */
 wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
                                        float gradient_scale, float *param, const float *gradient,
                                        float *const *state, size_t n);
 
-/* What the average takes of the parameters in a step: all of them in the first, until which it is
- * zero. */
+/* The weight of the parameters in the average at a step: 1 at the first step, before which the
+ * average is zero. */
 float wfi_average_weight(const wf_recipe *recipe, int64_t step);
 /* The average [n] after that step, which has left `param` [n]. */
 void wfi_average_update(wfi_variant variant, const wf_recipe *recipe, int64_t step,

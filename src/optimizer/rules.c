@@ -13,7 +13,7 @@ typedef struct ruled {
 
 #define RULE(name, n_states, formula)                                                              \
     WFI_LOOP void name##_loop(const ruled *r) {                                                    \
-        const wfi_update_rule rule = r->rule; /* what is stored below may not change it */         \
+        const wfi_update_rule rule = r->rule; /* a copy, which the stores below cannot alias */    \
         float *restrict param = r->u->param;                                                       \
         float *restrict state0 = r->u->state[0], *restrict state1 = r->u->state[1];                \
         const float *restrict gradient = r->u->gradient;                                           \

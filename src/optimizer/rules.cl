@@ -1,7 +1,7 @@
-/* Update rules, PyTorch's formulas, of a parameter p, what is given as its gradient, and its states.
- * Who reads this says what RULE makes of a formula and its number of states, NUMBER of one of the
- * step's (wfi_update_rule), and what a root is: plain C (rules.c), and kernels for devices that
- * compile them (kernel/gpu/source/step.cl). */
+/* Update rules, PyTorch's formulas, for a parameter p, its gradient and its states. The including
+ * file defines RULE (a formula and its number of states), NUMBER (one of the step's,
+ * wfi_update_rule) and the square root. Plain C (rules.c) includes this, as do kernels that devices
+ * compile (kernel/gpu/source/step.cl). */
 
 #define SCALE NUMBER(0) /* gradients are multiplied by it first */
 #define DECAY NUMBER(1)
