@@ -1,8 +1,8 @@
 /* Trace files as Chrome trace JSON. Private.
  *
- * Rank r of part k is process (ranks of the parts before) + r; stream s is thread s. What
- * Chrome's format has no place for stands in otherData: the title, and of each part its
- * name, the step, and how the ranks spent it.
+ * Rank r of part k is process (ranks of the parts before) + r; stream s is thread s. Chrome's
+ * format has no fields for some data, which otherData holds: the title, and each part's name, step,
+ * and the ranks' time breakdown.
  */
 #ifndef WFI_CHROME_H
 #define WFI_CHROME_H
@@ -13,9 +13,10 @@
 
 #define WFI_CHROME_FORMAT "weft-timeline-1"
 
-/* What a reader takes; jansson's tree of that much text is some ten times as large. */
+/* The largest file that the reader accepts; jansson's tree of the text is some ten times as
+ * large. */
 #define WFI_CHROME_MAX_BYTES (64 << 20)
-/* A century: what is longer is no time of a step. */
+/* A century: a longer time cannot be that of a step. */
 #define WFI_CHROME_MAX_US 3e15
 /* Bytes of a kind. */
 #define WFI_CHROME_MAX_MEMORY ((int64_t)1 << 50)

@@ -184,7 +184,7 @@ static wf_status read_events(reader *r) {
     return WF_OK;
 }
 
-/* ---- what stands before them ---- */
+/* ---- data before the spans ---- */
 
 /* How many spans each process has; room for no more is made. */
 static wf_status count_spans(const reader *r, int64_t n_spans[WF_TRACE_MAX_PARTS]) {

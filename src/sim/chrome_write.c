@@ -12,8 +12,8 @@ static bool has_control(const char *value) {
     return false;
 }
 
-/* Quoted as JSON wants it. What is no UTF-8, or would control a terminal, loses all that is
- * not plain ASCII. */
+/* Quoted as JSON wants it. A string that is not UTF-8, or would control a terminal, loses all bytes
+ * except plain ASCII. */
 static void add_string(wfi_text *text, const char *value) {
     json_t *string = has_control(value) ? NULL : json_string(value);
     if (!string) {

@@ -1,5 +1,5 @@
-/* Whether a program fits into the memory given, and if not, what would: other plans, more
- * microbatches. Each proposal is a program that was lowered and simulated.
+/* Whether a program fits into the memory given, and if not, which other programs fit: other plans,
+ * more microbatches. Each proposal is a program that was lowered and simulated.
  */
 #include "nn/model.h"
 #include "program/program.h"
@@ -26,9 +26,9 @@ static size_t highest_peak(const wf_program *p, wfi_space space) {
 
 /* ---- candidates ---- */
 
-/* What is tried on each mesh, as keys of a plan, the cheapest in time first, the smallest in memory
- * last. A new key of plans that saves memory is a row here. Where there are replicas, rows that
- * divide do so with zero=3; runs of half of these share all, where they shard. */
+/* The plan keys tried on each mesh, the cheapest in time first, the smallest in memory last. A new
+ * key of plans that saves memory is a row here. Where there are replicas, rows that divide do so
+ * with zero=3; runs of half of these share all, where they shard. */
 typedef struct row {
     const char *keys;
     bool divides, shards;
@@ -58,13 +58,14 @@ static const row rows[] = {
     {"recompute=all,offload=state:disk+params:disk", true, false},
     {"schedule=breadth,recompute=all,offload=state:disk+params:disk,prefetch=0", true, false}};
 
-/* More programs are not lowered: a second is not too long for an answer. Of long programs, fewer.
+/* More programs are not lowered: a second is not too long for an answer. The limit is lower for
+ * long programs.
  */
 #define MOST_TRIES        32
 #define FEWEST_TRIES      8
 #define MOST_INSTRUCTIONS 50000
 #define MOST_PAIRS        256
-/* Of a mesh on which so many rows fit, those that follow only take longer. */
+/* Once this many rows fit on a mesh, the following rows are only slower. */
 #define MOST_OF_MESH 4
 
 /* A mesh and a row: done once it fits, or never will. */
@@ -209,7 +210,7 @@ static wfi_program_use use_of(const wf_program *p) {
     return p->use == WFI_USE_LOOK_SHORT ? WFI_USE_LOOK_SHORT : WFI_USE_LOOK;
 }
 
-/* What cannot be lowered is no candidate. State does not depend on microbatches. */
+/* A program that cannot be lowered is not a candidate. State does not depend on microbatches. */
 static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *fits_out) {
     wf_program *other;
     wf_plan *plan;
@@ -244,7 +245,7 @@ static int compare(const void *a, const void *b) {
     return (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes);
 }
 
-/* A mesh whose smallest candidate does not fit has none that does. */
+/* If the smallest candidate of a mesh does not fit, none does. */
 static wf_status try_mesh(search *s, candidate *first, candidate *end, int64_t n_micro, int most) {
     int n_fitting = 0;
     bool does = false;
@@ -263,7 +264,7 @@ static bool is_same_mesh(const candidate *a, const candidate *b) {
     return a->tp == b->tp && a->dp == b->dp && a->pp == b->pp;
 }
 
-/* As many microbatches as given first; only what does not fit with these is tried with more. */
+/* As many microbatches as given first; only candidates that do not fit are tried with more. */
 static wf_status try_all(search *s, int most) {
     const wf_recipe *r = &s->p->recipe;
     candidate *all_end = &s->candidates[s->n_candidates];
@@ -278,7 +279,7 @@ static wf_status try_all(search *s, int most) {
     return WF_OK;
 }
 
-/* Of those from `first` on, so that all are few enough. */
+/* Sorts the proposals from `first` on and drops the slowest, to WF_MAX_PROPOSALS in all. */
 static void keep_fastest(search *s, int first) {
     if (s->n_found > first)
         qsort(s->found + first, (size_t)(s->n_found - first), sizeof *s->found, compare);

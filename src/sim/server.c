@@ -104,7 +104,7 @@ static int32_t find(const int32_t *list, int32_t worker) {
     return at;
 }
 
-/* The earliest arrival whose update keeps the bound; -1: none does. */
+/* The earliest arrival with an update within the bound; -1: there is none. */
 static int32_t choose(const servers *v) {
     int32_t last = wfi_bound_last(v->readers, v->n_readers, v->versions, v->version, v->bound);
     for (int32_t k = 0; k < v->n_waiting; k++)

@@ -1,6 +1,6 @@
-/* The simulation: the program with a clock for each stream, and times from costs. An
- * instruction begins when its stream is free and what it depends on has ended; those that
- * run together begin when all of them can.
+/* The simulation: the program with a clock for each stream, and times from costs. An instruction
+ * begins when its stream is free and its dependencies have ended; those that run together begin
+ * when all of them can.
  */
 #include "plan/costs.h"
 #include "run/trainer.h"
@@ -16,7 +16,7 @@
 typedef struct simulation {
     const wf_program *p;
     const wf_costs *costs;
-    double *free_us; /* [rank][stream] when it is through with what it has begun */
+    double *free_us; /* [rank][stream] end of the latest instruction */
     double *begin_us, *end_us;
 } simulation;
 
