@@ -16,7 +16,7 @@ struct wf_model {
 
 wf_status wfi_model_copy(const wf_model *model, wf_model **model_out);
 
-/* Of a family whose models differ by their layers alone; 0: of none. */
+/* The number of layers, if models of the family differ only in that; otherwise 0. */
 int64_t wfi_model_n_layers(const wf_model *model);
 /* The same with so many. */
 wf_status wfi_model_with_layers(const wf_model *model, int64_t n_layers, wf_model **model_out);

@@ -1,5 +1,5 @@
-/* The ready-made models. Each is a wf_model_function whose config is a wf_model_config
- * with nothing left at 0 that the model reads. Private. */
+/* The ready-made models. Each is a wf_model_function; its config is a wf_model_config with all
+ * fields that the model reads set. Private. */
 #ifndef WFI_MODEL_REGISTRY_H
 #define WFI_MODEL_REGISTRY_H
 

@@ -27,8 +27,8 @@ static wf_tensor stem(wf_tensor x, int is_small) {
     return is_small ? x : wf_max_pool(x, 3, 2, 1);
 }
 
-/* relu(f(x) + x), or relu(f(x) + projection of x) where the shapes differ. It is cut before its
- * last convolution, too: a whole block is too coarse a grain to balance stages with. */
+/* relu(f(x) + x), or relu(f(x) + projection of x) where the shapes differ. The block is also cut
+ * before its last convolution: whole blocks are too coarse to balance stages. */
 static wf_tensor block(wf_tensor x, const resnet *net, int64_t n_inner, int64_t stride,
                        const char *last_unit) {
     int64_t n_in = wf_tensor_shape(x).dim[1];
