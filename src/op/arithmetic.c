@@ -10,7 +10,7 @@ static int64_t n_elem_of(const wfi_call *call) {
     return wf_shape_n_elem(&call->out[0].shape);
 }
 
-/* An op whose inputs and output have one shape; its `backward` or `gradient`, numbers and others
+/* An op with inputs and an output of one shape; its `backward` or `gradient`, numbers and others
  * are last. */
 #define ELEMENTWISE(label, n_inputs, its_samples, ...)                                             \
     const wfi_op wfi_op_##label = {                                                                \
@@ -95,7 +95,7 @@ static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
-/* A reduction (reduce.cl) whose leading dims are one. */
+/* A reduction (reduce.cl) over the leading dims. */
 static wfi_numbers sum_leading_numbers(const wfi_call *call) {
     int64_t n = n_elem_of(call), n_total = wf_shape_n_elem(&call->in[0].shape);
     return (wfi_numbers){.n_threads = n, .n = {n, n ? n_total / n : 0, n}, .f = {1}};

@@ -1,12 +1,11 @@
-/* Self attention of h heads of size d, c = h d; P is what a token attends to. Of S and P, t squared
- * values a head, nothing is kept but L, the logarithm of each row's sum: backward makes them again.
+/* Self attention of h heads of size d, c = h d; P are the attention weights. S and P have t squared
+ * values per head and are not saved: the backward recomputes them from L, the logarithm of each
+ * row's sum.
  *
- * self_attention(qkv [n, t, 3 c]) -> y [n, t, c], L [n, h, t]
- * self_attention_backward(dy, qkv, y, L) -> dqkv
- * cached_attention(qkv [n, 3 c], positions I32 [n], cache [t, 2 c]) -> y [n, c]
- *   n tokens of one text, one after the other: the keys and values of each are written to the row
- * of its position, then it attends to all rows up to there. Of a position outside the cache, y is
- * 0.
+ * self_attention(qkv [n, t, 3 c]) -> y [n, t, c], L [n, h, t] self_attention_backward(dy, qkv, y,
+ * L) -> dqkv cached_attention(qkv [n, 3 c], positions I32 [n], cache [t, 2 c]) -> y [n, c] n tokens
+ * of one text, one after the other: the keys and values of each are written to the row of its
+ * position, then it attends to all rows up to there. For a position outside the cache, y is 0.
  *
  *   S = q k^T / sqrt(d)    L = log sum exp S    P = exp(S - L)    y = P v
  *   dP = dy v^T    dS = P (dP - sum P dP), and sum P dP = sum dy y
@@ -78,8 +77,8 @@ static double self_attention_backward_flops(const wf_graph *g, const wfi_node *n
 
 /* ---- references ---- */
 
-/* n[1] tokens, n[2] channels, n[3] heads of n[4] elements, n[5]: causal; f[0]: what scores are
- * multiplied by. A group for each token of each head. */
+/* n[1] tokens, n[2] channels, n[3] heads of n[4] elements, n[5]: causal; f[0]: the scale of the
+ * scores. A group for each token of each head. */
 static wfi_numbers numbers_of(const wfi_attr *attr, int64_t n, int64_t t, int64_t c) {
     int64_t n_heads = attr->attention.n_heads, d = c / n_heads;
     return (wfi_numbers){.n_groups = n * n_heads * t,

@@ -5,8 +5,9 @@
  * batch_norm_backward(dy, x, mean, var, scale, passed?) -> dx, dscale, dshift, daddend
  *
  * scale, shift, mean, var and their gradients are [c]; an addend is like x, and is added before a
- * fused ReLU. What that let through the backward learns from a workspace, or, with an addend, from
- * y, and then gives daddend, too. The reference's workspace is a byte an element, in x's order. */
+ * fused ReLU. The backward reads the ReLU's mask from a workspace. With an addend, it takes the
+ * mask from y and also gives daddend. The reference's workspace is a byte an element, in x's
+ * order. */
 #include "op/plain.h"
 
 /* ---- checks ---- */

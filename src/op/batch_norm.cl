@@ -49,7 +49,7 @@ KERNEL(batch_norm_inference) {
     }
 }
 
-/* What goes back behind the ReLU; n[5]: there was an addend. */
+/* The gradient of the ReLU's input; n[5]: there was an addend. */
 #define SLOPE(i) (STOPS(i) ? 0 : GET(IN(0), PIXEL(IN(0), i)))
 #define STOPS(i)                                                                                   \
     (HAS(IN(5)) && (a.n[5] ? GET(IN(5), PIXEL(IN(5), i)) <= 0                                      \

@@ -1,4 +1,4 @@
-/* What the checks, gradients and builders of many ops share. Private to src/op. */
+/* Functions shared by the checks, gradients and builders of many ops. Private to src/op. */
 #ifndef WFI_OP_CHECK_H
 #define WFI_OP_CHECK_H
 
@@ -29,9 +29,10 @@ wf_status wfi_op_fail(const wf_graph *g, const wfi_node *node, wf_status status,
 /* One character an input: f F32, i I32, b opaque bytes; '?' behind it: may be absent. */
 wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *kinds);
 
-/* Of elementwise ops; of those whose last dim is one thing, by the first of several dims. */
+/* Cuts of elementwise ops, and of ops that need the whole last dim: by the first of several
+ * dims. */
 extern const wfi_op_cut wfi_place_elements[], wfi_place_rows[];
-/* Of images: by sample and by channel. */
+/* Cuts of images: by sample and by channel. */
 extern const wfi_op_cut wfi_place_images[];
 
 /* Inputs F32 of one shape; one output like them. */

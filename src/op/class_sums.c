@@ -140,7 +140,7 @@ PLAIN_REFERENCE(of_sums_backward_reference, cross_entropy_of_sums_backward, of_s
 
 static const wfi_op_sample class_sums_samples[] = {SAMPLE(29, 12, 0), SAMPLE(12, 12, 0.1), {0}};
 
-/* Of as many blocks as there are parts, or of a multiple. */
+/* Divides the blocks of classes; their number is a multiple of the number of parts. */
 static bool divide_blocks(wfi_attr *attr, const wfi_op_part *part) {
     attr->classes.begin = wfi_part_begin(attr->classes.n_blocks, part->number, part->n);
     attr->classes.end = wfi_part_begin(attr->classes.n_blocks, part->number + 1, part->n);

@@ -46,7 +46,7 @@ KERNEL(class_sums_backward) {
                     by_gap + (i == own ? GET(IN(2), at + LABEL) : 0)));
 }
 
-/* Of n[0] rows of n[3] blocks' sums. */
+/* The combined sums of a row's n[3] blocks; there are n[0] rows. */
 typedef struct {
     double largest, sum;
     long own; /* the block with the label; -1: none */

@@ -77,7 +77,7 @@ static wf_status conv2d_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &y);
 }
 
-/* dy must be what the forward gives for these. */
+/* dy must have the shape of the forward's output for x and weight. */
 static wf_status check_backward(wf_graph *g, wfi_node *node, const wf_shape *x,
                                 const wf_shape *weight) {
     wf_shape dy = wfi_in_shape(g, node, 0), y;
@@ -389,7 +389,8 @@ const wfi_op wfi_op_conv_transpose2d = {
     .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
     .check = conv2d_backward_data_check,
-    /* It is linear in both: its gradients are the convolution and that one's gradient of weights.
+    /* The op is linear in both inputs: its gradients are the convolution and the convolution's
+     * gradient of weights.
      */
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_conv2d, .in = {WFI_DY, WFI_X + 1}},
                                           {.op = &wfi_op_conv2d_backward_weight,

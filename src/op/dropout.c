@@ -1,5 +1,5 @@
-/* Dropout: what is kept is a function of (seed, name, step, sample, element), so it
- * is the same in the forward, the backward and a recomputation, on any rank.
+/* Dropout: the mask is a function of (seed, name, step, sample, element), so it is the same in the
+ * forward, the backward and a recomputation, on any rank.
  *
  * dropout(x) -> y, dropout_backward(dy) -> dx; attr.dropout */
 #include "op/check.h"
@@ -12,7 +12,7 @@ static wf_status dropout_check(wf_graph *g, wfi_node *node) {
     double p = node->attr.dropout.p;
     if (!(p >= 0 && p < 1))
         return wfi_op_fail(g, node, WF_INVALID_ARG, "p is %g, but must be in [0, 1)", p);
-    /* Elements are counted from the sample's first, whatever the microbatch. */
+    /* Elements are counted from the sample's first, in every microbatch. */
     bool is_part = node->attr.dropout.sample_size > 0;
     if (!is_part && (x.n_dims < 1 || x.dim[0] != g->batch))
         return wfi_op_fail(g, node, WF_SHAPE,
@@ -34,7 +34,7 @@ static void drop(wfi_random_key key, const wfi_step_args *step, double p, uint64
     }
 }
 
-/* A part draws what the whole would for its elements. */
+/* A part draws the same mask for its elements as the whole op. */
 static wfi_numbers dropout_numbers(const wfi_call *call) {
     const wf_shape *shape = &call->in[0].shape;
     const wfi_attr *a = call->attr;

@@ -1,4 +1,4 @@
-/* The plain C kernels of what is computed element by element, by the formulas of elements.cl. */
+/* The plain C kernels of elementwise ops, by the formulas of elements.cl. */
 #include "op/plain.h"
 
 #define FACTOR  ((float)a.call->attr->scale.factor)

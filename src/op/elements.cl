@@ -1,7 +1,7 @@
-/* Elements of what x and y are there: of a forward x, or x and y; of a backward the gradient x, and y,
- * which is what the forward gave, but for gelu what it was given. A NaN stays one. */
+/* Elementwise formulas of x and y. In a forward they are inputs. In a backward x is the gradient
+ * and y is the forward's output, or for gelu its input. A NaN stays NaN. */
 
-#ifndef FACTOR /* else plain C (elements.c) says where they are */
+#ifndef FACTOR /* else plain C (elements.c) defines them */
 #define FACTOR ((float)a.f[0])
 #define IS_TANH ((int)a.n[1])
 #endif

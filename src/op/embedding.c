@@ -82,7 +82,7 @@ static void embedding_backward_reference(const wfi_call *call) {
     }
 }
 
-/* What a row gets is summed first, and then added to it: rows that no token names stay untouched.
+/* Sums the gradients of a row first, then adds the sum to it: rows without a token stay untouched.
  */
 static void embedding_backward_add(const wfi_call *call) {
     const float *dy = call->in[0].data;
@@ -114,7 +114,7 @@ static size_t embedding_backward_add_scratch(const wf_graph *g, const wfi_node *
     return wfi_round_up((size_t)node->shape.dim[1], 2) * sizeof(float) + n_places * sizeof(int64_t);
 }
 
-/* Of the whole table. */
+/* Rows of the whole table. */
 static int64_t n_rows_of(const wf_graph *g, const wfi_node *node) {
     int64_t n_classes = node->attr.embedding.n_classes;
     return n_classes ? n_classes : wfi_in_shape(g, node, 1).dim[0];

@@ -1,4 +1,4 @@
-/* Of each row of n[1] elements one. */
+/* Takes one element of each row of n[1]. */
 
 KERNEL(gather) {
     FOR_ELEMENT(i) {

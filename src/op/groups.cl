@@ -1,8 +1,7 @@
-/* What kernels have in common that plain C and devices read from one text, the files *.cl beside
- * this one. A kernel is what a group of GROUP threads does: on devices that compile it
- * (kernel/gpu/source/device.cl) many of them at once, in plain C (plain.h) one that goes through
- * all. Sums of a group are added in an order that GROUP fixes. `a` has numbers of the node, n and
- * f, which its op tells (wfi_op.numbers). */
+/* Definitions for kernels with one text for plain C and devices, the files *.cl of this folder. A
+ * kernel is the work of a group of GROUP threads. Devices compile it (kernel/gpu/source/device.cl)
+ * and run many groups at once; in plain C (plain.h) one group goes through all. GROUP fixes the
+ * order of a group's sums. `a` holds the node's numbers n and f from its op (wfi_op.numbers). */
 
 /* Operands: a node's inputs from IN(0) on, its outputs from OUT(0) on. */
 #define IN(i) (i)

@@ -1,4 +1,4 @@
-/* Losses of classes, one value a row, and what is done with losses.
+/* Losses of classes, one value a row, and ops on losses.
  *
  * cross_entropy(logits [rows.., n], labels I32 [rows..]) -> loss [rows], hits I32 [rows]
  * cross_entropy_backward(logits, labels, dloss [rows]) -> dlogits

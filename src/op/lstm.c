@@ -163,7 +163,8 @@ static void lstm_reference(const wfi_call *call) {
     }
 }
 
-/* Scratch memory: what the gates get of each token, then what h and c get from the token behind. */
+/* Scratch memory: the gates' gradients of each token, then the gradients of h and c from the next
+ * token. */
 static size_t backward_scratch(const wf_graph *g, const wfi_node *node) {
     wf_shape y = wfi_in_shape(g, node, 5);
     return (size_t)(wf_shape_n_elem(&y) * N_GATES) * sizeof(float) +
@@ -201,7 +202,7 @@ static void gates_backward(const wfi_call *call, const sizes *s, int64_t sample,
     }
 }
 
-/* What weights get of the tokens' features: column `at` of row `row`. */
+/* The gradient of a weight, row `row` and column `at`, from the tokens' features. */
 static double weight_gradient(const float *dgates, const float *features, int64_t n_rows,
                               int64_t n_gates, int64_t row, int64_t width, int64_t at) {
     double sum = 0;
@@ -233,7 +234,7 @@ static void lstm_backward_reference(const wfi_call *call) {
             dw_ih[row * s.n_in + i] =
                 (float)weight_gradient(dgates, x, n_rows, n_gates, row, s.n_in, i);
         for (int64_t j = 0; j < s.h; j++) {
-            double sum = 0; /* over what h was before each token */
+            double sum = 0; /* over h before each token */
             for (int64_t k = 0; k < s.n; k++) {
                 const float *own = dgates + k * s.n_tokens * n_gates;
                 sum += (double)own[row] * hidden[2 * k * s.h + j];

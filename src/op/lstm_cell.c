@@ -1,6 +1,6 @@
-/* One token of a layer of long short-term memory, of whose hidden units slices have some each
- * (pass/recurrence.c): what the gates get of all tokens' features, of the h before and of the c
- * before makes the next two.
+/* One token of a layer of long short-term memory; slices divide its hidden units
+ * (pass/recurrence.c). The gates' inputs from all tokens' features, the previous h and the previous
+ * c give the next h and c.
  *
  * lstm_cell(x, r, c) -> h, next, gates (in training graphs)
  * lstm_cell_backward(dh, gates, c, next, dnext?) -> dr, dc
@@ -83,7 +83,7 @@ static void lstm_cell_reference(const wfi_call *call) {
 
 /* ---- the gradient ---- */
 
-/* What there is of each token, side by side: [n, tokens, width]. */
+/* Concatenates the values of all tokens: [n, tokens, width]. */
 static int32_t join_tokens(wfi_autodiff *ad, const int32_t *parts, int64_t n_parts,
                            wfi_phase phase) {
     wf_graph *g = wfi_graph_of(ad);
@@ -112,7 +112,8 @@ static const wfi_node *find_product(const wf_graph *g, const wfi_node *cell) {
     return is_product ? &g->nodes[n] : NULL;
 }
 
-/* Of each token of the cell's layer, whose backward is there: the gradient of r, and h before. */
+/* Finds the gradient of r and the previous h of each token of the cell's layer, whose backward
+ * nodes exist. */
 static void find_tokens(const wf_graph *g, const wfi_node *cell, int32_t *dr, int32_t *before) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *back = &g->nodes[n];
@@ -125,7 +126,7 @@ static void find_tokens(const wf_graph *g, const wfi_node *cell, int32_t *dr, in
     }
 }
 
-/* Of x, and of what h before each token is multiplied with. */
+/* Adds the gradients of x and of the recurrent weight, the factor of the previous h. */
 static wf_status pass_to_layer(wfi_autodiff *ad, const wfi_node *cell) {
     wf_graph *g = wfi_graph_of(ad);
     const wfi_node *product = find_product(g, cell);

@@ -24,8 +24,8 @@ KERNEL(lstm_cell) {
     }
 }
 
-/* What the gates in, f, g and o get, put TO each: of dh, the cell's slope, the c before, and `bent`, the
- * cell's tanh. */
+/* Puts the gradients of the gates in, f, g and o with TO, from dh, the cell's slope, the c before,
+ * and `bent`, the cell's tanh. */
 #define GATE_SLOPES(TO, before)                                                                    \
     do {                                                                                           \
         TO(0, cell * g * in * (1 - in));                                                           \

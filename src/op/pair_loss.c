@@ -53,7 +53,7 @@ static const wfi_op_sample samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_D
 #define SYMMETRIC(name)                                                                            \
     { .op = &wfi_op_##name##_backward, .in = {WFI_X + 1, WFI_X, WFI_DY}, .to = 1 }
 
-/* Both ops of a loss; behind them, whose gradients there are beside the prediction's. */
+/* Both ops of a loss; the last arguments list gradients in addition to the prediction's. */
 #define PAIR_OPS(label, flops, slope_tolerance, its_samples, ...)                                  \
     PLAIN_REFERENCE(label##_reference, label, loss_numbers)                                        \
     PLAIN_REFERENCE(label##_backward_reference, label##_backward, slope_numbers)                   \

@@ -1,5 +1,5 @@
-/* Of a prediction x and its target y, and of samples of n[1] elements: the mean of a term, and its
- * slope. */
+/* The mean of a term of a prediction x and its target y over samples of n[1] elements, and its
+ * gradient. */
 
 #define PAIR_LOSS(name, term)                                                                      \
     KERNEL(name) {                                                                                 \

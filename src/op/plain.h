@@ -1,5 +1,5 @@
-/* Plain C kernels from the texts that devices compile, too (groups.cl): a group has one thread.
- * Who includes this includes texts behind it, and then has references of their kernels.
+/* Plain C kernels from the texts that devices compile, too (groups.cl): a group has one thread. The
+ * including file includes texts after this header and so gets references of their kernels.
  *
  * Private to src/op; included by one .c file each. */
 #ifndef WFI_OP_PLAIN_H

@@ -43,7 +43,7 @@ KERNEL(max_pool) {
     }
 }
 
-/* What the windows over a pixel that chose it send back, in ascending order. */
+/* The gradient of a pixel: the sum over the windows that chose it, in ascending order. */
 KERNEL(max_pool_backward) {
     long dx_at = PLANE(OUT(0), X_PIXELS), dy_at = PLANE(IN(0), Y_PIXELS), apart = APART(IN(0));
     FOR_PLANE(row, col, a.n[1], a.n[2]) {

@@ -1,4 +1,4 @@
-/* n[0] results; x [.., n[1], n[2]] over n[1]; f[0]: by what the sum is multiplied. */
+/* n[0] results; x [.., n[1], n[2]] over n[1]; f[0]: the factor of the sum. */
 
 KERNEL(reduce) {
     FOR_ELEMENT(i) {

@@ -106,7 +106,7 @@ const wfi_op wfi_op_reorder = {
 
 /* ---- cast ---- */
 
-/* Kernels of the plain C kind see numbers of other types as F32, and round what they write. */
+/* Plain C kernels see numbers of other types as F32, and round their outputs. */
 static void cast_reference(const wfi_call *call) {
     size_t bytes = (size_t)wf_shape_n_elem(&call->out[0].shape) * sizeof(float);
     if (bytes) memmove(call->out[0].data, call->in[0].data, bytes);
@@ -350,7 +350,7 @@ static bool divide_columns(wfi_attr *attr, const wfi_op_part *part) {
     return true;
 }
 
-/* Parts of what is put into the whole: the others are zero there, so nothing is rounded. */
+/* Each part writes its columns of the whole; the other columns are zero, so sums are exact. */
 static const wfi_op_cut slice_backward_place[] = {{.name = "columns",
                                                    .in = {-1},
                                                    .out = {WFI_SUMMED},

@@ -1,6 +1,6 @@
-/* Where a graph goes into slices, and comes out of them (pass/shard.c). Nothing runs: what all
- * slices read has one place, and what they give has one, in which it is summed, or in which each
- * has some rows.
+/* The boundaries of tensor-parallel slices in a graph (pass/shard.c). Nothing runs: the slices
+ * share the memory of their input, and that of their output, which holds their sum or some rows of
+ * each.
  *
  * to_slices(x) -> left, right          x itself, for two halves of the slices
  * sum_slices(left, right) -> y         left + right, which is how slices' summands are added
@@ -67,7 +67,7 @@ static wf_status split_rows_check(wf_graph *g, wfi_node *node) {
     return WF_OK;
 }
 
-/* What both are the rows of, if they have been split from one value; otherwise -1. */
+/* The value from which both were split by rows; otherwise -1. */
 static int32_t find_whole(const wf_graph *g, int32_t left, int32_t right, const wf_shape *shape) {
     const wfi_node *split = &g->nodes[g->values[left].node];
     bool is_whole = split->op == &wfi_op_split_rows && split->out[0] == left &&
