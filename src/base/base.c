@@ -16,10 +16,10 @@ typedef union block_header {
 
 #define N_SHARED_KINDS 4
 
-typedef struct shared_thing {
+typedef struct shared_object {
     const wfi_shared_kind *kind; /* NULL ends them */
-    void *thing;
-} shared_thing;
+    void *object;
+} shared_object;
 
 struct wf_context {
     wf_allocator allocator;
@@ -27,7 +27,7 @@ struct wf_context {
     void *log_self;
     wf_log_level log_level;
     pthread_mutex_t shared_lock;
-    shared_thing shared[N_SHARED_KINDS + 1];
+    shared_object shared[N_SHARED_KINDS + 1];
     pthread_mutex_t lock; /* protects everything below and calls of the sink */
     wf_memory_count memory;
     wfi_sentences errors;
@@ -91,7 +91,7 @@ void wf_context_destroy(wf_context *ctx) {
     if (!ctx) return;
     int n_shared = 0;
     while (ctx->shared[n_shared].kind) n_shared++;
-    while (n_shared-- > 0) ctx->shared[n_shared].kind->destroy(ctx->shared[n_shared].thing);
+    while (n_shared-- > 0) ctx->shared[n_shared].kind->destroy(ctx->shared[n_shared].object);
     if (ctx->memory.n_live)
         wfi_log(ctx, WF_LOG_WARN, "memory", "%llu blocks of %zu bytes were never freed",
                 (unsigned long long)ctx->memory.n_live, ctx->memory.live_bytes);
@@ -103,15 +103,15 @@ void wf_context_destroy(wf_context *ctx) {
 wf_status wfi_context_share(wf_context *ctx, const wfi_shared_kind *kind, void **shared_out) {
     wf_status status = WF_OK;
     pthread_mutex_lock(&ctx->shared_lock);
-    shared_thing *s = ctx->shared;
+    shared_object *s = ctx->shared;
     while (s->kind && s->kind != kind) s++;
     if (s == ctx->shared + N_SHARED_KINDS)
         status = wfi_fail(ctx, WF_BUG, "a context shares at most %d kinds", N_SHARED_KINDS);
     else if (!s->kind)
-        status = kind->create(ctx, &s->thing);
+        status = kind->create(ctx, &s->object);
     if (status == WF_OK) {
         s->kind = kind;
-        *shared_out = s->thing;
+        *shared_out = s->object;
     }
     pthread_mutex_unlock(&ctx->shared_lock);
     return status;

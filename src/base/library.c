@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first file's error says it, unless another one is there and is broken. */
+/* Reports the error of the first file, or of a later file that exists and cannot be loaded. */
 static void *open_any(const char *const *files, char *error, size_t bytes) {
     *error = '\0';
     for (; *files; files++) {

@@ -16,7 +16,8 @@ typedef struct wfi_library {
 /* Fills a structure of pointers to functions, one for each symbol. The library stays loaded.
  * Errors: UNSUPPORTED: there is none, it cannot be loaded, or a function is missing. */
 wf_status wfi_library_load(wf_context *ctx, const wfi_library *library, void *functions_out);
-/* The same of one that weft can do without: that there is none is no error, but a sentence. */
+/* The same for an optional library: if it is missing, why_out gets the reason and no error is
+ * recorded. */
 void wfi_library_try(wf_context *ctx, const wfi_library *library, void *functions_out,
                      size_t why_bytes, char *why_out);
 

@@ -16,7 +16,7 @@ typedef struct hierarchy {
     bool is_v1;
 } hierarchy;
 
-/* Whether the word stands in a list with commas. */
+/* Whether a list with commas contains the word. */
 static bool has_word(const char *list, const char *word) {
     size_t n = strlen(word);
     for (; *list; list += strcspn(list, ","), list += *list == ',')
@@ -87,7 +87,7 @@ static double cpus_of(const char *root, const char *group, bool is_v1) {
 }
 
 static double bytes_of(const char *root, const char *group, bool is_v1) {
-    const double unlimited = 0x1p60; /* as version 1 says it: all that a page count can say */
+    const double unlimited = 0x1p60; /* version 1 has no "max": it shows the largest page count */
     double bytes = 0, none;
     (void)read_numbers(root, group, is_v1 ? "memory.limit_in_bytes" : "memory.max", &bytes, &none);
     return bytes > 0 && bytes < unlimited ? bytes : 0;

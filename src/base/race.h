@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Told before the loop runs, on its thread; without the thread sanitizer it does nothing. */
+/* Call this before the loop, on the loop's thread; without the thread sanitizer it does nothing. */
 void wfi_touches(const void *data, size_t bytes, bool writes);
 
 #endif

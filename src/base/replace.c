@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <weft/file.h>
 
-#define MAX_TEMPORARIES 1000 /* names tried; files that are no leftovers are in the way */
+#define MAX_TEMPORARIES 1000 /* names tried; files of running writers use some */
 
 static const char *name_of(const wfi_replacement *r) {
     const char *slash = strrchr(r->path, '/');
@@ -135,8 +135,8 @@ wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_
     return WF_OK;
 }
 
-/* The rename itself must survive a power cut. Some file systems cannot sync a folder and
- * say EINVAL; there is nothing more to do on them. */
+/* The rename itself must survive a power cut. Some file systems cannot sync a folder and return
+ * EINVAL, which is ignored. */
 static wf_status sync_folder(const wfi_replacement *r) {
     if (fsync(r->folder) == 0 || errno == EINVAL) return WF_OK;
     return wfi_fail(r->ctx, WF_IO, "%s is in place, but its folder cannot be flushed to disk: %s",
@@ -153,7 +153,7 @@ wf_status wfi_replacement_commit(wfi_replacement *r) {
         return io_error(r, "moved into place", errno);
     wfi_free(r->ctx, r->temporary);
     r->temporary = NULL;
-    close_file(r); /* not before: until then it would look like a leftover */
+    close_file(r); /* not before the rename: an unlocked temporary file counts as stale */
     return sync_folder(r);
 }
 

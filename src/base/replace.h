@@ -25,12 +25,12 @@ DIR *wfi_folder_open(int folder);
 /* Removes stale temporary files of killed processes from the opened folder. Files that cannot be
  * removed stay and do no harm. */
 void wfi_leftovers_remove(int folder);
-/* Marks a temporary file, until it is closed, as one that is being written. False: it has been
- * taken for a leftover meanwhile; make another. */
+/* Marks a temporary file, until it is closed, as one that is being written. False: another process
+ * removed it as stale; make another. */
 bool wfi_leftovers_spare(int fd);
 
-/* Makes the temporary file, with mode 0644 less the umask, and removes leftovers beside it. Errors:
- * IO, NO_MEMORY; after them there is nothing to end. */
+/* Makes the temporary file, with mode 0644 less the umask, and removes stale temporary files of its
+ * folder. Errors: IO, NO_MEMORY; after them there is nothing to end. */
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
 
 /* For another process that writes parts of it: opens the file `temporary`, a path, that

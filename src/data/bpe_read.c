@@ -21,8 +21,8 @@ typedef struct reader {
 
 /* ---- bytes as characters ---- */
 
-/* A byte that is a visible character of Latin-1 stands for itself, the others, in their order, for
- * U+0100 and so on. */
+/* A visible character of Latin-1 encodes its own byte. U+0100 and the following characters encode
+ * the other bytes, in their order. */
 static bool is_visible(int byte) {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
@@ -34,7 +34,7 @@ static int byte_of(int character) {
     return -1;
 }
 
-/* One character, of one or two bytes; others stand for nothing. */
+/* Decodes a character of one or two bytes; longer characters encode no byte. */
 static int character_at(const char *text, size_t *n_out) {
     const uint8_t *at = (const uint8_t *)text;
     *n_out = wfi_utf8_character(at, strnlen(text, 4));
@@ -42,7 +42,7 @@ static int character_at(const char *text, size_t *n_out) {
     return *n_out == 2 ? (*at & 0x1f) << 6 | (at[1] & 0x3f) : INT_MAX;
 }
 
-/* The bytes for which `text` stands; start NULL, without a sentence: it stands for none. */
+/* Decodes `text` to bytes; start NULL, without an error: `text` encodes no bytes. */
 static wf_status to_bytes(wfi_pool *pool, const char *text, wfi_string *bytes_out) {
     size_t n_text = strlen(text), n = 0, length;
     uint8_t *bytes = wfi_pool_alloc(pool, n_text + 1, 1);

@@ -1,7 +1,7 @@
 /* Batches in order, filled ahead by threads.
  *
- * The batches lie in a ring. They are begun, filled and borrowed in turn; four counters under one
- * lock say how far each is. A thread takes the next sample of the batch that was begun last, or
+ * The batches form a ring. Batches are begun, filled and borrowed in turn; four counters under one
+ * lock hold the progress. A thread takes the next sample of the batch that was begun last, or
  * begins another one, so several may be at work on one batch and the first on the next. A thread
  * never waits for anything but a free batch, so neither wait needs a deadline: the caller's ends
  * because filling ends, and a sample that cannot be filled is its batch's error; the threads' end
@@ -91,7 +91,7 @@ static void find_part(const wf_loader_config *c, int64_t n_all, int64_t *first_o
     *n_out = wfi_first_sample(n_all, c->n_micro, (c->part + 1) * mine) - *first_out;
 }
 
-/* Which sample of the split stands at a place of the epoch. */
+/* The sample of the split at a position of the epoch. */
 static int64_t sample_at(const wf_loader *loader, int64_t place) {
     return loader->order ? loader->order[place] : place;
 }

@@ -84,7 +84,7 @@ static wf_status load_split(wf_context *ctx, const char *folder, int s, int64_t 
 static const char *const clothes[] = {"T-shirt/top", "trouser", "pullover", "dress", "coat",
                                       "sandal",      "shirt",   "sneaker",  "bag",   "ankle boot"};
 
-/* Clothes may be flipped, digits may not. The folder's name is all there is to tell. */
+/* Clothes may be flipped, digits may not. Only the folder's name tells them apart. */
 static bool holds_clothes(const char *folder) {
     size_t n = strlen(folder);
     while (n && folder[n - 1] == '/') n--;

@@ -226,7 +226,7 @@ typedef struct check {
     wf_data *data;
     wfi_picture_list *list;
     atomic_size_t next;
-    atomic_bool no_memory; /* which says nothing of the picture */
+    atomic_bool no_memory; /* not an error of the picture */
 } check;
 
 static void *check_files(void *self) {

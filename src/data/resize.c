@@ -18,7 +18,7 @@ static void filter_release(wf_context *ctx, filter *f) {
     wfi_free(ctx, f->weight);
 }
 
-/* A triangle over the old pixels, around where the new one lies. */
+/* A triangle filter over the old pixels, around the new pixel's center. */
 static int32_t weigh(double center, double width, int64_t first, int64_t n, int32_t *weight) {
     double sum = 0;
     for (int64_t k = 0; k < n; k++)

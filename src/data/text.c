@@ -96,7 +96,7 @@ static wf_status read_tokens(wf_data *data, const wf_data_config *config, const 
     *n_out = (int64_t)n_bytes;
     if (config->format != WF_FORMAT_BYTES) WF_TRY(check_text(data->ctx, path, bytes, n_bytes));
     WF_TRY(make_tokenizer(data, config, path, bytes, n_bytes));
-    /* Bytes are tokens as they lie there. */
+    /* With the tokenizer `bytes` the file's bytes are the tokens. */
     if (wf_tokenizer_kind_of(data->tokenizer) != WF_TOKENIZER_BYTES)
         WF_TRY(encode(data, path, t, n_out));
     t->at[0] = t->owned[0];

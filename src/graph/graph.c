@@ -11,7 +11,7 @@
 #define MAX_NODES 200000
 
 void wfi_graph_fail(wf_graph *g, wf_status status, const char *format, ...) {
-    if (g->status != WF_OK) return; /* the first failure is the one to tell */
+    if (g->status != WF_OK) return; /* only the first failure is reported */
     char line[800];
     va_list args;
     va_start(args, format);
@@ -143,7 +143,7 @@ void wf_scope_end(wf_graph *g) {
         g->scope = scope;
 }
 
-/* Where the declared value of that name stands in the table, or would. */
+/* The table's entry of the declared value of that name, or a free entry for it. */
 static int32_t *find_entry(const wf_graph *g, const char *name) {
     size_t at = wfi_hash_add(WFI_HASH_INIT, name, strlen(name)) % g->n_table;
     while (g->declared[at] && strcmp(g->values[g->declared[at] - 1].name, name))

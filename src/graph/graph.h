@@ -1,6 +1,6 @@
 /* The graph as every later stage reads it: values, nodes, units, phases. Private.
  *
- * Nodes stand in a legal order of execution: all forward nodes, then, in a training graph, the
+ * Nodes are in a legal order of execution: all forward nodes, then, in a training graph, the
  * backward ones. A node belongs to a unit and to a phase: F (forward), R (recomputation of
  * activations that are not saved), B (gradient of activations) or W (gradient of weights).
  */
@@ -221,7 +221,7 @@ struct wf_graph {
     size_t n_table, n_declared;
 
     int32_t loss;         /* [rows], or -1 */
-    int32_t labels;       /* the labels behind the loss, or -1: negative ones do not count */
+    int32_t labels;       /* the labels of the loss, or -1: negative ones do not count */
     int32_t record;       /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
     int32_t loss_unit;    /* the unit of the loss alone, or -1: it is part of the last one */
     int64_t n_rows;       /* rows of the loss in one microbatch */

@@ -54,9 +54,8 @@ typedef struct wfi_numbers {
     double f[12];
 } wfi_numbers;
 
-/* y [m, n] = a [m, k] b [k, n] for each of n_matrices that lie one behind the other: which inputs
- * of the node a and b are, and whether they lie the other way round; the input that is added to
- * each row, 0: none. */
+/* y [m, n] = a [m, k] b [k, n] for each of n_matrices, which are contiguous. `a` and `b` are inputs
+ * of the node, each possibly transposed. `bias` is the input added to each row; 0: none. */
 typedef struct wfi_product {
     int64_t n_matrices, m, n, k;
     int a, b, bias;
@@ -69,7 +68,7 @@ typedef struct wfi_autodiff wfi_autodiff;
  */
 typedef enum wfi_op_bend { WFI_SMOOTH, WFI_BENDS_AT_ZERO, WFI_BENDS_AT_TIES } wfi_op_bend;
 
-/* A small instance of an op; sizes differ where dims are not the same thing. */
+/* A small instance of an op; dims of different meaning have different sizes. */
 typedef struct wfi_op_sample {
     int n_in; /* 0 ends a list of samples */
     wf_shape in[WFI_MAX_INPUTS];
@@ -135,7 +134,7 @@ typedef struct wfi_op_roles {
 enum { WFI_DY = 1, WFI_X, WFI_Y = WFI_X + WFI_MAX_INPUTS };
 
 /* A node of the backward, with the attributes of the forward's: its outputs are the gradients of
- * input `to` and those behind it, n_to of them. */
+ * n_to inputs from `to` on. */
 typedef struct wfi_op_backward {
     const wfi_op *op;           /* NULL: no node, the gradient is `in` itself */
     uint8_t in[WFI_MAX_INPUTS]; /* 0 ends them; a row without any ends a list of rows */
@@ -196,7 +195,7 @@ struct wfi_op {
     size_t (*scratch_bytes)(const wf_graph *g,
                             const wfi_node *node); /* of the reference; may be NULL */
     void (*reference)(const wfi_call *call);
-    /* For kernels that are one text; no data is looked at. NULL: they are told nothing. */
+    /* Arguments of kernels with one text for all devices; reads no data. NULL: no arguments. */
     wfi_numbers (*numbers)(const wfi_call *call);
     /* The exclusive upper bound of operands with the roles label_in (classes) and id_in (rows).
      * Only with either role. */

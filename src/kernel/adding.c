@@ -1,6 +1,6 @@
-/* Adds gradients of weights to where they are summed: a node's own kernel leaves them in scratch
- * memory. Nothing is gained by it for a microbatch that adds; but one that does not has the node's
- * own kernel write them where they are summed, and nothing lies in between. */
+/* Adds gradients of weights to their accumulator: the node's own kernel writes them to scratch
+ * memory first. This saves nothing in a microbatch that adds. In the first microbatch the own
+ * kernel writes directly to the accumulator, without memory in between. */
 #include "kernel/cpu.h"
 
 typedef struct adding {

@@ -87,7 +87,7 @@ const char *wfi_kernel_way_text(const wfi_kernel *kernel, char text[WFI_WAY_TEXT
     return text;
 }
 
-/* As `wanted` says, if the implementation has that way; else NULL. */
+/* Makes the kernel named `wanted`, if the implementation has it; else NULL. */
 static wf_status create_wanted(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                const wfi_kernel_options *options, const wfi_kernel_impl *impl,
                                const char *wanted, wfi_kernel **kernel_out) {
@@ -106,7 +106,8 @@ static wf_status create_wanted(wf_context *ctx, const wf_graph *graph, const wfi
     return WF_OK;
 }
 
-/* As the recipe's table says for the node's shape; NULL if it says nothing that there is. */
+/* Makes the kernel that the recipe's table names for the node's shape; NULL if the table has no
+ * entry or the kernel does not exist. */
 static wf_status create_tuned(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                               const wfi_kernel_options *options, wfi_kernel **kernel_out) {
     char shape[WFI_NODE_TEXT], wanted[WFI_WAY_TEXT];

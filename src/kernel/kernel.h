@@ -55,8 +55,8 @@ typedef struct wfi_kernel_impl {
     /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
      * the reason is in `reason_out` (a static string), no error is recorded. */
     wf_status (*describe)(wfi_kernel *kernel, const char **reason_out);
-    /* Names of an op's forms, NULL behind the last, or of all ops'; NULL: it has one way, the usual
-     * one. Describing makes the usual form in kernel->way the one that it is. */
+    /* Names of the forms of an op, or of all ops; the list ends with NULL. Both NULL: there is only
+     * the usual form. `describe` replaces the usual form in kernel->way by the actual one. */
     const char *const *(*forms)(const wfi_op *op);
     const char *const *own_forms;
     /* Fills kernel->extent and scratch_extent from the library's actual arguments. NULL: they are
@@ -137,7 +137,8 @@ static inline wf_status wfi_decline(const char **reason_out, const char *reason)
     return WF_UNSUPPORTED;
 }
 bool wfi_format_equal(const wfi_format *a, const wfi_format *b);
-/* Errors: BUG: it reaches further than its description says, which memory was planned from. */
+/* Errors: BUG: the kernel accesses more memory than its description, from which memory was
+ * planned. */
 wf_status wfi_kernel_prepare(wfi_kernel *kernel);
 /* A task of `stream` calls this. The kernel completes before the next task of the stream begins; on
  * the CPU it completes on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
@@ -147,7 +148,7 @@ void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */
 
 /* ---- for implementations ---- */
 
-/* The value behind an operand, NULL if it is absent. */
+/* The value of an operand, NULL if it is absent. */
 const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
 /* impl->destroy, where kernel->state is one block, or NULL. */
 void wfi_kernel_free_state(wfi_kernel *kernel);

@@ -58,7 +58,7 @@ static wf_status rounding_prepare(wfi_kernel *kernel) {
     return WF_OK;
 }
 
-/* BF16 from the front is no longer needed where F32 is written from the back. */
+/* F32 written from the back overwrites only BF16 that was already read. */
 static void widen_in_place(void *data, int64_t n) {
     uint16_t some[AT_ONCE];
     for (int64_t end = n; end > 0; end -= AT_ONCE) {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <weft/nn.h>
 
-/* The size of dim d, counted from the end for d < 0; 1 if there is no such dim, for
- * the op that follows will refuse the shape with a sentence. */
+/* The size of dim d, counted from the end for d < 0; 1 if the dim does not exist: the following op
+ * will refuse the shape with an error. */
 static int64_t dim_of(wf_tensor x, int d) {
     wf_shape shape = wf_tensor_shape(x);
     if (d < 0) d += shape.n_dims;

@@ -226,7 +226,7 @@ static bool divide_heads(wfi_attr *attr, const wfi_op_part *part) {
     return divides;
 }
 
-/* Queries, keys and values of all heads lie side by side. */
+/* Queries, keys and values of all heads are in one tensor. */
 static const wfi_op_sample self_attention_samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(2, 3, 12)}, .attr = {.attention = {2, 0}}},
     {.n_in = 1, .in = {WFI_DIMS(2, 5, 12)}, .attr = {.attention = {2, 1}}},

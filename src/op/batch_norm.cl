@@ -8,8 +8,8 @@
 #define N_PIXELS (a.n[1] * a.n[3])
 #define FOR_PIXEL(i) for (long i = THREAD; i < N_PIXELS; i += GROUP)
 
-/* A byte of each element says whether the ReLU has let it pass. Behind an addend y says so, and
- * backward gives the addend's gradient, too. */
+/* The ReLU's mask has a byte per element. With an addend, y serves as the mask, and the backward
+ * gives the addend's gradient, too. */
 #define PUT_Y(i)                                                                                   \
     do {                                                                                           \
         if (HAS(IN(3))) value = (float)value + GET(IN(3), PIXEL(IN(3), i));                        \

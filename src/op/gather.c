@@ -3,7 +3,7 @@
  * gather(x [rows.., n], index I32 [rows..]) -> y [rows..]
  * gather_backward(dy, index) -> dx, node->shape
  *
- * An index that is no element's gives 0, and passes nothing back. */
+ * An index outside the row gives 0, and has no gradient. */
 #include "op/plain.h"
 
 #include "op/gather.cl"
@@ -57,7 +57,7 @@ static void gather_backward_reference(const wfi_call *call) {
 }
 
 static const wfi_op_sample samples[] = {
-    /* One index is no element's. */
+    /* One index is outside the row. */
     {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 6},
     {0}};
 

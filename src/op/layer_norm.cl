@@ -35,8 +35,8 @@ KERNEL(layer_norm_backward_weight) {
     PUT(OUT(2), i, (float)sum);
 }
 
-/* With z = (x - mean) / sqrt(var + eps) and g = dy scale, over a row's n elements:
- * dx = (g - sum(g) / n - z sum(g z) / n) / sqrt(var + eps). Behind the other: dx may lie over dy. */
+/* With z = (x - mean) / sqrt(var + eps) and g = dy scale, over a row's n elements: dx = (g - sum(g)
+ * / n - z sum(g z) / n) / sqrt(var + eps). Runs after the other: dx may overwrite dy. */
 KERNEL(layer_norm_backward_data) {
     LOCAL double part[GROUP];
     double mean = GET(IN(2), GROUP_INDEX), inverse = 1 / sqrt(GET(IN(3), GROUP_INDEX) + a.f[0]);

@@ -32,7 +32,7 @@ const wfi_op wfi_op_to_slices = {
     .gradient = to_slices_gradient,
 };
 
-/* A summand has no other reader, so it can lie where the sum does. */
+/* A summand has no other reader, so it can share the sum's memory. */
 static wf_status sum_slices_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_elementwise(g, node));
     for (int k = 0; k < 2; k++) {
@@ -76,8 +76,8 @@ static int32_t find_whole(const wf_graph *g, int32_t left, int32_t right, const 
     return is_whole ? split->in[0] : -1;
 }
 
-/* The gradient of some rows, which lies in no other value: if it does, the slice that reads these
- * rows copies it. */
+/* The gradient of some rows, in memory of its own. If it is part of another value, the slice that
+ * reads these rows copies it. */
 static int32_t find_free(wfi_autodiff *ad, const wfi_node *split, int32_t rows) {
     wf_graph *g = wfi_graph_of(ad);
     int32_t v = wfi_gradient_of(ad, rows);

@@ -1,4 +1,4 @@
-/* An exponential moving average of weights, beside any optimizer; PyTorch's AveragedModel with
+/* An exponential moving average of weights, with any optimizer; PyTorch's AveragedModel with
  * get_ema_multi_avg_fn. */
 #include "optimizer/optimizer.h"
 

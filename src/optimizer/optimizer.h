@@ -49,8 +49,8 @@ extern const wfi_optimizer wfi_optimizer_sgd, wfi_optimizer_adam;
 void wfi_update_run(wfi_variant variant, const wfi_update *update);
 
 const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe);
-/* How many buffers of a parameter's size are kept for the update: the optimizer's, and behind them
- * the weights' average, where the recipe wants one. */
+/* Number of buffers of a parameter's size for the update: the optimizer's states, then the weights'
+ * average, if the recipe has one. */
 int wfi_recipe_n_states(const wf_recipe *recipe);
 /* As in checkpoints. */
 const char *wfi_recipe_state_name(const wf_recipe *recipe, int state);

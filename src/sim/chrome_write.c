@@ -99,7 +99,7 @@ static void add_span(wfi_text *text, const wf_span *span, int first_pid) {
     wfi_text_add(text, ",\"micro\":%lld,\"chunk\":%d}},", (long long)span->micro, span->chunk);
 }
 
-/* An arrow from a send to its receive: each end lies in its span. `first` is the file's number
+/* An arrow from a send to its receive: each end is inside its span. `first` is the file's number
  * before those of the timeline. */
 static void add_flow(wfi_text *text, const wf_span *span, int first_pid, int first) {
     bool sends = stream_of(span) == WFI_STREAM_SEND;

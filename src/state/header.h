@@ -11,7 +11,7 @@
 
 /* In __metadata__ of a training state: how many steps were taken. */
 #define WFI_STEPS_KEY "weft.n_steps"
-/* Where the schedule plateau stands: four numbers. */
+/* State of the schedule plateau: four numbers. */
 #define WFI_PLATEAU_KEY "weft.plateau"
 /* The part of the gradients' order of summation that a recipe may leave to the plan. */
 #define WFI_SUMS_KEY "weft.sums"

@@ -26,7 +26,7 @@ wf_status wfi_members_value(wfi_members *p, size_t max_bytes, json_t **value_out
     skip_space(p);
     size_t left = p->n_bytes - p->at;
     json_error_t error;
-    /* Jansson says in error.position, also after success, how far it has read. */
+    /* Jansson stores in error.position, also after success, the number of bytes read. */
     json_t *value =
         json_loadb(p->bytes + p->at, left < max_bytes ? left : max_bytes,
                    JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &error);

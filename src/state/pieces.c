@@ -91,7 +91,8 @@ static bool is_part(const wf_graph *g, const wfi_state_tensor *tensor, int32_t v
     return cut ? cut->whole == tensor->value : v == tensor->value;
 }
 
-/* How many elements of value v, a part of a tensor or all of it, stand side by side there. */
+/* Number of elements of value v, a part of a tensor or all of it, that are contiguous in the
+ * tensor. */
 static int64_t count_run(const wf_graph *g, int32_t v) {
     const wfi_cut *cut = g->values[v].cut;
     const wf_shape *shape = &g->values[v].shape;

@@ -1,4 +1,4 @@
-/* State as pieces: which elements of which tensor lie where on which rank. Private.
+/* State as pieces: the rank and memory of each range of a tensor's elements. Private.
  *
  * To initialise, read, hash, save, load or copy state is a loop over this list. So other code does
  * not need a unit's rank, and a rank holds only the state with which it computes.

@@ -166,8 +166,8 @@ static wf_status open_index(wf_safetensors *file, uint64_t n_bytes) {
     return status;
 }
 
-/* A folder stands for the model in it, for the average of its weights if that is there, and a file
- * that is not there for the index of its shards. */
+/* Finds the file of `path`. For a folder this is the average of its weights, if present, or the
+ * model in it. For a missing file it is the index of its shards. */
 static wf_status find_file(wf_context *ctx, const char *path, char **found_out) {
     static const char *const ends[] = {"",
                                        "/model_ema.safetensors",
@@ -233,7 +233,7 @@ int wf_safetensors_n_tensors(const wf_safetensors *file) {
     return last->first + (int)last->index.n_entries;
 }
 
-/* The last part that does not begin behind tensor i: parts without tensors stand first. */
+/* The last part that begins at or before tensor i: parts without tensors come first. */
 static const part *part_of(const wf_safetensors *file, int i) {
     const part *p = &file->parts[file->n_parts - 1];
     while (p->first > i) p--;

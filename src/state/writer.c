@@ -341,7 +341,7 @@ static wf_status write_header(wf_safetensors_writer *w, output *to, const char *
     return WF_OK;
 }
 
-/* File 0 of several is the index, and NULL stands for its text. */
+/* File 0 of several is the index; `sorted` is NULL for its text. */
 static wf_status write_text(wf_safetensors_writer *w, declared *const *sorted, int file) {
     wfi_text text;
     output *to = &w->files[file];

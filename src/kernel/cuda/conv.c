@@ -36,7 +36,7 @@ typedef struct conv {
     int math;                   /* CUDNN_FMA_MATH: F32 itself; CUDNN_DEFAULT_MATH: TF32 */
     int operand[N_PARTS], bias; /* of the node; bias -1: there is none */
     void *part[N_PARTS];        /* descriptors */
-    size_t workspace_bytes;     /* behind them in the scratch memory: a weight's gradient in BF16 */
+    size_t workspace_bytes;     /* a weight's gradient in BF16 follows it in the scratch memory */
     wfi_format rounded;         /* of a weight in BF16 */
     cudnn_tensor bias_part;
     cudnn_conv conv;
@@ -87,7 +87,8 @@ static int make_parts(const wfi_kernel *kernel, conv *c) {
 
 /* ---- which algorithm ---- */
 
-/* Tensor cores multiply BF16, and F32 only as TF32; where they may, the algorithm says whether. */
+/* Tensor cores multiply BF16, and F32 only as TF32. Where TF32 is allowed, the algorithm
+ * chooses. */
 static bool fits_math(const conv *c, const wfi_cudnn_choice *one) {
     if (one->mathType == CUDNN_TENSOR_OP_MATH && c->math == CUDNN_FMA_MATH) return false;
     if (one->mathType != CUDNN_TENSOR_OP_MATH && one->mathType != CUDNN_FMA_MATH &&

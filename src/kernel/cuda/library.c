@@ -61,8 +61,8 @@ static wf_status create_shared(wf_context *ctx, void **shared_out) {
     return WF_OK;
 }
 
-static void destroy_shared(void *shared_things) {
-    shared *s = shared_things;
+static void destroy_shared(void *shared_object) {
+    shared *s = shared_object;
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
         wfi_cuda_handles *h = &s->handles[gpu];
         CUcontext ignored;

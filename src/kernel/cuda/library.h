@@ -185,7 +185,8 @@ typedef struct wfi_cublaslt {
 
 #include <pthread.h>
 
-/* Of a wf_context. A library that cannot be used has a sentence that says why, else "". */
+/* The libraries of a wf_context. no_dnn and no_lt hold the reason if a library cannot be used, else
+ * "". */
 typedef struct wfi_cuda_libraries {
     wfi_cudnn dnn;
     wfi_cublaslt lt;
@@ -193,14 +194,14 @@ typedef struct wfi_cuda_libraries {
     char text[450]; /* for reports */
 } wfi_cuda_libraries;
 
-/* Handles of the libraries on a GPU; NULL: there is no such library. */
+/* Handles of the libraries on a GPU; NULL: the library is missing. */
 typedef struct wfi_cuda_handles {
     const wfi_cuda_libraries *libraries;
     cudnnHandle_t dnn;
     cublasLtHandle_t lt;
     const wfi_cuda *driver;
     const wfi_cuda_gpu *gpu;
-    wfi_device *planner; /* while there is no stream, but a plan is made */
+    wfi_device *planner; /* used at planning, when there is no stream */
     pthread_mutex_t lock;
 } wfi_cuda_handles;
 
@@ -240,7 +241,7 @@ wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
                                                   const wfi_cuda_handles *handles,
                                                   const char **reason_out),
                             const char **reason_out);
-/* A descriptor of an image, or of other things of 4 dims. Returns cuDNN's status. */
+/* Makes a descriptor of an image or another tensor of 4 dims. Returns cuDNN's status. */
 int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4], cudnn_tensor *out);
 /* Records that cuDNN refused a call. Errors: DEVICE. */
 wf_status wfi_cudnn_refuses(const wfi_kernel *kernel, const wfi_cudnn *dnn, int error);

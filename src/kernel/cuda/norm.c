@@ -1,6 +1,6 @@
-/* Batch norms by cuDNN. The addend and the ReLU that weft's graph has in them are a kernel of
- * weft's, behind it or before its backward. cuDNN keeps 1 / sqrt(variance + eps), weft the
- * variance, of which that is made again. */
+/* Batch norms by cuDNN. A kernel of weft computes the fused addend and ReLU, after cuDNN's forward
+ * or before its backward. cuDNN saves 1 / sqrt(variance + eps); weft saves the variance and
+ * recomputes cuDNN's value from it. */
 #include "kernel/cuda/library.h"
 #include "kernel/gpu/gpu.h"
 #include "op/op_table.h"
@@ -55,7 +55,7 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     return wfi_cuda_describe(kernel, sizeof(norm), describe_with, reason_out);
 }
 
-/* A kernel of weft's on n elements; of images, with the node's input `beside` where it has that. */
+/* Launches a kernel of weft on n elements; if `beside` is set, the kernel also reads that input. */
 static wf_status launch(const wfi_kernel *kernel, wfi_stream_queue *stream, wfi_gpu_entry entry,
                         void *const operands[], int beside, int64_t n, const void *from, void *to) {
     const wfi_node *node = kernel->node;

@@ -69,7 +69,8 @@ static wfi_cuda_enum make_call(const wfi_kernel *kernel, const wfi_kernel_launch
     return error ? error : make_layout(lt, type_of(launch, WFI_GPU_OUT), &y, n, &p->y);
 }
 
-/* Where a bias or its gradient is, is told each time; how it is aligned, at first. */
+/* Sets the address of the bias or its gradient before each call; the choice of an algorithm uses
+ * only the alignment. */
 static int set_epilogue(const wfi_cublaslt *lt, const product *p, const void *bias) {
     wfi_cuda_enum error = lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                      &p->epilogue, sizeof p->epilogue);
@@ -139,8 +140,9 @@ static int choose(wfi_kernel *kernel, cublasLtHandle_t handle, int k, uint32_t e
     return error;
 }
 
-/* A bias's gradient is a kernel of its own, behind the product: the sums of the rows of dy, which
- * is the library's first matrix, or its second. Where no algorithm has them, the kernel stays. */
+/* A separate kernel after the product computes a bias's gradient: the sums of the rows of dy, the
+ * library's first or second matrix. If an algorithm can compute these sums too, the separate kernel
+ * is dropped. */
 static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, int k, bool *found_out) {
     library_node *s = kernel->state;
     wfi_gpu_planned *now = &s->l.all[k], *next = k + 1 < s->l.n ? now + 1 : NULL;

@@ -1,5 +1,5 @@
-/* BF16 for libraries that multiply it as it lies: weights are kept in F32, and rounded once a step;
- * a gradient that is given in BF16 is widened where it is summed. */
+/* BF16 for libraries that multiply it directly: weights are stored in F32 and rounded once a step;
+ * BF16 gradients are widened when they are summed. */
 #include "kernel/cuda/library.h"
 #include "kernel/gpu/gpu.h"
 

@@ -1,6 +1,5 @@
 /* Kernels for devices that compile them from text (device/launch.h): one source for all of these,
- * source/ *.cl. A backend of such a device takes them from here, behind those of a library.
- * Private.
+ * source/ *.cl. The backend of such a device lists these kernels after those of a library. Private.
  */
 #ifndef WFI_GPU_H
 #define WFI_GPU_H
@@ -17,7 +16,7 @@ typedef enum wfi_gpu_entry {
 } wfi_gpu_entry;
 
 extern const wfi_launch_source wfi_gpu_source;
-extern const char wfi_gpu_text[]; /* source/ *.cl, one behind the other; made by CMake */
+extern const char wfi_gpu_text[]; /* source/ *.cl, concatenated by CMake */
 
 /* Where a kernel's operands are: a node's inputs from 0 on, its outputs from here on, and its
  * scratch memory. */
@@ -49,7 +48,7 @@ wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call
 wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
                                   const wfi_reduce_part *part, const wfi_reduce_step *step);
 
-/* A backend's members but those that say which device, implementations and library it has. */
+/* A backend's members except its device, implementations and library. */
 #define WFI_GPU_BACKEND                                                                            \
     .n_plain = 1, .most_summed = WFI_GPU_OUT, .copy = wfi_gpu_copy, .add = wfi_gpu_add,            \
     .squares = wfi_gpu_squares, .total_norm = wfi_gpu_total_norm, .update = wfi_gpu_update,        \

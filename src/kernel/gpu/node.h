@@ -72,8 +72,8 @@ wf_status wfi_gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const 
 
 /* Each adds a launch: of so many groups; of a thread for each of n elements, n[0], or for each of
  * the first output's; of a group for each channel of x, n[1] samples of n[2] channels of n[3]
- * pixels; as an op tells; as the node's does (wfi_op.numbers), or, where it tells nothing, as
- * add_outputs; the same, when the first output is zero. */
+ * pixels; with the numbers given; with the numbers of the node's op (wfi_op.numbers), or, without
+ * such, as add_outputs; the same after setting the first output to zero. */
 wfi_launch_arguments *wfi_gpu_add_groups(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n_groups);
 wfi_launch_arguments *wfi_gpu_add_elements(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n);
 wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry);
@@ -84,10 +84,10 @@ void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry);
 /* The node's, of a product of its operands; n[9]: n_matrices. */
 wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry,
                                           const wfi_product *p);
-/* How an operand of the kernel `product` lies: rows of columns, `row` elements from one to the
- * next, of matrices so many elements apart, and of how many from the first to the last of all. */
+/* The memory layout of an operand of the kernel `product`: `row` elements from row to row, `apart`
+ * elements from matrix to matrix, and `extent` elements in all. */
 typedef struct wfi_gpu_matrix {
-    bool is_turned; /* it is multiplied the other way round */
+    bool is_turned; /* the operand is transposed */
     int64_t n_rows, n_cols, row, apart, extent;
 } wfi_gpu_matrix;
 /* Operand 0, 1, or, `which` 2, the result. */

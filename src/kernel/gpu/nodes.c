@@ -1,5 +1,6 @@
-/* Nodes as launches: for each op its kernels, and which numbers they get. An op that is in no table
- * tells the numbers of the kernel of its name; where there is none, it is declined. */
+/* Nodes as launches: for each op its kernels, and which numbers they get. An op in no table uses
+ * the kernel of its name with the numbers of wfi_op.numbers; without such a kernel it is
+ * declined. */
 #include "kernel/gpu/node.h"
 
 #include <string.h>

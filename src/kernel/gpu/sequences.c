@@ -3,11 +3,11 @@
 
 /* ---- attention ---- */
 
-/* Scores that are there at once: of as many heads as fit, and of one at least. */
+/* Scores in memory at once: those of as many heads as fit, at least of one. */
 #define MOST_SCORE_BYTES ((int64_t)32 << 20)
 
-/* One of its matrices, n_tokens by elements of a head, or by tokens; in bytes behind the beginning
- * of an operand. */
+/* A matrix of attention, n_tokens by elements of a head, or by tokens; `skip` bytes into an
+ * operand. */
 typedef struct side {
     int operand;
     size_t skip;
@@ -37,7 +37,7 @@ static side scores_of(const attention *s, int which) {
     return (side){WFI_GPU_SCRATCH, (size_t)which * s->square, s->t, s->t * s->t, false};
 }
 
-/* They lie over the scores that they are made of, if they are as wide. */
+/* The weights overwrite their scores if both have the same type. */
 static side weights_of(const attention *s, int which) {
     side weights = scores_of(s, which);
     weights.is_narrow = s->element < sizeof(float);

@@ -28,7 +28,7 @@ typedef struct part {
     int64_t n;  /* pixels of all these images */
 } part;
 
-/* The one behind `p`; the first behind none, with n 0. False: there is none. */
+/* Moves `p` to the next part, or, if its n is 0, to the first. False: there is none. */
 WFI_LOOP bool next_part(const wfi_channels *c, int64_t *image, int64_t *pixel, part *p) {
     if (*image >= c->n) return false;
     p->n_images = c->n_pixels < PIXELS_AT_ONCE ? PIXELS_AT_ONCE / c->n_pixels : 1;
@@ -150,7 +150,7 @@ WFI_LOOP void normalize_as(const wfi_channels *c, bool is_narrow, bool adds) {
 
 typedef enum mask { ALL_PASS, BY_X, BY_Y } mask;
 
-/* The gradient behind the ReLU, and x without its mean. */
+/* Loads the gradient of the ReLU's input, and x minus its mean. */
 WFI_LOOP void load_both(const wfi_channels *c, const transform *t, int64_t at, bool is_narrow,
                         mask by, vector *slope, vector *x) {
     wfi_vector_load(c->dy, at, is_narrow, slope);

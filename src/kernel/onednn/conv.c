@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* As images lie; by Winograd's algorithm; on row-major or channels-last copies, where 1x1
- * convolutions are products of matrices; or as images lie, without those weights of a window that
- * never meet an image, since it is smaller. */
+/* In the images' layout; by Winograd's algorithm; on row-major or channels-last copies, where 1x1
+ * convolutions are products of matrices; or in the images' layout, without weights of the window
+ * that a smaller image never meets. */
 enum form { DIRECT, WINOGRAD, NCHW, NHWC, TRIMMED };
 const char *const wfi_conv_forms[] = {"direct", "winograd", "nchw", "nhwc", "trimmed", NULL};
 
@@ -99,7 +99,7 @@ static wf_status bind_parameters(wfi_kernel *kernel, wfi_primitive *primitive,
                            &conv->weight_md);
 }
 
-/* Whether the image lies otherwise, so that it has to be moved. */
+/* Whether the image has another layout than the form, so that it must be reordered. */
 static bool lay_out(enum form form, const wfi_md *image, wfi_md *md_out) {
     int64_t c = image->dim[1], h = image->dim[2], w = image->dim[3];
     *md_out = wfi_md_make(WFI_MD_STRIDED, 4, image->dim);

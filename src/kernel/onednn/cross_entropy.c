@@ -42,7 +42,8 @@ static float *row_at(const table *t, void *logits, int64_t r, int thread) {
     return room;
 }
 
-/* Its copy, which becomes its gradient: where that will lie, or, before it is rounded, in between.
+/* A copy of the row, which becomes its gradient: in the output, or in scratch memory before it is
+ * rounded.
  */
 static float *gradient_at(const table *t, int64_t r, int thread) {
     float *row = row_at(t, t->operands[0], r, thread), *own = row;

@@ -72,9 +72,9 @@ typedef struct wfi_spatial_window { /* of a convolution or a pooling; the same i
     int64_t pad_end[2]; /* at the bottom and right */
 } wfi_spatial_window;
 
-/* `prop` says the direction: dnnl_forward_training, dnnl_forward_inference, or
- * dnnl_backward_data / dnnl_backward_weights / dnnl_backward with the forward's
- * descriptor as `hint`. Then src, dst and weights are the gradients. */
+/* `prop` is the direction: dnnl_forward_training, dnnl_forward_inference, or dnnl_backward_data /
+ * dnnl_backward_weights / dnnl_backward with the forward's descriptor as `hint`. Then src, dst and
+ * weights are the gradients. */
 wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
                             const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
                             const wfi_md *dst, const wfi_spatial_window *window,
@@ -128,8 +128,8 @@ const char *wfi_desc_name(const_dnnl_primitive_desc_t desc);
 bool wfi_desc_is_reference(const_dnnl_primitive_desc_t desc); /* the library's slow one */
 /* The memory of an execution argument (DNNL_ARG_...), NULL if there is none. */
 wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg);
-/* Bytes from its address to the end of its last element. The library's own size counts, of a memory
- * that lies inside another, the last row to its full stride. */
+/* Bytes from its address to the end of its last element. For a memory inside another one, the
+ * library's own size would include the full stride of the last row. */
 size_t wfi_shown_md_reach(wfi_shown_md md);
 
 #endif

@@ -8,13 +8,13 @@
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
-/* An inner product, or a product of matrices, on weights as they lie, or as the library likes them
- * best. */
+/* An inner product, or a product of matrices, with plain weights or with weights in the library's
+ * fastest layout. */
 enum form { PLAIN, PACKED, MATMUL, MATMUL_PACKED };
 const char *const wfi_linear_forms[] = {"plain", "packed", "matmul", "matmul_packed", NULL};
 const char *const wfi_product_forms[] = {"plain", NULL};
 
-/* The library's weight is [out, in]; the node's may lie the other way. */
+/* The library's weight is [out, in]; the node's may be transposed. */
 static wfi_md weight_md(const wfi_kernel *kernel, int operand) {
     wfi_md md = wfi_operand_md(kernel, operand);
     return kernel->node->attr.linear.in_out ? wfi_md_transposed(md) : md;
@@ -38,8 +38,8 @@ static bool is_matmul(const wfi_kernel *kernel) {
     return kernel->way.form == MATMUL || kernel->way.form == MATMUL_PACKED;
 }
 
-/* Operands a, b, bias (or -1) and c of a product; `weight` is the one that may be packed, and
- * `plain` how that lies. */
+/* Operands a, b, bias (or -1) and c of a product; `weight` is the operand that may be packed, and
+ * `plain` its plain layout. */
 static wf_status describe_matmul(wfi_kernel *kernel, const int operand[4], const wfi_md md[4],
                                  int weight, const wfi_md *plain, const char **reason_out) {
     static const int arg[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
@@ -201,7 +201,7 @@ static wf_status describe_adding(wfi_kernel *kernel, const char **reason_out) {
     return WF_OK;
 }
 
-/* Its rows are the columns of dy, or, where the weight lies the other way, of x. */
+/* The gradient's rows are the columns of dy, or, if the weight is [in, out], of x. */
 static wf_status describe_weight_matmul(wfi_kernel *kernel, const wfi_md *y, const wfi_md *x,
                                         const char **reason_out) {
     bool in_out = kernel->node->attr.linear.in_out;

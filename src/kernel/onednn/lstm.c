@@ -125,7 +125,8 @@ static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
     return wfi_bind(kernel, primitive, DNNL_ARG_WORKSPACE, 8);
 }
 
-/* The library adds to the gradients of weights; nothing comes from behind the last token. */
+/* The library adds to the gradients of weights. The gradients from after the last token are
+ * zero. */
 static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                               void *scratch, const wfi_step_args *step) {
     (void)stream, (void)step;

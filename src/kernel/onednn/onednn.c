@@ -296,7 +296,7 @@ wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[
         int operand = primitive->operand[i];
         char *base = operand == WFI_SCRATCH ? scratch : operands[operand];
         void *handle = base + primitive->offset[i];
-        /* oneDNN 2 zeroes the padding of a blocked memory whenever it is told an address. */
+        /* oneDNN 2 zeroes the padding of a blocked memory whenever its address is set. */
         if (handle == primitive->bound[i]) continue;
         WF_TRY(wfi_library_check(kernel->ctx,
                                  dnnl_memory_set_data_handle(primitive->args[i].memory, handle),

@@ -20,8 +20,8 @@ typedef struct wfi_rows {
     int64_t d, y_step;
 } wfi_rows;
 
-/* S becomes exp(S - max), 0 where it is not seen; fills log_sum. The sums are left behind the rows
- * of s: there has to be room for n. */
+/* S becomes exp(S - max), 0 where it is masked; fills log_sum. The n sums are stored after the rows
+ * of s, which must have memory for them. */
 void wfi_rows_attend(wfi_variant variant, const wfi_rows *rows);
 /* Divides y by these sums. */
 void wfi_rows_divide(wfi_variant variant, const wfi_rows *rows);

@@ -22,10 +22,10 @@ typedef int32_t wfi_mask __attribute__((vector_size(WFI_LANES * sizeof(int32_t))
 typedef uint32_t wfi_words __attribute__((vector_size(WFI_LANES * sizeof(uint32_t))));
 typedef uint16_t wfi_halves __attribute__((vector_size(WFI_LANES * sizeof(uint16_t))));
 
-/* Where `mask` says so the bits of x, otherwise those of y. */
+/* The bits of x where `mask` is set, otherwise those of y. */
 #define WFI_SELECT(mask, x, y) ((wfi_vector)(((mask) & (wfi_mask)(x)) | (~(mask) & (wfi_mask)(y))))
 
-/* Elements `at` and behind of an array of F32, or of BF16. */
+/* Elements from `at` on of an array of F32 or BF16. */
 WFI_LOOP void wfi_vector_load(const void *data, int64_t at, bool is_narrow, wfi_vector *out) {
     if (!is_narrow) {
         memcpy(out, (const float *)data + at, sizeof *out);

@@ -36,8 +36,8 @@ static void add_exchange(wfi_gpu_node *l, const wf_shape *y, int64_t n, int64_t 
     wfi_gpu_take(l, 0, WFI_GPU_NONE, WFI_GPU_NONE);
 }
 
-/* Columns are at the beginning of the scratch memory, rows of y, or of its gradient, behind them.
- * y = weight columns; columns = weight^T dy; dweight = dy columns^T */
+/* The scratch memory begins with the columns; rows of y, or of its gradient, follow. y = weight
+ * columns; columns = weight^T dy; dweight = dy columns^T */
 static void make_conv(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wfi_gpu_conv c = wfi_gpu_conv_of(l);
     int64_t n_weights = c.weight->dim[1] * c.weight->dim[2] * c.weight->dim[3];

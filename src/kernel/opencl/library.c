@@ -34,8 +34,8 @@ static wf_status create_shared(wf_context *ctx, void **shared_out) {
     return WF_OK;
 }
 
-static void destroy_shared(void *shared_things) {
-    shared *s = shared_things;
+static void destroy_shared(void *shared_object) {
+    shared *s = shared_object;
     if (!*s->library.missing && !__atomic_sub_fetch(&n_users, 1, __ATOMIC_ACQ_REL))
         s->library.ClearCache();
     free(s);

@@ -25,9 +25,8 @@ enum { WFI_CLBLAST_CONSTANTS(WFI_CLBLAST_ENUM) };
 #undef WFI_CLBLAST_ENUM
 #endif
 
-/* name, parameters: the layout, which matrices lie the other way round, m, n, k; then the matrices,
- * each where it begins, how far its rows are apart, and how far it is from the next. All give a
- * status. */
+/* name, parameters: the layout, the transpositions, m, n, k; then the matrices, each with its
+ * offset, the step of its rows, and the step to the next matrix. All return a status. */
 #define WFI_CLBLAST_LIST(X)                                                                        \
     X(SGemmTempBufferSize, (unsigned, unsigned, unsigned, size_t, size_t, size_t, size_t, size_t,  \
                             size_t, size_t, size_t, size_t, cl_command_queue *, size_t *))         \

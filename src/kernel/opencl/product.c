@@ -1,7 +1,7 @@
 /* Products of matrices by CLBlast, in the nodes of kernel/gpu and in convolutions: a launch of the
- * kernel `product` is a call of the library's. Its database says for a shape and a device which of
- * its two kernels multiplies: one that takes matrices as they lie, or one that takes copies of
- * them, for which it is given scratch memory. */
+ * kernel `product` is a call of the library's. Its database chooses one of its two kernels by shape
+ * and device: one multiplies the matrices in place, the other multiplies copies of them in scratch
+ * memory. */
 #include "kernel/opencl/product.h"
 #include "device/opencl.h"
 #include "kernel/opencl/library.h"
@@ -10,7 +10,7 @@
 typedef struct product {
     size_t n_matrices, m, n, k;
     wfi_gpu_matrix a, b, y;
-    size_t copies_bytes; /* 0: it takes them as they lie */
+    size_t copies_bytes; /* 0: without copies */
     uint64_t known_to;   /* bit of each unit that has had it; atomic access */
 } product;
 
@@ -63,7 +63,7 @@ static wf_status enqueue(wfi_stream_queue *stream, const void *self) {
     const wfi_clblast *library = ((const library_node *)kernel->state)->library;
     cl_command_queue queue = wfi_separate_queue(stream->device, stream);
     char text[64];
-    /* Several at once, of copies, would lie in memory of the library's own. */
+    /* For a batched product on copies, the library would allocate its own memory. */
     bool is_each = p->n_matrices == 1 || p->copies_bytes;
     int error = is_each
                     ? multiply_each(library, c, queue)

@@ -10,8 +10,8 @@
 
 #define INIT_STD 0.02f
 
-/* Where in a text each token of a sample stands: the first rows of the table; or, if a sample is
- * one token, the row of its position. */
+/* Adds the positions of a sample's tokens: the first rows of the table, or, if a sample is one
+ * token, the row of its position. */
 static wf_tensor embed(wf_tensor ids, wf_tensor position, const wf_model_config *c) {
     wf_tensor x = wf_embedding(ids, "wte", c->n_classes, c->hidden, INIT_STD);
     wf_tensor positions = wf_parameter(ids.graph, "wpe.weight", WF_SHAPE(c->n_positions, c->hidden),

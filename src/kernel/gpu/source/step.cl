@@ -33,9 +33,8 @@ KERNEL_OF_RANKS(sum_ranks) {
     }
 }
 
-/* ---- the update, by formulas of optimizer/rules.cl, which stands behind this: of the gradient,
- * parameters and their states. A word says that something is not finite: a parameter, a state, a
- * gradient. ---- */
+/* ---- the update of parameters and their states, by formulas of optimizer/rules.cl, which follows
+ * this file. A word reports a non-finite parameter, state or gradient. ---- */
 
 DEVICE bool is_finite(float x) {
     return x - x == 0;
