@@ -1,4 +1,4 @@
-/* What the processes of a job must have in common to run one trainer. */
+/* The consistency check of a job: settings that all processes must share to run one trainer. */
 #include "comm/job/compare.h"
 #include "plan/recipe_fields.h"
 #include "run/trainer.h"
@@ -35,7 +35,7 @@ static void add_recipe(wfi_text *statement, const wf_recipe *recipe) {
     }
 }
 
-/* How calls of the trainer meet, and what they move. */
+/* Settings that decide which calls of the trainer are collective, and which bytes they move. */
 static void add_configuration(wfi_text *statement, const wf_trainer *t) {
     const struct {
         const char *name;

@@ -15,7 +15,7 @@ struct wf_array {
     char device[WF_DEVICE_NAME_BYTES];
     size_t bytes;
     char *data;          /* a CPU device's memory is the host's */
-    atomic_int n_owners; /* who made it, and the tensors that share its data (dlpack.c) */
+    atomic_int n_owners; /* its creator, and the tensors that share its data (dlpack.c) */
 };
 
 /* With undefined elements. `device` has been written by wfi_device_name. */

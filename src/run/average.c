@@ -2,7 +2,7 @@
  * then of the average, under every plan, and no program knows of it. */
 #include "run/state.h"
 
-/* The weights' bytes go to where their average was: whoever holds a part of the average holds the
+/* Copies the weights over their average. A rank that holds a part of the average also holds the
  * same part of the weights. */
 static wf_status move_weights(const wfi_state_call *x, const wfi_state_part *average,
                               const wfi_state_part *weights) {

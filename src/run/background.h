@@ -1,6 +1,6 @@
 /* Parts of a file that a thread writes while steps go on. Private.
  *
- * What is to be written is copied first, a part at a time; each copy goes when it is written. */
+ * Each part is copied before the thread starts; the thread frees a copy once it is written. */
 #ifndef WFI_BACKGROUND_H
 #define WFI_BACKGROUND_H
 
@@ -17,16 +17,16 @@ void wfi_background_destroy(wfi_background *b);
  * before the thread starts. NULL: NO_MEMORY. */
 void *wfi_background_add(wfi_background *b, int tensor, uint64_t offset, size_t n_bytes,
                          uint64_t n_after);
-/* Of all parts that were added. */
+/* Bytes of all parts that were added. */
 size_t wfi_background_bytes(const wfi_background *b);
 
-/* Writes all and brings it to the disk; digests[tensor] gets what the parts add. The writer and the
- * digests are the thread's until it has ended. *n_writing (NULL is allowed) is one more until then.
- * Errors: NO_MEMORY. */
+/* Starts a thread that writes all parts and syncs them to the disk. The thread adds the parts'
+ * digests to digests[tensor]. The writer and the digests are the thread's until it has ended.
+ * *n_writing (NULL is allowed) is one more until then. Errors: NO_MEMORY. */
 wf_status wfi_background_start(wfi_background *b, wf_safetensors_writer *writer, uint32_t *digests,
                                int *n_writing);
 bool wfi_background_is_done(const wfi_background *b);
-/* What has come of it. Errors: IO, with the thread's sentence. */
+/* Waits for the thread to end. Errors: IO, with the thread's sentence. */
 wf_status wfi_background_wait(wfi_background *b);
 
 #endif

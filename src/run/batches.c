@@ -4,7 +4,7 @@
 /* Reads of a phase, by all ranks, that are moved at once. */
 #define MOST_READS 512
 
-/* What goes to another rank, or comes from it; or, of the own rank, is summed. */
+/* Bytes that are sent to `peer` or received from it; if `peer` is the own rank, bytes to sum. */
 typedef struct part {
     int32_t peer;
     bool sends;

@@ -1,13 +1,13 @@
-/* What ranks in different processes read of each other's devices, where a wire between these moves
- * it (comm/wire/device_wire.h): batches of it. Private.
+/* Batches of reads between devices of different processes, moved by a wire
+ * (comm/wire/device_wire.h). Private.
  *
- * Whatever is read in one phase, by whichever rank, can be moved at once: nothing in the phase
- * waits for it. So each rank has one batch of the phase, with all that it sends and receives, and
- * moves it by two tasks of its stream `bounce`: the first comes after what the rank has to have
- * done before, and says so; the second, when all who have one of that phase are as far, moves. So
- * nothing waits on a GPU, and who does not come is named as any stream is. What is received goes
- * where the reading task would have copied it (so the plan stages at once); that task comes behind
- * the batch, and finds it there. What the wire sums is a part of both, whose owner is its reader.
+ * The reads of one phase do not depend on each other, so they can move at once. Each rank has one
+ * batch for a phase, with all that it sends and receives. Two tasks of its stream `bounce` move the
+ * batch. The first task waits for the rank's earlier work and reports that. The second task waits
+ * until all ranks with a batch of the phase have reported, and moves the bytes. So no GPU waits,
+ * and the watchdog can name a late rank. The batch writes received bytes where the reading task
+ * would have copied them, so the plan stages at once. That task runs after the batch and finds
+ * them. A part that the wire sums is sent and received; its owner is its reader.
  *
  * Batches are in the order of the program on every rank, so none waits for one behind it.
  */
@@ -23,9 +23,9 @@ wf_status wfi_batches_create(wf_context *ctx, const wfi_worker *workers, int32_t
                              wfi_batches **batches_out);
 void wfi_batches_destroy(wfi_batches *batches); /* NULL is allowed */
 
-/* Listed, of all ranks: a phase begins; what is read in it, at `at` in the owner's memory, after
- * what a rank of this process, if it is the reader or the owner, has done in its streams
- * ([WFI_N_STREAMS] tasks); where what this process has listed last is read to. */
+/* Calls that list the program, for all ranks: a phase begins. A read of `bytes` bytes at `at` in
+ * the owner's memory; if a rank of this process is the reader or the owner, it comes after `need`
+ * [WFI_N_STREAMS] tasks of its streams. The destination of this process's last listed read. */
 void wfi_batches_phase(wfi_batches *batches); /* NULL is allowed */
 wf_status wfi_batches_list(wfi_batches *batches, const wfi_worker *owner, const wfi_worker *reader,
                            const int32_t *need, size_t at, size_t bytes);

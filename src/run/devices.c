@@ -1,4 +1,4 @@
-/* Lists of devices, of those who ask what they say. */
+/* Public functions that read lists of devices. */
 #include "device/list.h"
 
 #include <stdio.h>

@@ -42,7 +42,7 @@ static const struct {
 
 /* ---- out ---- */
 
-/* What the tensor points to, beside the array. */
+/* Memory that the exported tensor points to, except the array. */
 typedef struct exported {
     struct DLManagedTensorVersioned managed;
     int64_t shape[WF_MAX_DIMS], strides[WF_MAX_DIMS];

@@ -40,7 +40,7 @@ static int32_t n_kernel_sets(const wf_program *p) {
     return wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_PP));
 }
 
-/* The first set whose ranks live here is the program's own. */
+/* The first kernel set with ranks in this process uses the program's own kernels. */
 static wf_status find_code(wfi_executor *e) {
     const wf_program *p = e->p;
     bool is_taken = false;
@@ -94,7 +94,7 @@ static void find_groups(wfi_executor *e) {
     }
 }
 
-/* Of all groups, those with a rank of this process. */
+/* Keeps the groups that have a rank of this process. */
 static void keep_own(wfi_executor *e) {
     int32_t n = e->n_own;
     e->n_own = 0;
@@ -207,8 +207,8 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
         if (e->trace) wfi_trace_finish(e->trace);
         return WF_OK;
     }
-    /* What is still queued is skipped on every rank, and the threads end: nothing runs on
-     * when this returns. What failed first is what to tell. */
+    /* Every rank skips its queued tasks, and the threads end, so nothing runs after the return. The
+     * first failure is the one to report. */
     wfi_owner_fail(&e->workers[0].owner, status);
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
     wfi_stall_end(e->stall);

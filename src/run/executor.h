@@ -1,11 +1,11 @@
 /* The executor: runs a program on workers. Private.
  *
- * The host issues instructions to the workers' streams in the program's order, with
- * the waits that their dependencies ask for; it does not wait itself until the end.
- * How many tasks a step gives to each stream, and after how many of them an instruction is done, is
- * the same in every step, and found once. So a process issues what its own ranks take part in and
- * nothing else; streams of ranks that live in other processes are counters that only move when
- * their owners work, and the program says which count to wait for.
+ * The host issues instructions to the workers' streams in the program's order, with the waits that
+ * their dependencies ask for; it does not wait itself until the end. How many tasks a step gives to
+ * each stream, and after how many of them an instruction is done, is the same in every step, and
+ * found once. So a process issues only the instructions of its own ranks; streams of ranks that
+ * live in other processes are counters that only move when their owners work, and the program says
+ * which count to wait for.
  */
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
@@ -20,7 +20,7 @@
 
 typedef struct wfi_recorded wfi_recorded; /* recorded.h */
 
-/* What one step is given and gives back. */
+/* Arguments and results of one step. */
 typedef struct wfi_step {
     wfi_step_args args; /* its first_sample is filled by the executor */
     double lr;
@@ -47,14 +47,14 @@ typedef struct wfi_executor {
     int32_t *own;         /* [n_own] places in the order of the groups that this process issues */
     int32_t n_own;
     int32_t first_local; /* rank */
-    bool lists;          /* goes through all without issuing: reads.h sees what comes after what */
+    bool lists;          /* visits all tasks without issuing them: reads.h learns their order */
     wfi_profile *profile;
     wfi_trace *trace;       /* NULL: not wanted */
-    wfi_stall *stall;       /* NULL: nobody looks whether things move */
+    wfi_stall *stall;       /* NULL: no watchdog checks for progress */
     wfi_happens *happens;   /* NULL: events are not checked */
     wfi_reads *reads;       /* NULL: ranks see each other's memory */
     wfi_gaps *gaps;         /* NULL: memory has no gaps */
-    wfi_recorded *recorded; /* [n_instructions] what devices replay; NULL: nothing */
+    wfi_recorded *recorded; /* [n_instructions] captured segments; NULL: none */
     int64_t delay_us;       /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;        /* issued in this step */
     int64_t left_out_wait;  /* for tests: that one, counted from 1, is not issued; 0 = none */
@@ -72,11 +72,11 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
                               wfi_executor **executor_out);
 void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are idle */
 
-/* One step, to its end; what it gives back is in e->step. After a failure the trainer's
- * devices stay failed. */
+/* Runs one step to its end; the results are in e->step. After a failure the trainer's devices stay
+ * failed. */
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step);
 
-/* ---- shared by executor.c, instructions.c, stall.c and what issues ---- */
+/* ---- shared by executor.c, instructions.c, stall.c, and issue.c and its callers ---- */
 
 /* The place of its stream among those of all ranks. */
 static inline int32_t wfi_executor_stream(const wfi_instruction *now) {
@@ -100,7 +100,8 @@ void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r);
 void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes);
 /* Runs instruction (intptr_t)argument, in which one rank takes part. A task. */
 wf_status wfi_executor_instruction(void *self, void *argument);
-/* Around what instruction i does, or a phase of it, if it is traced. */
+/* Adds sign * CPU time to the trace of instruction i: called before and after its work, or a
+ * phase. */
 void wfi_executor_count_cpu(const wfi_executor *e, int32_t i, int sign);
 static inline void wfi_executor_begin(const wfi_executor *e, int32_t i, bool is_first) {
     const wfi_instruction *now = &e->p->instructions[i];

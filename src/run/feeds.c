@@ -1,4 +1,5 @@
-/* What a run is fed: inputs by name, with their sizes and the range of labels and tokens. */
+/* Feeds of a run: inputs by name, with checks of their sizes and of the range of labels and
+ * tokens. */
 #include "run/trainer.h"
 
 #include <math.h>
@@ -52,7 +53,7 @@ void wfi_find_ids(const wf_graph *g, wfi_ids *ids) {
     }
 }
 
-/* Numbers of this size are hardly ever what somebody has counted. */
+/* Describes an integer that has the bits of a usual float: counts are rarely that large. */
 static void describe_float(int32_t value, char text[64]) {
     float number;
     memcpy(&number, &value, sizeof number);

@@ -7,7 +7,7 @@ typedef struct range {
 } range;
 
 typedef struct rank_gaps {
-    range *ranges; /* first what may be written, then what lies between; ascending */
+    range *ranges; /* first the writable ranges, then the gaps between them; ascending */
     int32_t n;
     size_t capacity;
 } rank_gaps;
@@ -18,13 +18,14 @@ struct wfi_gaps {
     rank_gaps *ranks; /* [n_ranks] */
 };
 
-/* Another one everywhere: what is copied there from another gap shows, too. */
+/* Each byte of the pattern differs by rank and address, so a copy from another gap is also
+ * found. */
 static unsigned char pattern(int32_t rank, size_t at) {
     uint64_t x = ((uint64_t)at ^ (uint64_t)rank << 48) * 0x9E3779B97F4A7C15u;
     return (unsigned char)((x ^ x >> 29) * 0xBF58476D1CE4E5B9u >> 56);
 }
 
-/* ---- what may be written ---- */
+/* ---- writable ranges ---- */
 
 static wf_status allow(wfi_gaps *g, const wfi_block *b, size_t offset, size_t bytes) {
     rank_gaps *rank = &g->ranks[b->rank];
@@ -34,7 +35,7 @@ static wf_status allow(wfi_gaps *g, const wfi_block *b, size_t offset, size_t by
     return WF_OK;
 }
 
-/* Of blocks that hold several values, each by itself. */
+/* Whether the values of a block are separate ranges, with gaps between them. */
 static bool is_divided(wfi_block_kind kind) {
     return kind == WFI_BLOCK_WORKSPACE || kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W ||
            kind == WFI_BLOCK_FOR_WEIGHT || kind == WFI_BLOCK_PACKED;
@@ -70,7 +71,7 @@ static wf_status allow_instruction(wfi_gaps *g, const wfi_instruction *now) {
     return WF_OK;
 }
 
-/* ---- what lies between ---- */
+/* ---- gaps ---- */
 
 static int by_begin(const void *a, const void *b) {
     size_t x = ((const range *)a)->begin, y = ((const range *)b)->begin;

@@ -1,8 +1,8 @@
-/* Gaps in memory, for tests: with WEFT_ARENA_GAP, blocks and temporaries lie apart, and what lies
- * between them is filled with a pattern. Whoever writes there is named. Private.
+/* Gaps in memory, for tests: WEFT_ARENA_GAP separates blocks and temporaries, and fills the gaps
+ * with a pattern. The check names the instruction that writes to a gap. Private.
  *
- * So it is seen what kernels and copies really write, whatever program and libraries say that they
- * do. Only what this process's ranks own has them.
+ * So tests find the bytes that kernels and copies really write, also if a program or a library
+ * declares others. Only memory of this process's ranks has gaps.
  */
 #ifndef WFI_GAPS_H
 #define WFI_GAPS_H
@@ -17,8 +17,8 @@ void wfi_gaps_destroy(wfi_gaps *gaps); /* NULL is allowed */
 
 /* Fills all; the streams are idle. */
 void wfi_gaps_fill(const wfi_gaps *gaps);
-/* Looks at those in and around what instruction i refers to. Errors: BUG; the sentence names what
- * has been written beyond. */
+/* Checks the gaps in and around the references of instruction i. Errors: BUG; the sentence names
+ * the block that was overrun. */
 wf_status wfi_gaps_check(const wfi_gaps *gaps, int32_t i);
 
 #endif

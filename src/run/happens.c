@@ -4,8 +4,8 @@
 
 #define CHECKER "the happens-before checker"
 
-/* Who touched a stretch of memory in this step. Epochs count the tasks of a stream from 1;
- * 0 is nobody. */
+/* The task that touched a stretch of memory in this step. Epochs count the tasks of a stream from
+ * 1; 0: no task. */
 typedef struct touch {
     int32_t epoch, instruction;
 } touch;
@@ -25,7 +25,7 @@ typedef struct arena {
 
 /* One stream of one rank. */
 typedef struct track {
-    int32_t *clock;    /* [n_streams] what comes next happens after so many tasks of each */
+    int32_t *clock;    /* [n_streams] the next task happens after so many tasks of each */
     int32_t *at;       /* [n_tasks] the clock after each task: its row in `rows` */
     int32_t n_tasks;   /* of this step */
     int32_t n_awaited; /* by the host */
@@ -43,7 +43,7 @@ struct wfi_happens {
     int32_t *rows;     /* [n_rows][n_streams] */
     int32_t n_histories, n_rows;
     size_t history_capacity, row_capacity;
-    int32_t now; /* the instruction whose task is being issued */
+    int32_t now; /* instruction of the task that is being issued */
 };
 
 /* ---- life ---- */
@@ -141,8 +141,8 @@ static int32_t find_event(const wfi_happens *r, wfi_event event, int64_t *epoch_
     return 0;
 }
 
-/* An event that has happened before the step orders nothing in it. Nor does one that only comes
- * with a task that is issued later: nobody knows yet what happens before that. */
+/* An event that has happened before the step orders nothing in it. Nor does an event of a task that
+ * is issued later: the clock of that task is not known yet. */
 void wfi_happens_wait(wfi_happens *r, int32_t i, wfi_event event) {
     int64_t epoch;
     const track *from = &r->tracks[find_event(r, event, &epoch)];

@@ -1,16 +1,16 @@
 /* The happens-before checker: proves, while a step is issued, that a stream touches memory only
  * when an event says that it may. Private. On with WEFT_CHECK_EVENTS=1.
  *
- * The program check proves that a program's dependencies are enough. This proves that
- * the events which were really issued are: it knows nothing of the program's lists of
- * dependencies, and nothing of timing. Every stream has a vector clock: how many tasks
- * of each other stream are known to be done. A task advances its own stream's, a wait
- * takes in the clock of the event. Whoever touches bytes must know of their latest writer,
- * and to write them, also of all readers since.
+ * The program check proves that a program's dependencies are enough. This proves that the events
+ * which were really issued are: it knows nothing of the program's lists of dependencies, and
+ * nothing of timing. Every stream has a vector clock: how many tasks of each other stream are known
+ * to be done. A task advances its own stream's, a wait takes in the clock of the event. A task that
+ * touches bytes must come after their latest writer; if it writes them, also after all readers
+ * since.
  *
- * It works on bytes of the arenas, not on blocks, so it sees memory that is reused, and
- * the slices in which ranks read each other's memory. Streams are idle when a step ends;
- * that the host waited for all of them is checked, and so steps follow each other.
+ * The checker works on bytes of the arenas, not on blocks. So it also covers reused memory, and
+ * slices that ranks read of each other's memory. Streams are idle when a step ends; that the host
+ * waited for all of them is checked, and so steps follow each other.
  */
 #ifndef WFI_HAPPENS_H
 #define WFI_HAPPENS_H

@@ -13,7 +13,7 @@
 
 typedef struct image_entry {
     int64_t step; /* atomic access; NONE: the process is not done */
-    uint64_t sum; /* of what it has copied */
+    uint64_t sum; /* of the bytes that the process has copied */
 } image_entry;
 
 typedef struct image_head {

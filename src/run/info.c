@@ -15,7 +15,7 @@
 #include <weft/weft.h>
 #include <zlib.h>
 
-/* Versions of what is loaded, not of the headers weft was built with. */
+/* Versions of the loaded libraries, not of the headers that weft was built with. */
 static struct { char hwloc[48], jansson[48], sodium[48], zlib[48], pcre2[64], png[48]; } versions;
 
 static void ask_versions(void) {

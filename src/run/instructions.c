@@ -1,5 +1,5 @@
-/* What each instruction does on a device with memory: it binds its references, and calls kernels of
- * the device's backend, or copies. */
+/* Runs each instruction on a device with memory: binds its references, and calls kernels of the
+ * device's backend, or copies. */
 #include "base/race.h"
 #include "run/delay.h"
 #include "run/recorded.h"
@@ -21,7 +21,8 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, const wfi_instruction 
     return worker_of(e, now)->streams[now->stream];
 }
 
-/* Of the rank's thread; where a device works for it, of the clock when that is done. */
+/* Returns CPU time of the rank's thread; if a separate device does the work, the clock when it has
+ * finished. */
 static int64_t profile_ns(const wfi_executor *e, const wfi_instruction *now) {
     if (!e->profile->is_on) return 0;
     if (!worker_of(e, now)->device->kind->finish_task) return wfi_thread_cpu_ns();
@@ -66,8 +67,9 @@ static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instructio
     return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
 }
 
-/* What no kernel of the unit assigns is zero: gaps between parameters, over which the norm and the
- * sums over ranks run, and weights that other units alone use, whose gradients are added later. */
+/* Zeroes the gradient bytes that no kernel of the unit assigns. They are gaps between parameters,
+ * which the norm and the sums over ranks include, and weights that only other units use: these add
+ * their gradients later. */
 static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
     char *gradient = NULL;
@@ -276,7 +278,7 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
                     wfi_instruction_name(now));
 }
 
-/* Where it failed, in front of what failed. */
+/* Prepends the rank and the name of the instruction to the sentence. */
 static wf_status fail_at(const wfi_executor *e, int32_t i, wf_status status) {
     char name[256];
     wfi_executor_name(e, i, name, sizeof name);

@@ -51,7 +51,8 @@ wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of) {
     return WF_OK;
 }
 
-/* What others wait for here has to be told to them, so each waits at least for those. */
+/* Every member waits at least for the local rank's tasks, so that the transport reports these to
+ * the other processes. */
 wf_status wfi_issue_barrier(wfi_executor *e, int32_t at, int32_t n_left) {
     const int32_t *group = e->p->order + at;
     int32_t n = e->n_group[group[0]], own = 0;

@@ -1,17 +1,17 @@
 /* How a step's work reaches the streams. Private.
  *
- * While a program runs, all of its tasks and waits pass through here and nowhere else, so
- * that the happens-before checker (happens.h) misses none, nor what brings what tasks read of other
- * processes (reads.h); the checker notices if one went past it. What is said here of an instruction
- * of a rank that lives elsewhere is heard by those two alone, and by the transport, which tells
- * that rank when what it waits for has happened.
+ * All tasks and waits of a program are issued by these functions. So neither the happens-before
+ * checker (happens.h) nor the transport of reads between processes (reads.h) misses one; the
+ * checker reports a task that was issued elsewhere. Calls for an instruction of a rank in another
+ * process reach only those two and the transport. The transport signals that rank when the event
+ * that it waits for has happened.
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H
 
 #include "run/executor.h"
 
-/* One of the tasks of an instruction, and what it touches. */
+/* One task of an instruction, and the memory that it touches. */
 typedef struct wfi_work {
     wfi_task run; /* with the executor, and instruction and phase as one argument */
     /* Tells, by wfi_issue_touch, of all device memory that `run` reads or writes. NULL: none. */
@@ -31,16 +31,16 @@ wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference,
 
 /* Appends the work to the stream of instruction i. */
 wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *work);
-/* What the stream of instruction i runs from now on comes after the event. */
+/* Later tasks of the stream of instruction i wait for the event. */
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event);
-/* What the stream of i runs from now on comes after the dependencies of `of`. */
+/* Later tasks of the stream of i wait for the dependencies of `of`. */
 wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of);
-/* What the ranks of the group at that place of the order are given from now on comes after
- * all tasks of its instructions but the last `n_left` of each. */
+/* Later tasks of each rank in the group at index `at` of the order wait for all tasks of its
+ * instructions, except the last `n_left` of each. */
 wf_status wfi_issue_barrier(wfi_executor *e, int32_t at, int32_t n_left);
 
-/* transfer.c: issues a send with its receive, or a collective, by what each of its instructions
- * has for tasks. */
+/* transfer.c: issues a send with its receive, or a collective. Its instruction i has
+ * wfi_issue_n_tasks tasks. */
 wf_status wfi_issue_transfer(wfi_executor *e, int32_t at);
 int32_t wfi_issue_n_tasks(const wfi_executor *e, int32_t i);
 /* reduce.c: phase `number` of the collective at that place. */

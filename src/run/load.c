@@ -43,7 +43,7 @@ static wf_status load_part(wfi_state_call *x, const wfi_state_part *now) {
     return WF_OK;
 }
 
-/* Digits and nothing else: what a run can have counted. */
+/* Reads the number of steps: only digits are valid, as a run writes them. */
 static wf_status read_steps(const wfi_state_call *x, int64_t *n_out) {
     const char *text = wf_safetensors_metadata(x->file, WFI_STEPS_KEY);
     char *end = NULL, shown[WFI_NAME_TEXT];
@@ -63,7 +63,7 @@ static wf_status read_steps(const wfi_state_call *x, int64_t *n_out) {
     return WF_OK;
 }
 
-/* It is absent before the first evaluation, and with other schedules. */
+/* Files from before the first evaluation, or of other schedules, have no plateau entry. */
 static wf_status read_plateau(const wfi_state_call *x, wfi_plateau *plateau_out) {
     const char *text = wf_safetensors_metadata(x->file, WFI_PLATEAU_KEY);
     wfi_plateau p = {0};
@@ -149,7 +149,7 @@ static wf_status load(wfi_state_call *x) {
     WF_TRY(wfi_state_visit_all(x, load_part));
     WF_TRY(wfi_state_gather_digests(x));
     WF_TRY(check_digests(x));
-    /* A number may be bad because a bit has flipped: then that is what to tell. */
+    /* A number may be bad because a bit has flipped: then the digest error is reported first. */
     WF_TRY(wfi_trainer_barrier(t, "compare digests"));
     WF_TRY(x->refused);
     WF_TRY(wfi_trainer_barrier(t, "check its part of a file"));

@@ -69,7 +69,7 @@ static wf_status run_traced(wf_context *ctx, const wf_model *model, const wf_rec
     r = make_recipe(&r, plan);
     traced.trace = 1;
     traced.profile = traced.keep_gradients = traced.forward_only = 0;
-    traced.device_memory_bytes = 0; /* the cap is the plan's, whose schedule may hold less */
+    traced.device_memory_bytes = 0; /* the cap is for the plan; its schedule may need less */
     wf_plan *split;
     WF_TRY(make_plan(plan, &split));
     wf_status status = wf_trainer_create(ctx, model, &r, split, &traced, trainer_out);

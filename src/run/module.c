@@ -1,5 +1,5 @@
-/* A module: a trainer of one rank that runs forward only, applied to arrays in pieces of one
- * size. What one sample comes to then does not depend on what else is in the batch. */
+/* A module: a trainer of one rank that runs forward only, applied to arrays in pieces of one size.
+ * So the outputs of a sample do not depend on the other samples of the batch. */
 #include "run/module.h"
 
 #include <stdio.h>

@@ -31,7 +31,7 @@ static const struct {
     [WFI_FINITE_NO_GRADIENT] = {"the gradient", "is not finite"},
 };
 
-/* The sign of what is no number means nothing, and may be another one on another processor. */
+/* The sign of a NaN is meaningless, and may differ between processors. */
 static const char *text_of(double loss) {
     if (isnan(loss)) return "nan";
     return loss > 0 ? "inf" : "-inf";

@@ -1,10 +1,10 @@
-/* Numbers of a step that are not finite: noticed by the rank that makes them, told by all alike.
- * Private.
+/* Numbers of a step that are not finite: detected by the rank that computes them, reported by all
+ * ranks alike. Private.
  *
- * Updates look at what they have written, and record the unit in the cell of their rank
- * (base/finite.h). After the
- * run every rank reads all cells and the losses of all microbatches, so all come to the same
- * sentence. Of several units the last one is named, which is the first in the backward pass.
+ * Each update checks the values that it has written, and records the unit in the cell of its rank
+ * (base/finite.h). After the run every rank reads all cells and the losses of all microbatches, so
+ * all come to the same sentence. If several units have such values, the sentence names the last
+ * unit: the first in the backward pass.
  */
 #ifndef WFI_NOT_FINITE_H
 #define WFI_NOT_FINITE_H

@@ -1,9 +1,8 @@
-/* Runs to which each process brings what its own ranks load, and nothing else.
+/* Runs in which each process feeds only the samples that its own ranks load.
  *
- * All have to know before the first instruction what nobody has alone: how many samples the
- * step has, and how many of its rows count, because the loss of each sample is divided by that.
- * So processes tell each other these numbers and meet; whoever was given the wrong feeds says so
- * here, and then nobody runs.
+ * Before the first instruction, all processes need two totals: the samples of the step, and its
+ * rows that count, because these divide the loss of each sample. So the processes exchange their
+ * numbers at a barrier. A process with the wrong feeds reports that here, and then no process runs.
  */
 #include "run/trainer.h"
 
@@ -58,7 +57,7 @@ void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *fir
     if (wfi_differentiates(p)) wf_trainer_part(t, p->recipe.batch, first_out, n_out);
 }
 
-/* Of a replica's ranks that load the labels, one counts. */
+/* Only one rank of a replica counts the rows: the first that loads the labels. */
 static bool counts(const wf_trainer *t, const wf_program *p) {
     int32_t labels = p->graph->labels;
     int32_t rank = wf_job_rank(t->job);
@@ -80,8 +79,8 @@ wf_status wfi_trainer_refuse_run(wf_trainer *t, wf_status given) {
     return wfi_fail(t->ctx, given, "%s", refused);
 }
 
-/* Tells, and hears; everybody finds the same. A process whose feeds were refused has its
- * sentence already. */
+/* Exchanges the numbers of all processes; all come to the same result. A process with refused feeds
+ * already has its sentence. */
 static wf_status tell(wf_trainer *t, wf_status given, const told own, const told **all_out) {
     char refused[WFI_SENTENCE_BYTES];
     if (given != WF_OK) snprintf(refused, sizeof refused, "%s", wf_context_error(t->ctx));

@@ -7,8 +7,8 @@
 
 #define LIST "reads between ranks"
 
-/* What has happened on this process's rank: tasks of its streams, and the latest of its puts for
- * each stream of other ranks (its place in the list and one; 0: none). */
+/* Progress of this process's rank: completed tasks of its streams, and its latest put for each
+ * stream of other ranks (index in the list plus 1; 0: none). */
 typedef struct clock_row {
     int32_t done[WFI_N_STREAMS];
     int32_t taken[WFI_N_STREAMS];
@@ -16,8 +16,8 @@ typedef struct clock_row {
 
 /* One stream of one rank. */
 typedef struct track {
-    clock_row clock; /* what comes next begins after this */
-    clock_row *rows; /* [n_tasks] what has happened when its tasks are done */
+    clock_row clock; /* the next task begins after this */
+    clock_row *rows; /* [n_tasks] the clock after each task */
     int32_t n_tasks;
     size_t capacity;
     int32_t departed[WFI_N_STREAMS]; /* of a local stream: puts that it has waited for */
@@ -31,8 +31,8 @@ typedef struct put {
     size_t at, bytes; /* of its arena */
 } put;
 
-/* A task of this rank comes after a task that has read what was put, so it may write there. But
- * until the network says so too, the bytes are its own. */
+/* A task of this rank may write to the bytes of a put, since it comes after the task that reads
+ * them. But the network may still use the bytes, so the task also waits for the put to depart. */
 typedef struct departure {
     int32_t task, put;
 } departure;
@@ -41,9 +41,9 @@ struct wfi_reads {
     const wf_program *p;
     const wfi_worker *workers, *local;
     wfi_transport *transport; /* NULL: processes see each other's bounce buffers */
-    wfi_batches *batches;     /* not NULL: a wire between devices moves what is read */
-    /* [n_ranks] tasks that its bounce buffer has been given in this step; and ever before. Of what
-     * this rank reads of such buffers, which task of the step has brought it. */
+    wfi_batches *batches;     /* not NULL: a wire between devices moves the bytes */
+    /* [n_ranks] tasks of its bounce stream in this step; and in all steps before. `brought`: for
+     * each read of a bounce buffer by this rank, the task of the step that filled it. */
     int32_t *n_bounced, *brought;
     uint64_t *first_bounced;
     size_t brought_capacity;
@@ -55,7 +55,7 @@ struct wfi_reads {
     int32_t n_departures;
     int32_t n_puts, n_tasks, n_awaited; /* so far: puts, tasks of this rank, departures */
     uint64_t first[WFI_N_STREAMS];      /* epochs of its streams when the step began */
-    int32_t now;                        /* the instruction whose task is being issued */
+    int32_t now;                        /* instruction of the task that is being issued */
     bool has_received;                  /* for it */
 };
 
@@ -262,8 +262,8 @@ bool wfi_reads_moves(const wfi_reads *c, int32_t rank) {
     return c && c->batches && !c->workers[rank].is_local;
 }
 
-/* Listed: of this process's rank has happened what its own streams did before the task, or what the
- * reader knows of. */
+/* Listing: `need` is the progress of this process's rank: its streams' tasks before the read if it
+ * is the reader, else the tasks that the reader has waited for. */
 static wf_status list_moved(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader,
                             size_t at, size_t bytes) {
     const track *t = track_of(c, c->now);

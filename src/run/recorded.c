@@ -38,8 +38,8 @@ static unsigned what_is_read(const wfi_segment *segment) {
     return flags;
 }
 
-/* Whether what is captured, or will be, is what this step asks for. A single kernel is as soon
- * queued as replayed. */
+/* Whether a captured segment would be valid in this step. Queueing a single kernel takes no longer
+ * than a replay, so it is not captured. */
 static bool is_steady(const wfi_executor *e, const wfi_instruction *now, const wfi_recorded *r) {
     unsigned read = what_is_read(now->segment);
     bool scales_alike = !r->captured || r->loss_scale == e->step.args.loss_scale;

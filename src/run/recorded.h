@@ -1,18 +1,17 @@
 /* Segments that the device has captured. Private.
  *
- * What an instruction's segment queues is the same in every step: its kernels, at the same
- * addresses. Where the kind of device can capture that, it is run as it is the first time, when
- * kernels are compiled and handles made, captured the second time, and replayed from then on. Only
- * kernels that are told of the step (WFI_OP_READS) differ from step to step: a segment that has
- * such is queued anew.
+ * A segment queues the same kernels at the same addresses in every step. Where the kind of device
+ * can capture that, it is run as it is the first time, when kernels are compiled and handles made,
+ * captured the second time, and replayed from then on. Only kernels that are told of the step
+ * (WFI_OP_READS) differ from step to step: a segment that has such is queued anew.
  */
 #ifndef WFI_RECORDED_H
 #define WFI_RECORDED_H
 
 #include "run/executor.h"
 
-/* Binds what the segment of an instruction touches, and tells observers of it; `launches`: and
- * queues its kernels. */
+/* Binds the memory that the segment of an instruction touches, and notifies observers; `launches`:
+ * also queues its kernels. */
 typedef wf_status (*wfi_segment_run)(wfi_executor *e, const wfi_instruction *now, bool launches);
 
 /* NULL: nothing is captured: WEFT_REPLAY is 0. */

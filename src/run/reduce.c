@@ -1,8 +1,7 @@
 /* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
- * on the reduce streams of a stage's replicas. Each reads the others' arenas where they lie, or
- * what was brought here of them (reads.h). Every phase is a task of its own on each stream; between
- * two of them the streams wait for each other's events.
- */
+ * on the reduce streams of a stage's replicas. Each reads the others' arenas in place, or copies of
+ * their bytes (reads.h). Every phase is a task of its own on each stream; between two of them the
+ * streams wait for each other's events. */
 #include "run/issue.h"
 
 #include "comm/runtime/step.h"
@@ -39,7 +38,7 @@ static bool is_last(const phase *f) {
 
 /* ---- a step ---- */
 
-/* A gradient whose elements a step touches. */
+/* A gradient that a step of the algorithm touches. */
 typedef struct gradient {
     const phase *f;
     int32_t reference;
@@ -118,7 +117,7 @@ static wf_status run_phase(void *self, void *argument) {
     return wfi_executor_check(e, i);
 }
 
-/* ---- what it touches ---- */
+/* ---- memory that a step touches ---- */
 
 static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_step *step) {
     wfi_access a;

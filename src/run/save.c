@@ -1,5 +1,5 @@
-/* Saving: each process writes what its ranks hold into one file, at once or in the background; rank
- * 0's puts it in its place when all have. */
+/* Saving: each process writes the state of its ranks into one file, at once or in the background.
+ * When all have written, rank 0's process renames the file. */
 #include "run/state.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static wf_status join_file(wfi_state_call *x, int k, const wfi_state_opened *o) 
                      : WF_OK;
 }
 
-/* What does not see rank 0's files does not write. */
+/* A process that does not see rank 0's files does not write. */
 static wf_status create_files(wfi_state_call *x, wfi_state_opened *o) {
     if (wfi_trainer_is_root(x->t)) WF_TRY(create_file(x, o));
     for (int k = 0; !k || k < o->n_files; k++) {
@@ -101,7 +101,7 @@ static wf_status commit(const wfi_state_call *x) {
     return wf_safetensors_writer_commit(x->writer);
 }
 
-/* Until the last step the old file is whole, and what fails before removes the new one. */
+/* Until the commit the old file is whole, and an earlier failure removes the new one. */
 static wf_status complete(wfi_state_call *x) {
     if (x->background) WF_TRY(wfi_background_wait(x->background));
     WF_TRY(wfi_state_gather_digests(x));
@@ -126,7 +126,7 @@ static wf_status save(wfi_state_call *x) {
 /* A file that is being written, or waits to be put in its place. */
 typedef struct wfi_save {
     wfi_state_call x;
-    int64_t n_steps; /* what it is of */
+    int64_t n_steps; /* steps of the state */
     struct wfi_save *next;
 } wfi_save;
 
@@ -223,7 +223,7 @@ wf_status wf_trainer_describe(wf_trainer *t, const wf_metadata *metadata, int n_
 }
 
 wf_status wf_trainer_save(wf_trainer *t, const char *path) {
-    /* What transformers and others expect to find. */
+    /* transformers and other libraries expect this entry. */
     const wf_metadata metadata = {"format", "pt"};
     wfi_state_call x = {.t = t, .path = path, .metadata = &metadata, .n_metadata = 1};
     return save_as(t, &x, "save weights", WFI_STATE_WEIGHTS);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* ---- following what waits for what ---- */
+/* ---- following waits between streams ---- */
 
 static const wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
@@ -28,8 +28,8 @@ static int32_t find_current(const wfi_executor *e, const wfi_stream_queue *strea
     return current;
 }
 
-/* Of instructions that run together, the one that has most to do; with one task left each, a
- * pair's copy is the receive's. */
+/* Returns the member of the group of i with the most tasks left; if a send and its receive have one
+ * each, the receive, which copies. */
 static int32_t find_last_of_group(const wfi_executor *e, int32_t i) {
     int32_t last = i;
     for (int32_t m = 0; m < e->n_group[i]; m++) {
@@ -40,7 +40,7 @@ static int32_t find_last_of_group(const wfi_executor *e, int32_t i) {
     return last;
 }
 
-/* What must come before the current instruction i can go on; i itself: nothing. */
+/* Returns the instruction that the current instruction i waits for; i itself: none. */
 static int32_t find_blocker(const wfi_executor *e, int32_t i) {
     for (int32_t m = 0; m < e->n_group[i]; m++) {
         int32_t k = e->p->order[e->first[i] + m];
@@ -55,8 +55,8 @@ static int32_t find_blocker(const wfi_executor *e, int32_t i) {
     return find_last_of_group(e, i);
 }
 
-/* The instruction that stream is at, or whatever that waits for; -1: it is at none. Begins with
- * the stream of `event`. */
+/* Follows waits from the stream of `event` to the instruction that blocks it; -1: the stream has no
+ * current instruction. */
 static int32_t find_culprit(const wfi_executor *e, const wfi_event *event) {
     int32_t i = find_current(e, event->stream);
     int32_t most = e->p->n_ranks * WFI_N_STREAMS;

@@ -1,8 +1,8 @@
-/* Who keeps everybody waiting. Private.
+/* Finds the rank that all others wait for. Private.
  *
- * Every process has the whole program and sees how many tasks each stream of each rank has done,
- * so it can tell what any stream is at, and follow what that waits for from rank to rank to the
- * one which could go on and does not. This costs nothing until somebody asks.
+ * Every process has the whole program and sees how many tasks each stream of each rank has done, so
+ * it knows the current instruction of each stream. From a waiting stream it follows waits from rank
+ * to rank, to a rank that could go on and does not. This costs nothing until a wait takes too long.
  */
 #ifndef WFI_STALL_H
 #define WFI_STALL_H
@@ -16,7 +16,7 @@ typedef struct wfi_stall {
     wfi_control *job; /* or NULL */
     const wfi_worker *workers;
     int n_workers;
-    const struct wfi_executor *running; /* whose step it is, for the host; NULL: none's */
+    const struct wfi_executor *running; /* the program that runs, for the host; NULL: none */
     const struct wfi_executor *issued;  /* atomic access: the same when all of it is issued */
 } wfi_stall;
 

@@ -1,6 +1,6 @@
 /* State in and out: every call is a loop over the pieces of the program's state (state/pieces.h).
  *
- * Each process initialises, writes and reads what its own ranks hold. Bytes go from process to
+ * Each process initialises, writes and reads the state of its own ranks. Bytes go from process to
  * process only where they are asked for (one tensor, the hash of all), or where a process does not
  * see the file that rank 0's has opened, because it is on another machine: then rank 0's process
  * writes and reads for it. No more than a chunk of state is on its way at a time. The streams are
@@ -110,8 +110,8 @@ static wf_status put(const wf_trainer *t, const wfi_state_piece *piece, size_t a
                            piece->space, src, WFI_SPACE_HOST, bytes);
 }
 
-/* Of a rank whose memory its own process alone sees, and that has its bytes at `dst`: by way of its
- * bounce buffer, which is that rank's arena elsewhere. */
+/* Fetches bytes of a rank through its bounce buffer, since only its own process sees its memory.
+ * That process has the bytes at `dst`; the others map the buffer as the rank's arena. */
 static wf_status fetch_bounced(const wf_trainer *t, const wfi_worker *w, size_t at, size_t bytes,
                                bool wants, void *dst) {
     if (w->is_local) memcpy(w->bounce_buffer + at, dst, bytes);
@@ -167,7 +167,7 @@ wf_status wfi_state_put(const wfi_state_call *x, const wfi_state_part *now) {
     return WF_OK;
 }
 
-/* ---- what a run begins with ---- */
+/* ---- initial state ---- */
 
 static wf_status draw_part(wfi_state_call *x, const wfi_state_part *now) {
     int64_t size = (int64_t)wfi_state_element_bytes(&x->list, now->tensor);
@@ -203,7 +203,7 @@ static wf_status hash_part(wfi_state_call *x, const wfi_state_part *now) {
     return WF_OK;
 }
 
-/* In rank 0's process; what the others count is of no use. */
+/* Hashes the state in rank 0's process; the hashes of the others are not used. */
 static wf_status hash(wfi_state_call *x) {
     crypto_hash_sha256_init(&x->hash);
     for (int32_t i = 0; i < x->list.n_tensors; i++) {

@@ -1,5 +1,6 @@
-/* State in and out: what all calls share. Each is a loop over the pieces of the program's state
- * (state/pieces.h), some bytes of one at a time. Private to src/run. */
+/* Saving and loading state: types and functions that all calls share. Each is a loop over the
+ * pieces of the program's state (state/pieces.h), some bytes of one at a time. Private to
+ * src/run. */
 #ifndef WFI_RUN_STATE_H
 #define WFI_RUN_STATE_H
 
@@ -10,7 +11,7 @@
 
 #include <sodium.h>
 
-/* What is on its way at a time. */
+/* The most bytes of state in flight at a time. */
 #define WFI_STATE_CHUNK_BYTES ((size_t)1 << 20)
 
 /* Some bytes of pieces that hold the same. */
@@ -35,8 +36,8 @@ typedef struct wfi_state_call {
     uint64_t sum; /* of the bytes of an image that this process copies */
     /* of a file */
     const char *path;
-    const char *skip;   /* names of what is not loaded, or NULL */
-    char **skipped_out; /* what they were, or NULL */
+    const char *skip;   /* names of tensors not to load, or NULL */
+    char **skipped_out; /* names of the skipped tensors, or NULL */
     const wf_metadata *metadata;
     int n_metadata;
     wf_safetensors_writer *writer;
@@ -44,8 +45,9 @@ typedef struct wfi_state_call {
     bool *sees;    /* [n_workers] whether the rank's process has opened rank 0's file */
     int *index;    /* [n_tensors] of the file's tensors; -1: it is missing, and may be */
     bool is_state; /* not weights alone */
-    bool moves;    /* what is read is not only looked at */
-    /* [n_tensors] of what this process has written or looked at, and then of all. */
+    bool moves;    /* read bytes are put into the arenas, not only checked */
+    /* [n_tensors] of the parts that this process has written or checked; once gathered, of all
+     * parts. */
     uint32_t *digests;
     wfi_background *background; /* NULL: it is written at once */
     wf_status refused; /* the first number that no step can have left; the sentence is there */
@@ -59,7 +61,7 @@ typedef wf_status (*wfi_state_visit_fn)(wfi_state_call *x, const wfi_state_part 
 static inline bool wfi_trainer_is_root(const wf_trainer *t) {
     return !t->job || wf_job_rank(t->job) == 0;
 }
-/* What fails in one process fails in all. */
+/* A failure in one process fails all. */
 wf_status wfi_state_finish(const wf_trainer *t, const char *what, wf_status status);
 void wfi_state_release(wfi_state_call *x);
 /* All processes of the job come to do it, and leave when all have done it. */
@@ -73,24 +75,24 @@ wf_status wfi_state_visit_all(wfi_state_call *x, wfi_state_visit_fn visit);
 wf_status wfi_state_fetch(const wfi_state_call *x, const wfi_state_part *now, int to, void *dst);
 /* From the buffers of the processes that serve to all ranks that hold the part. */
 wf_status wfi_state_put(const wfi_state_call *x, const wfi_state_part *now);
-/* Whose process has to do with a file for that rank. */
+/* The rank of the process that reads and writes files for `rank`. */
 int wfi_state_served_by(const wfi_state_call *x, int rank);
-/* Whether this process has to fill the buffer for somebody. */
+/* Whether this process has to fill the buffer for some rank. */
 bool wfi_state_serves(const wfi_state_call *x, const wfi_state_part *now);
 
 /* ---- state_file.c ---- */
 
-/* What rank 0's process tells of a file that it has opened. */
+/* The description of an open file that rank 0's process sends. */
 typedef struct wfi_state_opened {
     int64_t identity[4]; /* of all */
     int64_t n_steps, n_files;
     wfi_plateau plateau;
     uint64_t data_start;
     char path[WFI_BROADCAST_BYTES - 7 * sizeof(int64_t) -
-              sizeof(wfi_plateau)]; /* empty: nobody else can open it */
+              sizeof(wfi_plateau)]; /* empty: no other process can open it */
 } wfi_state_opened;
 
-/* What the value of WFI_SUMS_KEY is for this trainer, written into `text`. */
+/* Writes this trainer's value of WFI_SUMS_KEY into `text`, and returns it. */
 #define WFI_SUMS_BYTES 96
 const char *wfi_state_sums(const wf_trainer *t, char text[WFI_SUMS_BYTES]);
 

@@ -1,5 +1,5 @@
-/* The files of a save or a load, as the processes of a job see them: which have the same ones
- * before them, and what each tensor's parts make as a whole. */
+/* The files of a save or a load in a job: finds the processes that see the same files, and combines
+ * the digests of each tensor's parts. */
 #include "run/state.h"
 
 #include <stdio.h>

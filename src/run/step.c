@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For the report: what other processes cannot observe. */
+/* Publishes memory figures that other processes cannot observe, for the report. */
 static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
     wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
@@ -20,8 +20,8 @@ static void publish_memory(wf_trainer *t) {
     wfi_control_publish(t->job);
 }
 
-/* What each microbatch has reported, from the rank that knows it to all; runs of microbatches of
- * one rank at once. */
+/* Sends the records of each microbatch from the rank that computed them to all. Consecutive
+ * microbatches of one rank go in one move. */
 static wf_status share_records(const wf_trainer *t, const wfi_ready *ready, double *records) {
     const wf_program *p = ready->program;
     if (p->graph->record < 0) return WF_OK;
@@ -35,7 +35,7 @@ static wf_status share_records(const wf_trainer *t, const wfi_ready *ready, doub
     return wfi_control_moved(t->job);
 }
 
-/* What is seen at once in a shared segment is told. */
+/* Ends a run in a job. Without a shared segment, ranks send their records to each other. */
 static wf_status end_in_job(wf_trainer *t, const wfi_ready *r, double *records,
                             int *stop_reason_out) {
     publish_memory(t);
@@ -160,7 +160,7 @@ void wfi_trainer_records(const wf_trainer *t, double *records_out) {
 void wf_trainer_evaluated(wf_trainer *t, double loss) {
     wfi_plateau *p = &t->plateau;
     if (t->recipe.lr_schedule != WF_LR_PLATEAU) return;
-    if (!p->n_evaluated) p->best = INFINITY; /* as PyTorch: what is no number is never the best */
+    if (!p->n_evaluated) p->best = INFINITY; /* as PyTorch: NaN is never the best */
     bool is_better = loss < p->best;
     p->n_evaluated++;
     p->n_bad = is_better ? 0 : p->n_bad + 1;
@@ -313,7 +313,7 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
         n_rows = wfi_count_rows(r, n_samples);
     wf_step_result result;
     WF_TRY(run(t, r, n_rows, 0, &result));
-    if (!output) WF_TRY(wfi_not_finite_check(t, r)); /* who wants an output may not care */
+    if (!output) WF_TRY(wfi_not_finite_check(t, r)); /* an output may be non-finite */
     *result_out = result;
     return found >= 0 && t->job ? share_output(t, r, found, dst) : WF_OK;
 }

@@ -37,7 +37,7 @@ void wfi_trace_start(wfi_trace *t) {
     t->start_ns = wfi_now_ns();
 }
 
-/* ---- what units took ---- */
+/* ---- times of units ---- */
 
 /* A send takes as long as its receive: one copy serves both. */
 void wfi_trace_complete(wfi_trace *t) {

@@ -1,8 +1,8 @@
-/* When each instruction of a step ran, and what units took over many steps. Private.
- * A process of a job traces its own rank.
+/* Start and end of each instruction of a step, and times of units over many steps. Private. A
+ * process of a job traces its own rank.
  *
- * Every instruction has its own two places to write to, so ranks record without a lock;
- * the host reads after a step, when all streams are idle.
+ * Every instruction has its own two places to write to, so ranks record without a lock; the host
+ * reads after a step, when all streams are idle.
  */
 #ifndef WFI_TRACE_H
 #define WFI_TRACE_H
@@ -12,14 +12,14 @@
 
 #include <weft/job.h>
 
-/* What takes time by its bytes. */
+/* Time and bytes of transfers of one kind. */
 typedef struct wfi_rate_sum {
     double us, bytes;
 } wfi_rate_sum;
 
 typedef struct wfi_trace {
     const wf_program *p;
-    int32_t rank;               /* whose instructions are traced here; -1: all ranks' */
+    int32_t rank;               /* rank of the traced instructions; -1: all ranks */
     int64_t start_ns;           /* of the step */
     int64_t *begin_ns, *end_ns; /* [n_instructions] */
     int64_t *cpu_ns;   /* [n_instructions] of the stream's thread; 0: a device or a disk works */
@@ -27,7 +27,7 @@ typedef struct wfi_trace {
     int64_t n_steps;
 } wfi_trace;
 
-/* What a program's costs are made of. */
+/* Sums from which a program's costs are computed. */
 typedef struct wfi_trace_sums {
     double *mean_us; /* [n_units * WFI_N_PARTS]; NAN: never ran */
     wfi_rate_sum rates[WFI_N_RATES];
@@ -45,7 +45,7 @@ void wfi_trace_finish(wfi_trace *trace);
 wf_status wfi_trace_timeline(wfi_trace *trace, wf_job *job, wf_timeline **timeline_out);
 wf_status wfi_trace_costs(const wfi_trace *trace, wf_job *job, wf_costs **costs_out);
 
-/* trace_share.c: adds what the job's other processes have traced. */
+/* trace_share.c: adds the traces of the job's other processes. */
 wf_status wfi_trace_share(wfi_trace *trace, wf_job *job);
 wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums *sums);
 /* When the times of all ranks are there: those of sends. */

@@ -1,7 +1,6 @@
-/* A trace of processes: each knows when its own rank's instructions ran and what its units took;
- * here all get to know all, over the board that a step's records are written to. Their clocks are
- * one: CLOCK_MONOTONIC of one machine (wfi_trainer_check_job).
- */
+/* A trace of processes: each process knows the times of its own rank's instructions and units. Here
+ * all processes exchange them, over the board of a step's records. Their clocks are one:
+ * CLOCK_MONOTONIC of one machine (wfi_trainer_check_job). */
 #include "comm/job/control.h"
 #include "run/trace.h"
 
@@ -101,9 +100,9 @@ wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
     return status;
 }
 
-/* ---- what units took ---- */
+/* ---- times of units ---- */
 
-/* Of ranks that have the same unit, the mean. */
+/* Takes the mean over the ranks that have the same unit. */
 static void take_sums(wfi_trace_sums *sums, const pairs *x, int32_t n_parts, int32_t n_ranks) {
     for (int32_t k = 0; k < n_parts + WFI_N_RATES; k++) {
         double a = 0, b = 0;

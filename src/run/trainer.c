@@ -45,7 +45,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
     WF_TRY(wfi_stall_init(&t->stall, t->ctx, t->job));
-    if (n_ranks == 1) t->stall.watch.stall_ms = 0; /* it keeps nobody waiting */
+    if (n_ranks == 1) t->stall.watch.stall_ms = 0; /* no other rank waits for it */
     if (t->job) WF_TRY(wfi_control_enter_trainer(t->job, &t->place, &t->serial));
     for (int r = 0; r < n_ranks; r++) {
         wfi_worker *w = &t->workers[r];
@@ -74,7 +74,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     return wfi_trainer_barrier(t, "begin");
 }
 
-/* Those who sum gradients with this rank are its replicas. */
+/* A team is the replicas that sum gradients with this rank. */
 static wfi_wire_team team_of(const wf_plan *plan, int32_t rank) {
     wfi_mesh mesh = wfi_plan_mesh(plan);
     int32_t number = wfi_mesh_group(&mesh, WFI_ALONG(WFI_DP), rank);
@@ -271,7 +271,7 @@ void wf_trainer_destroy(wf_trainer *t) {
     if (!t) return;
     wfi_trainer_abandon_saves(t);
     wfi_undo_destroy(t);
-    /* First what runs, then what it runs on. */
+    /* Programs are destroyed before the workers that run them. */
     for (int r = 0; r < t->n_workers; r++) wfi_worker_stop(&t->workers[r]);
     for (int32_t i = 0; i < t->n_ready; i++) ready_destroy(t->ctx, t->ready[i]);
     wfi_free(t->ctx, t->ready);

@@ -62,8 +62,8 @@ struct wf_trainer {
     wfi_raise raise;
     bool uses_average; /* in the weights' place; see wf_trainer_use_average */
     bool is_faulty;    /* the latest comparison of replicas found that a local rank is wrong */
-    bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
-    const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
+    bool is_spoiled;   /* by a non-finite step: its state must not be saved */
+    const struct wfi_ready *ran_last; /* the program with stale temporaries in the arena */
     int64_t delay_us;
     wfi_slow slow; /* of the environment */
     wfi_share share;
@@ -79,7 +79,7 @@ struct wf_trainer {
     int64_t n_steps;
     wfi_plateau plateau;
     bool resets_hidden[2]; /* of TRAIN and FORWARD: before the next run */
-    int64_t n_forward;     /* samples of the latest forward run, whose hidden state is kept */
+    int64_t n_forward;     /* samples of the latest forward run; its hidden state is kept */
     wfi_pool about_pool;
     wf_metadata *about; /* [n_about] of every file that is written */
     int n_about;
@@ -93,8 +93,8 @@ struct wf_trainer {
     size_t ready_capacity;
 };
 
-/* wf_trainer_create with devices that are a list already; NULL: config->devices. The first program,
- * which decides what the state consists of, is of kind `kind`. */
+/* wf_trainer_create with devices that are a list already; NULL: config->devices. The first program
+ * is of kind `kind`; it decides which tensors the state has. */
 wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                                 const wf_plan *plan, const wf_trainer_config *config,
                                 const wfi_device_list *list, wf_program_kind kind,
@@ -155,7 +155,7 @@ wf_status wfi_trainer_compare_program(const wf_trainer *t);
 
 /* ---- feeds.c ---- */
 
-/* What ops say of the integers that they read; `ids` [n_values] are zeros. */
+/* Finds the range that ops require of the integers that they read; `ids` [n_values] are zeros. */
 void wfi_find_ids(const wf_graph *g, wfi_ids *ids);
 /* That those fed to input `v` are in its range. Errors: INVALID_ARG. */
 wf_status wfi_check_ids(const wf_trainer *t, const wfi_ready *r, int32_t v, const int32_t *data,
@@ -168,7 +168,7 @@ wf_status wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input, bool
  * is wanted, or -1 for the loss. Errors: SHAPE; those of wfi_check_ids. */
 wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
                          int64_t n_samples, int32_t output);
-/* Rows of `n_samples` bound samples whose label is not negative: the divisor of the mean. */
+/* Rows of `n_samples` bound samples with a label that is not negative: the divisor of the mean. */
 int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples);
 
 /* ---- part.c: processes that bring different samples ---- */
@@ -190,9 +190,9 @@ wf_status wfi_trainer_join_step(wf_trainer *t, const wf_feed *feeds, int n_feeds
 wf_status wfi_trainer_join_forward(wf_trainer *t, int64_t n_samples);
 wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status given,
                                 int64_t *n_rows_out);
-/* The feeds of a run were refused with status `given`, which is returned with its sentence. In a
- * job whose processes all have the whole batch, this is a run that does nothing: all of them are
- * refused alike, and one that was given other feeds, and runs, finds that it is alone. */
+/* The feeds of a run were refused with status `given`, which is returned with its sentence. If all
+ * processes of a job have the whole batch, this is an empty run: all of them refuse alike. A
+ * process with other feeds runs, and finds that it is alone. */
 wf_status wfi_trainer_refuse_run(wf_trainer *t, wf_status given);
 /* Errors: UNSUPPORTED: the plan does not give each process a range of samples. */
 wf_status wfi_trainer_check_parts(const wf_trainer *t);

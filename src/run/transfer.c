@@ -1,8 +1,8 @@
 /* Instructions in which several ranks take part, over memory that all of them see.
  *
- * Nobody stops a thread to wait for another: the parts of a transfer are tasks on the
- * ranks' streams, ordered by events. A receive copies from the sender's arena. What
- * members of a collective do is in reduce.c.
+ * No thread blocks to wait for another: the parts of a transfer are tasks on the ranks' streams,
+ * ordered by events. A receive copies from the sender's arena. The phases of a collective are in
+ * reduce.c.
  */
 #include "run/issue.h"
 
@@ -15,7 +15,7 @@ static wf_status do_nothing(void *self, void *argument) {
     return WF_OK;
 }
 
-/* Work only for the sake of its place: what follows it follows all that came before. */
+/* An empty task that orders others: tasks after it come after all tasks before it. */
 static const wfi_work place = {do_nothing, NULL};
 
 /* ---- send and receive ---- */
@@ -63,8 +63,8 @@ static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, 1))); /* earlier sends */
     wfi_reads_phase(e->reads);
     WF_TRY(wfi_issue(e, receive, 0, &copy));
-    /* The send is a task of its own stream, too: what comes later there, to whatever
-     * rank, may count on it and on all that it waited for. */
+    /* The send is also a task of its own stream. So later sends of that stream, to any rank, come
+     * after it and after all that it waited for. */
     WF_TRY(wfi_issue_wait(e, send, wfi_executor_event(e, receive, 0)));
     return wfi_issue(e, send, 0, &sent);
 }
@@ -83,7 +83,7 @@ static wf_status transfer_all(wfi_executor *e, int32_t at) {
         WF_TRY(wfi_issue_barrier(e, at, n_phases - number + 1));
         WF_TRY(wfi_issue_phase(e, at, number));
     }
-    /* Nobody goes on while another may still read its memory. */
+    /* No member goes on while another may still read its memory. */
     WF_TRY(wfi_issue_barrier(e, at, 1));
     for (int32_t m = 0; m < n; m++) WF_TRY(wfi_issue(e, group[m], 0, &place));
     return WF_OK;

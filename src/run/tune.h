@@ -39,7 +39,7 @@ struct wf_tuning {
     size_t shape_capacity;
 };
 
-/* Errors: INTERRUPTED, if whoever tunes wants to stop. */
+/* Errors: INTERRUPTED, if the caller wants to stop. */
 wf_status wfi_tuning_check_stop(const wf_tuning *t);
 
 #endif

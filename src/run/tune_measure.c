@@ -10,11 +10,11 @@
 /* A shorter call is made several times between two looks at the clock. */
 #define LEAST_NS   200000
 #define MOST_CALLS 64
-/* Of the difference between two ways of an op, beside what each may be off. */
+/* Factor on the op's tolerance when outputs of two algorithms are compared. */
 #define SLACK 4
-/* What BF16 keeps of a number. */
+/* Relative rounding error of BF16. */
 #define BF16_ERROR 4e-3
-/* What TF32 keeps, which some ways round to, and others do not. */
+/* Relative rounding error of TF32; only some algorithms round to it. */
 #define TF32_ERROR 1e-3
 
 /* ---- the device's memory, from a task of the stream ---- */
@@ -37,10 +37,9 @@ static void block_free(const wf_tuning *t, block *b) {
     b->at = NULL;
 }
 
-/* ---- one way, with what its formats cost ---- */
+/* ---- one algorithm, and the costs of its layouts ---- */
 
-/* Kernels, and the memory that is theirs alone: parameters as they like them, and what they give.
- */
+/* Kernels, and memory of their own: packed parameters, and outputs. */
 typedef struct run {
     wfi_kernel *kernel, *pack[WFI_MAX_OPERANDS], *accumulate[WFI_MAX_OPERANDS];
     block packed[WFI_MAX_OPERANDS];
@@ -134,7 +133,7 @@ static wf_status make_operand(const measuring *m, run *r, int i, bool adds) {
     if (!format) WF_TRY(has_adding(m, &adds_itself));
     if (adds_itself) return WF_OK;
     WF_TRY(block_create(m->t, (size_t)wf_shape_n_elem(&value->shape) * sizeof(float), &r->sum[i]));
-    if (adds) /* to what was there: that is compared, too */
+    if (adds) /* to the previous content, which is compared, too */
         WF_TRY(wfi_memory_fill(m->t->device, m->t->stream, r->sum[i].at, WFI_SPACE_DEVICE, 0,
                                r->sum[i].bytes));
     WF_TRY(
@@ -177,7 +176,8 @@ static void free_run(const measuring *m, run *r) {
 
 /* ---- time ---- */
 
-/* On the CPU's one thread, its time; else what passes until the device has done what it got. */
+/* On the CPU's one thread, its time; else the clock once the device has finished its queued
+ * work. */
 static int64_t now_ns(const measuring *m) {
     bool is_own = m->t->options.n_threads == 1 && !m->t->device->kind->separate;
     wfi_stream_settle(m->t->stream);
@@ -222,7 +222,7 @@ static double number_at(const void *data, wf_dtype dtype, int64_t at) {
     return x;
 }
 
-/* What a way has made of an output, on the host; the caller's. */
+/* Copies an output of an algorithm to the host; the caller frees it. */
 static wf_status fetch(const measuring *m, const run *r, int i, wf_dtype dtype, int64_t n,
                        void **numbers_out) {
     const wf_tuning *t = m->t;
@@ -236,7 +236,7 @@ static wf_status fetch(const measuring *m, const run *r, int i, wf_dtype dtype, 
     return status;
 }
 
-/* Nor is what is no number. */
+/* Whether the relative difference is at most `most`; false if a number is NaN. */
 static bool is_near(const void *a, const void *b, wf_dtype dtype, int64_t n, double most) {
     double difference = 0, all = 0;
     for (int64_t k = 0; k < n; k++) {
@@ -298,7 +298,8 @@ static wf_status make_all_inputs(void *self, void *argument) {
     return make_inputs(self);
 }
 
-/* The first of them, which is the usual one, is what the others are compared with. */
+/* Tries one algorithm. The first is the default; the outputs of the others are compared with its
+ * outputs. */
 static wf_status try_way(void *self, void *argument) {
     const measuring *m = self;
     wfi_tuned_way *w = argument;

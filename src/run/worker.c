@@ -55,7 +55,7 @@ void wfi_worker_stop(wfi_worker *w) {
     wfi_stream_finish(w->bounce);
 }
 
-/* Memory of a local rank's device that nobody else sees. */
+/* Whether this is memory of a local rank's device that no other process sees. */
 static bool is_bounced(const wfi_worker *w, wfi_space space) {
     return w->bounce && w->is_local && space == WFI_SPACE_DEVICE;
 }

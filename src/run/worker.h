@@ -25,45 +25,45 @@ typedef struct wfi_worker {
     wfi_remote remote;          /* ... counted here */
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
-    /* In a job, of a rank whose device's memory other processes cannot see: what they read of it is
-     * copied into `bounce_buffer`, which is as large and mostly empty, by tasks of a stream of its
-     * own (reads.h). Elsewhere the buffer is that rank's arena. */
+    /* In a job, for a rank with device memory that other processes cannot see. Tasks of this stream
+     * copy the bytes that others read into `bounce_buffer` (reads.h). The buffer has the size of
+     * the arena and is mostly empty; other processes map it as that rank's arena. */
     wfi_stream_queue *bounce;
     char *bounce_buffer;
-    /* Of the local rank, where the job has one: goes on the stream `bounce`, and only what the host
-     * reads uses the buffer (batches.h). */
+    /* The local rank's wire; NULL: the job has none. Its tasks run on the stream `bounce`, and only
+     * reads by the host use the buffer (batches.h). */
     wfi_device_wire *wire;
     wfi_arena arenas[WFI_N_SPACES];
-    /* What all processes have agreed that it has at least, known of those that are elsewhere, too.
-     */
+    /* Least sizes of the arenas that all processes have agreed on, also for ranks of other
+     * processes. */
     size_t room_bytes[WFI_N_SPACES];
     const char *folder;      /* of its files; borrowed; NULL: the device's default */
-    wfi_device *copier;      /* what copies from and to its arenas here */
+    wfi_device *copier;      /* device that copies from and to its arenas in this process */
     size_t shift_bytes;      /* of the device's arena */
     struct wfi_raise *raise; /* NULL: no signal is due (fault.h) */
     double slow_factor;      /* above 1: a slow rank (delay.h); set while its streams are idle */
     int64_t n_slowed;        /* slowed instructions */
     int64_t slow_debt_ns;    /* sleep that is due; negative: excess sleep */
-    bool is_shadow; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
-    int n_threads;  /* that its kernels compute with, counted; 0: it has not run any */
-    /* Where the rank's updates record what is not finite (base/finite.h): in a job its own place of
-     * the segment, else own_not_finite. */
+    bool is_shadow;          /* its rank's memory cannot be mapped: see wfi_control_arena_open */
+    int n_threads;           /* that its kernels compute with, counted; 0: it has not run any */
+    /* The rank's updates record non-finite values here (base/finite.h): in a job, a cell of the
+     * segment; else own_not_finite. */
     int64_t *not_finite, own_not_finite;
 } wfi_worker;
 
-/* `worker` says whose it is: owner, job, trainer, shift_bytes. Errors: UNSUPPORTED for a device
- * without memory. */
+/* Reads owner, job, trainer and shift_bytes from `worker`. Errors: UNSUPPORTED for a device without
+ * memory. */
 wf_status wfi_worker_create(wfi_worker *worker, const wfi_device_class *kind, int place,
                             int n_places);
-/* All processes' hosts are going to wait for what the stream has been given: its own process says
- * already when it is done. */
+/* The hosts of all processes are going to wait for the tasks of this stream: its own process
+ * requests now that their completion is sent to all. */
 wf_status wfi_worker_announce(const wfi_worker *worker, int stream);
 /* Ends the threads; of all workers before the first is destroyed. */
 void wfi_worker_stop(wfi_worker *worker);
 void wfi_worker_destroy(wfi_worker *worker);
 
-/* Makes room for what is needed of each space, keeping the state. The streams are idle. In a job,
- * the arenas of other processes are opened afterwards, when all have grown their own. */
+/* Grows the arenas to the needed size of each space, keeping the state. The streams are idle. In a
+ * job, the arenas of other processes are opened afterwards, when all have grown their own. */
 wf_status wfi_worker_grow(wfi_worker *worker, const wfi_arena_plan needs[WFI_N_SPACES]);
 wf_status wfi_worker_open(wfi_worker *worker);
 
