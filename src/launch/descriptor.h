@@ -1,6 +1,5 @@
-/* Descriptors of the launcher: closed in what it starts, and never 0, 1 or 2, which may be
- * free and are about to be given to ranks. Private to src/launch.
- */
+/* Descriptors of the launcher. Processes that it starts do not inherit them. They are never 0, 1 or
+ * 2: these may be free, and the launcher assigns them to ranks. Private to src/launch. */
 #ifndef WFI_DESCRIPTOR_H
 #define WFI_DESCRIPTOR_H
 

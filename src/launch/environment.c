@@ -1,4 +1,4 @@
-/* What a rank finds in its environment. */
+/* The environment of a rank. */
 #include "comm/job/control.h"
 #include "comm/place/launcher.h"
 #include "launch/process_group.h"
@@ -35,7 +35,7 @@ static int columns_of(int fd) {
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-/* A port that nobody has now; 0: there is none. */
+/* Returns a port that no process uses now; 0: there is none. */
 static int free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof address;
@@ -64,7 +64,7 @@ char **wfi_environment_create(wfi_process_group *group, int rank) {
                {columns > 0, WF_LAUNCH_TERMINAL, columns},
                {group->port > 0, "MASTER_PORT", group->port},
                {group->port > 0, "MASTER_ADDR=127.0.0.1", 0},
-               /* else what Python prints comes when it ends, as its output is a pipe */
+               /* else Python buffers its output until it ends, as it is a pipe */
                {!getenv("PYTHONUNBUFFERED"), "PYTHONUNBUFFERED", 1}};
     size_t n = 0;
     while (environ && environ[n]) n++;

@@ -1,4 +1,4 @@
-/* A function of one's own as ranks: what both ways have in common, and threads. */
+/* Runs a function of the caller as ranks: the common part, and ranks that are threads. */
 #include "launch/function.h"
 #include "base/env.h"
 #include "comm/job/control.h"
@@ -16,7 +16,7 @@ typedef struct team {
     const wf_spawn_config *config;
     int64_t timeout_ms;
     int segment_fd;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     int failed_rank;      /* the first; -1 */
     wf_status status;     /* its */
     char sentence[WFI_SENTENCE_BYTES];

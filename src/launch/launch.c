@@ -14,7 +14,7 @@
 #define ASK_MS      20  /* how often ranks are asked where nothing wakes us */
 #define MANY_WRITES 256 /* before other things are looked after */
 
-/* ---- what may happen ---- */
+/* ---- events ---- */
 
 typedef struct waker {
     int rank, stream; /* stream -1: the process */
@@ -71,7 +71,7 @@ static void gather(const wfi_process_group *group, int64_t next_ms, int64_t now_
     }
 }
 
-/* ---- what is done then ---- */
+/* ---- reactions to events ---- */
 
 /* The lines have no reader any more: ranks find their own ends of the pipes broken, as without a
  * launcher. */
@@ -91,7 +91,8 @@ static void write_lines(wfi_process_group *group, int64_t now_ms) {
     }
 }
 
-/* Without the watchdog, what ranks have started could survive us: nothing goes on then. */
+/* If the watchdog is lost, processes that ranks have started could survive the launcher: so all
+ * ranks stop. */
 static void look_after_watchdog(wfi_process_group *group) {
     if (group->is_stopping || !wfi_watchdog_is_lost(&group->watchdog)) return;
     wf_status status =
@@ -102,7 +103,8 @@ static void look_after_watchdog(wfi_process_group *group) {
     wfi_process_group_fail(group, status);
 }
 
-/* Ends are looked at before lines are read, so that what a failed rank says goes first. */
+/* The loop looks for ended ranks before it reads lines, so that the lines of a failed rank go
+ * first. */
 static void serve(wfi_process_group *group, wakers *w) {
     while (wfi_process_group_is_alive(group) || group->merge.first) {
         int64_t now_ms = wfi_now_ms();

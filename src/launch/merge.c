@@ -66,7 +66,7 @@ static bool may_draw(const wfi_merge *m, int rank, int stream) {
     return m->is_terminal && rank == 0 && stream == WFI_STREAM_ERR;
 }
 
-/* What is left of a text that erases what it has drawn. */
+/* Drops the part of a text before its last erase sequence; returns the length of the rest. */
 static size_t without_erased(const char **text, size_t n) {
     const char *at;
     while ((at = memmem(*text, n, ERASE, sizeof ERASE - 1)) != NULL) {

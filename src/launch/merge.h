@@ -1,7 +1,7 @@
 /* The lines of many ranks become one stream. Private to src/launch.
  *
- * A line waits a moment before it is printed: if a rank fails in that time, its lines go
- * first, before what others say about its failure.
+ * A line waits a moment before it is printed: if a rank fails in that time, its lines go first,
+ * before other ranks' lines about its failure.
  */
 #ifndef WFI_MERGE_H
 #define WFI_MERGE_H
@@ -17,11 +17,11 @@ typedef struct wfi_line {
     int64_t at_ms;
     int rank, stream;
     size_t n, n_written;
-    unsigned char *printed; /* [n_ranks] whether that rank has printed it, too; in what follows */
+    unsigned char *printed; /* [n_ranks] whether the rank has printed it, too; after `text` */
     char text[];
 } wfi_line;
 
-/* What a rank has printed since its last newline. */
+/* Text of a rank since its last newline. */
 typedef struct wfi_partial {
     char *text;
     size_t n;
@@ -35,12 +35,12 @@ typedef struct wfi_merge {
     wfi_line *first, *last;                /* waiting */
     size_t n_bytes;                        /* of those */
     bool is_flushing;                      /* nothing need wait any more */
-    bool is_delayed;                       /* until it is known whose lines go first */
+    bool is_delayed;                       /* until it is known which rank's lines go first */
     bool is_abandoned;
     int errors[WFI_N_STREAMS]; /* errno, where nothing can be written any more */
     char *known;               /* lines with these words are not printed */
     bool is_terminal;          /* standard error is one: rank 0 may draw there */
-    bool draws;                /* what rank 0 has begun is to be drawn */
+    bool draws;                /* rank 0's unfinished line is to be drawn */
     bool is_drawn;             /* and stands there, where a line would go */
     wfi_line *seen[WFI_MERGE_SEEN];
     size_t n_seen; /* ever */
@@ -59,7 +59,7 @@ bool wfi_merge_is_full(const wfi_merge *m);
 
 /* Some rank has failed: nothing is due until one has been put first. */
 void wfi_merge_delay(wfi_merge *m);
-/* What this rank has printed goes first, and nothing waits from here on. */
+/* The lines of this rank go first, and no line waits any more. */
 void wfi_merge_put_first(wfi_merge *m, int rank);
 /* The launcher says this in the end, so ranks that have been told it need not say it, too. */
 void wfi_merge_know(wfi_merge *m, const char *words);
@@ -76,7 +76,8 @@ int wfi_merge_fd(const wfi_merge *m);
 wf_status wfi_merge_write(wfi_merge *m);
 /* Errors: IO: lines were lost. */
 wf_status wfi_merge_check(const wfi_merge *m);
-/* On a terminal: draws what rank 0 has begun by a carriage return, as far as there is room. */
+/* On a terminal: draws the line that rank 0 has begun with a carriage return, as far as there is
+ * room. */
 void wfi_merge_draw(wfi_merge *m);
 
 #endif

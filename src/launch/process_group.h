@@ -1,4 +1,4 @@
-/* A running launch: its ranks, and what has happened to them. Private to src/launch. */
+/* A running launch: its ranks and their states. Private to src/launch. */
 #ifndef WFI_PROCESS_GROUP_H
 #define WFI_PROCESS_GROUP_H
 
@@ -15,7 +15,7 @@
 typedef enum wfi_rank_state {
     WFI_RANK_GONE, /* or not started */
     WFI_RANK_RUNS,
-    WFI_RANK_LEAVES /* a zombie: what it started may still print, and its number is taken */
+    WFI_RANK_LEAVES /* a zombie: its children may still print, and its number is taken */
 } wfi_rank_state;
 
 typedef struct wfi_rank_process {
@@ -26,7 +26,7 @@ typedef struct wfi_rank_process {
     int exit_status, signal; /* once it leaves */
     int64_t leaves_ms;       /* when its group is killed at the latest */
     bool has_joined;         /* a job, as far as we have looked: when it is to stop */
-    bool has_started;        /* what has joined one in its place; the same */
+    bool has_started;        /* a process that it started has joined one; the same */
     bool is_killed;          /* by us: it did not stop in time */
     bool is_lost;            /* it could not have continued */
 } wfi_rank_process;
@@ -49,8 +49,8 @@ typedef struct wfi_process_group {
     int64_t decide_ms;      /* until then it may turn out to have been another */
     bool is_decided;
     bool others_stopped;    /* because it failed */
-    bool is_stopping;       /* what fails now fails because it was asked to */
-    bool is_killing;        /* nobody is waited for any more */
+    bool is_stopping;       /* a rank that fails now was asked to stop */
+    bool is_killing;        /* no rank is waited for any more */
     wfi_wait_clock asked;   /* since the ranks were asked to stop */
     wfi_wait_clock still;   /* since their job last moved after that */
     uint64_t moved;         /* wfi_control_progress at that time */
@@ -79,7 +79,7 @@ wf_status wfi_signals_catch(wfi_process_group *group);
 void wfi_signals_restore(wfi_process_group *group);
 /* The next that has come, or 0. */
 int wfi_signals_next(wfi_process_group *group);
-/* Of this process's own. */
+/* Whether this process ignores the signal. */
 bool wfi_signal_is_ignored(int number);
 
 /* ---- spawn.c ---- */
@@ -90,7 +90,7 @@ wf_status wfi_rank_spawn(wfi_process_group *group, int rank);
 
 /* ---- environment.c ---- */
 
-/* The environment of `rank`: ours, without what other launchers have said. Free with
+/* The environment of `rank`: the launcher's, without the variables of other launchers. Free with
  * wfi_environment_free. NULL: no memory. */
 char **wfi_environment_create(wfi_process_group *group, int rank);
 void wfi_environment_free(wf_context *ctx, char **environment);
@@ -99,7 +99,7 @@ void wfi_environment_free(wf_context *ctx, char **environment);
 
 /* Some rank's process is there, be it as a zombie. */
 bool wfi_process_group_is_alive(const wfi_process_group *group);
-/* Looks whether the rank has ended, and what that means for the others. */
+/* Looks whether the rank has ended, and decides the consequences for the other ranks. */
 void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms);
 /* Asks all ranks to stop by this signal. A rank that has joined no job is killed after the grace. A
  * job that was not stopped because of a failure may have work to save: it has as long as it moves,
@@ -113,7 +113,7 @@ void wfi_process_group_interrupt(wfi_process_group *group, int signal_number);
 void wfi_process_group_note(wfi_process_group *group, int signal_number);
 /* The launch itself has failed, and said why. */
 void wfi_process_group_fail(wfi_process_group *group, wf_status status);
-/* Does what is due; returns when to come back, INT64_MAX: only if something happens. */
+/* Takes all actions that are due; returns when to call it again, INT64_MAX: only after an event. */
 int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms);
 
 /* A rank has failed: all others are going to be stopped. */
@@ -127,16 +127,16 @@ void wfi_rank_kill(wfi_process_group *group, int rank);
 bool wfi_renewal_lose(wfi_process_group *group, int rank);
 /* Returns whether a rank is going to be replaced. */
 bool wfi_renewal_is_pending(const wfi_process_group *group);
-/* Does what is due; returns when to come back. */
+/* Takes all actions that are due; returns when to call it again. */
 int64_t wfi_renewal_keep_time(wfi_process_group *group, int64_t now_ms);
 
 /* ---- reap.c ---- */
 
-/* Takes what the rank has printed; at the end of the stream closes it. */
+/* Reads the output of the rank; closes the stream at its end. */
 void wfi_rank_read(wfi_process_group *group, int rank, int stream, int64_t now_ms);
 /* Takes all that it has printed so far. */
 void wfi_rank_drain(wfi_process_group *group, int rank, int64_t now_ms);
-/* Of a rank that leaves: kills what it has started, takes its last lines, forgets it. */
+/* For a rank that leaves: kills its process group, reads its last lines, reaps it. */
 void wfi_rank_reap(wfi_process_group *group, int rank, int64_t now_ms);
 /* Kills a child that is not a rank, and reaps it. In a system call of a dead file system it does
  * not end; the wait has a limit for that. */
@@ -148,7 +148,7 @@ void wfi_process_end(pid_t pid);
 int64_t wfi_oom_kills(void);
 /* "rank 2 (process 1234) was killed by ..." */
 void wfi_say_end(const wfi_process_group *group, int rank, char *text, size_t bytes);
-/* The same of the rank that failed first, and what became of the others. */
+/* The same for the rank that failed first, and the fate of the others. */
 void wfi_say_failure(const wfi_process_group *group, char *text, size_t bytes);
 /* "rank 0, 2 and 3" of those that run, or of those that had to be killed. */
 void wfi_say_running(const wfi_process_group *group, char *text, size_t bytes);

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define LAST_READS 32 /* more than a pipe holds; what has left the group could write for ever */
+#define LAST_READS 32 /* more than a pipe holds; processes outside the group may write for ever */
 
 void wfi_rank_read(wfi_process_group *group, int rank, int stream, int64_t now_ms) {
     int *fd = &group->ranks[rank].pipes[stream];

@@ -1,5 +1,5 @@
-/* This program again, as ranks that run one function of its table. What each has to know stands
- * in its arguments: the name, the deadline, and the bytes of the argument. */
+/* This program again, as ranks that run one function of its table. Each rank gets its task in its
+ * arguments: the name, the deadline, and the bytes of the argument. */
 #include "comm/job/control.h"
 #include "comm/place/launcher.h"
 #include "launch/function.h"

@@ -1,8 +1,9 @@
 /* Replacing ranks that a signal has killed, while the others keep their processes.
  *
  * All ranks learn of the death at once, because the job's segment reports it. They abandon their
- * work and wait for a successor of the segment. It comes when all lost ranks are reaped and the
- * caller agrees. A rank that keeps the others waiting is killed, and replaced as well. */
+ * work and wait for a successor of the segment. The launcher creates the successor when all lost
+ * ranks are reaped and the caller agrees. A rank that keeps the others waiting is killed, and
+ * replaced as well. */
 #include "comm/job/control.h"
 #include "launch/descriptor.h"
 #include "launch/process_group.h"

@@ -1,4 +1,4 @@
-/* What to say of ranks that failed. */
+/* Error sentences for ranks that failed. */
 #include "launch/process_group.h"
 
 #include <stdio.h>

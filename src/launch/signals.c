@@ -13,8 +13,8 @@ bool wfi_signal_is_ignored(int number) {
     return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
 }
 
-/* SIGINT and SIGTERM are always ours: scripts start what they put into the background with
- * SIGINT ignored, and still send it. nohup means what it says. */
+/* The launcher always handles SIGINT and SIGTERM: scripts start background processes with SIGINT
+ * ignored, and still send it. If nohup ignores SIGHUP, it stays ignored. */
 static void wanted(const wf_launch_config *config, sigset_t *set) {
     sigemptyset(set);
     if (config->stop_signal) sigaddset(set, config->stop_signal);

@@ -23,9 +23,9 @@ typedef struct start {
     int report;               /* where it writes errno if exec fails */
 } start;
 
-/* What the launcher's process group got before the rank left it (Ctrl-C, Ctrl-Z) the launcher
- * passes on to the ranks: here it is forgotten. What ranks are asked to stop by they had better not
- * ignore from birth. */
+/* Discards signals that came to the launcher's process group before the rank left it (Ctrl-C,
+ * Ctrl-Z): the launcher passes these on to the ranks. A rank must not start with a stop signal
+ * ignored. */
 static void forget_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
     for (size_t i = 0; i < WFI_COUNT(numbers); i++) {
@@ -39,7 +39,7 @@ static _Noreturn void become_rank(const start *s) {
     const wf_launch_config *config = s->group->config;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != s->launcher) _exit(127); /* it died before that was said */
-    setsid(); /* a session of its own, and no terminal that stops who reads or writes */
+    setsid(); /* own session: no terminal stops its reads or writes */
     bool is_ready = dup2(s->in, STDIN_FILENO) >= 0 &&
                     dup2(s->pipes[WFI_STREAM_OUT], STDOUT_FILENO) >= 0 &&
                     dup2(s->pipes[WFI_STREAM_ERR], STDERR_FILENO) >= 0 &&

@@ -1,4 +1,4 @@
-/* When ranks end: which of them failed first, and what becomes of the others. */
+/* Handles the end of ranks: finds the one that failed first, and stops the others. */
 #include "comm/job/control.h"
 #include "launch/process_group.h"
 
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #define SETTLE_MS 100 /* within this time, failures may have one cause */
-#define BLAMED_MS 500 /* so long whom a rank blames may take to end, too */
-#define LEAVE_MS  200 /* what a rank has started may finish its lines */
+#define BLAMED_MS 500 /* the blamed rank may take this long to end, too */
+#define LEAVE_MS  200 /* children of a rank may finish their lines */
 #define GRACE_MS  2000
 #define BLAMES    4 /* weft's exit status for "another rank has died" */
 
@@ -94,7 +94,7 @@ void wfi_process_group_interrupt(wfi_process_group *group, int signal_number) {
     else if (!is_mild)
         wfi_process_group_kill(group);
     if (!wfi_process_group_is_alive(group))
-        wfi_merge_abandon(&group->merge); /* nobody takes the lines */
+        wfi_merge_abandon(&group->merge); /* no reader takes the lines */
 }
 
 void wfi_process_group_fail(wfi_process_group *group, wf_status status) {
@@ -122,7 +122,7 @@ static bool has_joined(wfi_process_group *group, int rank) {
     return process->has_joined;
 }
 
-/* What it has started is in a job now. */
+/* Whether a process that the rank has started is in a job now. */
 static bool works_on(wfi_process_group *group, int rank) {
     wfi_rank_process *process = &group->ranks[rank];
     bool does = wfi_control_has_started(group->segment_fd, rank, process->pid);
@@ -142,13 +142,13 @@ static bool is_late(wfi_process_group *group, int rank, int64_t grace_ms) {
     return (group->ranks[rank].has_started ? still_ms : asked_ms) >= grace_ms;
 }
 
-/* It has ended, but not what it has started. */
+/* Whether the rank has ended, but a process that it has started still works. */
 static bool is_survived(wfi_process_group *group, int rank) {
     return group->is_stopping && !group->is_killing && works_on(group, rank) &&
            may_save(group, rank) && wfi_wait_ms(&group->still) < group->stuck_ms;
 }
 
-/* Kills those whose time is up; returns when to look again. */
+/* Kills the ranks that are out of time; returns when to look again. */
 static int64_t see_them_end(wfi_process_group *group, int64_t now_ms) {
     uint64_t moved = wfi_control_progress(group->segment_fd);
     if (moved != group->moved) group->still = wfi_wait_begin();
@@ -168,7 +168,7 @@ static int64_t see_them_end(wfi_process_group *group, int64_t now_ms) {
 
 /* ---- ending ---- */
 
-/* Of failures at about the same time, how likely one is the cause. */
+/* Weighs failures at about the same time: the heaviest is the likeliest cause. */
 static int weight(const wfi_rank_process *process) {
     return process->signal ? 2 : process->exit_status != BLAMES;
 }
@@ -193,7 +193,7 @@ void wfi_process_group_record(wfi_process_group *group, int rank, int64_t now_ms
     }
 }
 
-/* It was asked to stop. Others may wait for what it would have done before. */
+/* Records a rank that ended after it was asked to stop. Others may wait for its unfinished work. */
 static void record_late(wfi_process_group *group, int rank) {
     const wfi_rank_process *process = &group->ranks[rank];
     bool has_come = has_joined(group, rank) || process->has_started;

@@ -1,4 +1,4 @@
-/* The watchdog. After fork it calls only what a signal handler may: the launcher may be a process
+/* The watchdog. After fork it calls only async-signal-safe functions: the launcher may be a process
  * with threads and locks. */
 #include "launch/descriptor.h"
 #include "launch/process_group.h"
@@ -17,7 +17,8 @@ typedef struct order {
     int is_alive;
 } order;
 
-/* Whatever the launcher has open (pipes that others read, a terminal) must end with it. */
+/* Closes all descriptors of the launcher: pipes and terminals must not stay open after its
+ * death. */
 static void close_from(int first) {
 #ifdef SYS_close_range
     if (!syscall(SYS_close_range, (unsigned)first, ~0u, 0u)) return;
@@ -32,7 +33,7 @@ static _Noreturn void watchdog(int fd) {
     ssize_t n;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    setsid(); /* who kills the launcher's whole group does not mean us */
+    setsid(); /* a kill of the launcher's group must not end the watchdog */
     prctl(PR_SET_NAME, "weft-watchdog");
     if (fd != 0) dup2(fd, 0);
     close_from(1);
@@ -62,8 +63,8 @@ wf_status wfi_watchdog_start(wf_context *ctx, wfi_watchdog *watchdog_out) {
     return WF_OK;
 }
 
-/* A full pipe means that the watchdog is stopped. It must not kill groups of old orders, because
- * other processes may have their numbers by then. */
+/* A full pipe means that the watchdog is stopped. The launcher kills it, because groups of old
+ * orders may have other processes' numbers by then. */
 static void send_order(const wfi_watchdog *watchdog, order o) {
     ssize_t n = 0;
     do

@@ -1,8 +1,8 @@
 /* A process that outlives the launcher by a moment. Private to src/launch.
  *
- * If the launcher is killed, the kernel kills its ranks (PR_SET_PDEATHSIG), but not what the
- * ranks have started. The watchdog waits at the end of a pipe whose other end dies with the
- * launcher, and then kills the ranks' process groups.
+ * If the launcher is killed, the kernel kills its ranks (PR_SET_PDEATHSIG), but not their children.
+ * The watchdog reads a pipe; the other end closes when the launcher dies. Then the watchdog kills
+ * the ranks' process groups.
  */
 #ifndef WFI_WATCHDOG_H
 #define WFI_WATCHDOG_H

@@ -2,8 +2,7 @@
  * the same buffer. Neither call waits. Private.
  *
  * Within a process both sides share the buffer. Between processes each side has its own, and a
- * group of their ranks moves the bytes: over shared memory, or over MPI, whose progress thread
- * serves it.
+ * group of their ranks moves the bytes: over shared memory, or over MPI, with its progress thread.
  */
 #ifndef WFI_WORKERS_CHANNEL_H
 #define WFI_WORKERS_CHANNEL_H

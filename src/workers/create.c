@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- what the workers are ---- */
+/* ---- the configuration of the workers ---- */
 
 static wf_status check(const wf_workers *w, const wf_model *model, const wf_recipe *recipe) {
     int n_job = w->job ? wf_job_n_ranks(w->job) : 0, n_plan = wf_plan_n_ranks(w->plan);

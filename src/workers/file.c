@@ -1,6 +1,6 @@
 /* A file with the state beside rank 0's trainer: where each worker reads on, the staleness so far
  * and, of local steps, the workers' optimizer states and the outer momentum. Rank 0 writes and
- * reads it. It names the weights that it belongs to. */
+ * reads it. The file names the weights that it belongs to. */
 #include "base/finite.h"
 #include "state/header.h"
 #include "workers/run.h"

@@ -31,7 +31,7 @@ static wf_status measure(const wfi_server *s, const float *gradient, double *squ
 }
 
 /* Threads share an array for even updates and one for odd ones: no server is two updates ahead of
- * another, whose squares it needs for each. */
+ * another, since each update needs the squares of all. */
 static wf_status exchange_here(wfi_server *s) {
     wf_workers *w = s->all;
     wfi_nap nap = wfi_nap_begin(w);

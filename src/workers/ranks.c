@@ -93,8 +93,8 @@ static void take_peaks(const wf_program *p, size_t peaks[WFI_N_SPACES]) {
             peaks[s] = p->ranks[0].arenas[s].peak_bytes;
 }
 
-/* The peaks of a worker's part of so many samples. `first`: the program that a trainer has first,
- * and whose state is in the arena. */
+/* The peaks of a worker's part of so many samples. `first`: the first program of the trainer; its
+ * state is in the arena. */
 static wf_status plan_part(wf_workers *w, const wf_model *model, const wf_plan *plan,
                            const wf_program *first, bool is_whole, int64_t n_samples) {
     wf_program *p;

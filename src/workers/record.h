@@ -87,15 +87,15 @@ wf_status wfi_record_matches(const wfi_record *record, const char *path,
 /* The file's bytes; free with wfi_free. Errors: INVALID_ARG (the record ends inside a step),
  * NO_MEMORY. */
 wf_status wfi_record_pack(const wfi_record *record, uint8_t **bytes_out, size_t *n_bytes_out);
-/* `path` begins each sentence. Errors: CORRUPT (not exactly what wfi_record_pack makes), NO_MEMORY;
- * after them there is nothing to release. */
+/* `path` begins each sentence. Errors: CORRUPT (differs from any output of wfi_record_pack),
+ * NO_MEMORY; after them there is nothing to release. */
 wf_status wfi_record_unpack(wf_context *ctx, const char *path, const uint8_t *bytes, size_t n_bytes,
                             wfi_record *record_out);
 
 /* Replaces the file in one step. Errors: those of wfi_record_pack and wf_file_replace. */
 wf_status wfi_record_write(const wfi_record *record, const char *path);
-/* Errors: IO, and those of wfi_record_unpack. A file whose length contradicts its header is refused
- * before it is read. */
+/* Errors: IO, and those of wfi_record_unpack. If the length of a file contradicts its header, it is
+ * refused before it is read. */
 wf_status wfi_record_read(wf_context *ctx, const char *path, wfi_record *record_out);
 
 #endif

@@ -1,8 +1,8 @@
 /* The parameters of a model as one flat vector, for workers and servers. Private.
  *
- * The vector is the trained part of each unit's flat storage, in the order of units. It includes
- * the gaps between parameters, so that an update of any range has the bits of the synchronous
- * program.
+ * The vector is the trained part of each unit's flat storage, in the order of units. The vector
+ * includes the gaps between parameters, so that an update of any range has the bits of the
+ * synchronous program.
  */
 #ifndef WFI_WORKERS_VECTOR_H
 #define WFI_WORKERS_VECTOR_H

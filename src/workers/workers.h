@@ -248,7 +248,7 @@ wf_status wfi_workers_spread_weights(wf_workers *w);
 wf_status wfi_workers_spread(wf_workers *w);
 wf_status wfi_workers_collect(wf_workers *w);
 
-/* Host memory of a rank's workers and servers: what create.c and local.c allocate. */
+/* Host memory of a rank's workers and servers: allocations of create.c and local.c. */
 size_t wfi_workers_host_bytes(const wf_workers *w, int rank);
 /* Returns the bytes that a rank sends to others in a step, without the first pull of a run. */
 uint64_t wfi_workers_sent_bytes(const wf_workers *w, int rank);
