@@ -178,7 +178,8 @@ static int by_unit_then_param(const void *x, const void *y) {
     return a->unit != b->unit ? a->unit - b->unit : a->param - b->param;
 }
 
-/* Whose weight is used by another unit; -1: by its own, or it is a slice's but the first. */
+/* Returns the unit that owns the weight if another unit uses it; -1: its own unit uses it, or a
+ * slice other than the first. */
 static int32_t find_owner(const wf_graph *g, int32_t i) {
     const wfi_weight_gradient *w = &g->weight_gradients[i];
     int32_t owner = g->values[w->param].unit;

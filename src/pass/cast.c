@@ -1,6 +1,5 @@
-/* Types: what is computed in which, when a graph of F32 is trained in BF16. Kernels add in F32 and
- * round what they write, whatever they read, so that a value's type says how it is kept and moved.
- */
+/* Types of values when a graph of F32 is trained in BF16. Kernels add in F32 and round their
+ * outputs, for any type of input. So a value's type is its type in memory and in transfers. */
 #include "op/op_table.h"
 #include "pass/pass.h"
 #include "pass/rewrite.h"
@@ -26,7 +25,8 @@ static bool reads_workspace(const wf_graph *g, int32_t n) {
     return false;
 }
 
-/* Gradients of weights, and what they are sums of; a node stands behind what it reads. */
+/* Keeps gradients of weights, and the summands of such gradients, in F32. The loop runs backward
+ * because a node comes after the nodes that it reads. */
 static void keep_gradients(cast_pass *pass) {
     const wf_graph *g = pass->g;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
@@ -51,7 +51,7 @@ static void find_wide(cast_pass *pass) {
     for (int32_t n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_out; i++)
             if (g->nodes[n].op->roles.wide_out >> i & 1) keep_wide(pass, g->nodes[n].out[i]);
-    /* What ranks sum, and divide by rows. */
+    /* Values that ranks sum, and values that they divide by rows. */
     for (int32_t n = 0; n < g->n_nodes; n++) {
         if (g->nodes[n].op == &wfi_op_join_rows) keep_wide(pass, g->nodes[n].out[0]);
         if (g->nodes[n].op == &wfi_op_split_rows) keep_wide(pass, g->nodes[n].in[0]);
@@ -95,7 +95,7 @@ static wf_status push_cast(cast_pass *pass, int32_t v, const wfi_node *near, wfi
     return wfi_node_push(pass->g, &pass->list, &node);
 }
 
-/* The value that `near` reads instead of v. What one unit has cast is not another's. */
+/* The value that `near` reads instead of v. Each unit has casts of its own. */
 static wf_status cast_of(cast_pass *pass, int32_t v, const wfi_node *near, int32_t *cast_out) {
     *cast_out = pass->cast[v];
     if (*cast_out >= 0 && pass->g->values[*cast_out].unit == near->unit) return WF_OK;
@@ -110,7 +110,7 @@ static bool makes_narrow_gradient(const cast_pass *pass, const wfi_node *node) {
     return false;
 }
 
-/* What the node makes is summed as F32 if it is a weight's gradient. */
+/* If an output of the node is a weight's gradient, it is summed in F32. */
 static wf_status widen_gradients(cast_pass *pass, const wfi_node *node) {
     wf_graph *g = pass->g;
     if (!makes_narrow_gradient(pass, node)) return WF_OK;

@@ -18,7 +18,7 @@ static void look_at(const wfi_node *node, wfi_model_facts *facts) {
     if (is_attention) facts->n_heads = common_divisor(node->attr.attention.n_heads, facts->n_heads);
 }
 
-/* It builds the inference graph, which has the same layers and may have caches. */
+/* Builds the inference graph to find the facts: it has the same layers, and may have caches. */
 wf_status wfi_model_look(wf_context *ctx, wf_model_function model, const void *config,
                          int32_t most_slices, wfi_model_facts *facts_out) {
     wf_graph *g;

@@ -1,19 +1,19 @@
-/* Parameters that are not trained, or at another rate: backward goes no further than where
- * something is (autodiff.c), and in its unit's flat storage what is trained stands first. So
- * gradients and the optimizer's state are as long as that.
- */
+/* Parameters that are not trained, or at another rate: backward stops at the first trained
+ * parameter (autodiff.c), and a unit's flat storage has the trained parameters first. So gradients
+ * and the optimizer's state are as long as that. */
 #include "base/names.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-/* Of a parameter, or of a part of one; NULL: it is none. */
+/* Returns the name of a parameter, or of the parameter that the value is a part of; NULL: it is
+ * neither. */
 static const char *param_name(const wf_graph *g, const wfi_value *value) {
     if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_CUT) return NULL;
     return value->cut ? g->values[value->cut->whole].name : value->name;
 }
 
-/* Marks what the word names: as frozen, or to learn by `scale` times the rate. */
+/* Marks the parameters that the word names: as frozen, or with `scale` times the learning rate. */
 static wf_status mark(wf_graph *g, const char *what, wfi_word word, bool freezes, double scale) {
     int32_t n_found = 0;
     for (int32_t v = 0; v < g->n_values; v++) {
@@ -37,7 +37,7 @@ static wf_status freeze_word(wf_graph *g, wfi_word word) {
     return mark(g, "freeze", word, true, 1);
 }
 
-/* "fc=10": the name, and what its learning rate is multiplied by. */
+/* "fc=10": a name, and the factor of its learning rate. */
 static wf_status scale_word(wf_graph *g, wfi_word word) {
     const char *equals = memchr(word.start, '=', word.n);
     size_t n = equals ? (size_t)(equals - word.start) : word.n;
@@ -105,7 +105,7 @@ wf_status wfi_graph_freeze(wf_graph *g, const char *names, const char *lr_scale)
     for (int32_t u = 0; u < g->n_units; u++) {
         wfi_unit *unit = &g->units[u];
         trains |= unit->trained_bytes > 0;
-        /* Whoever updates more than there is finds no other group behind the last. */
+        /* The last group has no end, so an update that reads past the parameters stays in it. */
         if (unit->n_groups) unit->groups[unit->n_groups] = unit->groups[unit->n_groups - 1];
         unit->groups[unit->n_groups].end = SIZE_MAX;
     }

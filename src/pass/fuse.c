@@ -1,13 +1,14 @@
-/* Fusion on the forward graph: what makes a value and the sum or the ReLU that it goes into become
- * one node, where the op can do it (wfi_op.with_addend, with_relu) and nothing else reads the value
- * in between. The choice looks at the graph alone, so every plan makes the same one. */
+/* Fusion on the forward graph: a node and the sum or the ReLU that reads its output become one
+ * node, if the op supports it (wfi_op.with_addend, with_relu) and no other node reads that output.
+ * The choice looks at the graph alone, so every plan makes the same one. */
 #include "graph/op.h"
 #include "graph/readers.h"
 #include "op/op_table.h"
 #include "pass/pass.h"
 
 /* The node that makes input i of node n for it alone, in its unit; or NULL. Values have the readers
- * that they had before: a fused node reads what the two read, but for what is between them. */
+ * that they had before: a fused node reads the inputs of both nodes, except the value between
+ * them. */
 static wfi_node *maker_of(wf_graph *g, const wfi_readers *readers, int32_t n, int i) {
     int32_t x = g->nodes[n].in[i], producer = g->values[x].node;
     if (producer < 0 || g->values[x].name || x == g->loss || wfi_n_readers(readers, x) != 1)
@@ -16,8 +17,8 @@ static wfi_node *maker_of(wf_graph *g, const wfi_readers *readers, int32_t n, in
     return before->unit == g->nodes[n].unit && !before->dead ? before : NULL;
 }
 
-/* Node n, which is `before` now, gives what n gave; the value in between has no producer any more.
- * It stands where n does, behind all that both read. */
+/* Replaces node n by `before` with the output of n; the value in between has no producer any more.
+ * The fused node takes the position of n, after the inputs of both. */
 static void replace(wf_graph *g, int32_t n, wfi_node *before) {
     int32_t out = g->nodes[n].out[0];
     g->values[before->out[0]].node = -1;

@@ -1,8 +1,7 @@
-/* Layouts: images whose channels are a multiple of 16 are held as C16 wherever an
- * image op touches them; a reorder stands where another op needs them row-major.
- * The choice follows from shapes and ops alone (never from the rank or from what
- * is faster today), so values between units have one layout under every plan.
- */
+/* Layouts: images with a multiple of 16 channels are held as C16 wherever an image op touches them;
+ * a reorder precedes other ops, which need them row-major. The choice depends only on shapes and
+ * ops, never on the rank or on measured times. So values between units have one layout under every
+ * plan. */
 #include "graph/op.h"
 #include "op/op_table.h"
 #include "pass/pass.h"
@@ -15,7 +14,8 @@ typedef struct layout_pass {
     wfi_node_list list; /* the new order */
 } layout_pass;
 
-/* Its operands have one layout, whichever: what slices read and give is one value in one place. */
+/* Whether all operands of the node share one layout, C16 or row-major: inputs and outputs of slices
+ * are aliases of one value. */
 static bool keeps_layout(const wfi_node *node) {
     return node->op->flags & WFI_OP_ELEMENTWISE || node->op == &wfi_op_to_slices ||
            node->op == &wfi_op_sum_slices;
@@ -143,8 +143,8 @@ static wf_status rewrite(layout_pass *pass) {
     return WF_OK;
 }
 
-/* Weights that are computed stay row-major, and so does what is added to or multiplied
- * with a parameter of an image's shape. */
+/* Computed weights stay row-major, and so do values that are added to or multiplied with a
+ * parameter of an image's shape. */
 static void pin_parameters(layout_pass *pass) {
     const wf_graph *g = pass->g;
     for (int32_t n = 0; n < g->n_nodes; n++) {
@@ -161,8 +161,8 @@ static void pin_parameters(layout_pass *pass) {
     }
 }
 
-/* Inputs come from the host row-major, outputs go to it so, and what is the gradient of a weight is
- * summed so. */
+/* Inputs come from the host row-major, outputs return to it row-major, and gradients of weights are
+ * summed row-major. */
 static void pin_host_values(layout_pass *pass) {
     wf_graph *g = pass->g;
     for (int32_t i = 0; i < g->n_weight_gradients; i++)

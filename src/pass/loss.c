@@ -1,4 +1,4 @@
-/* wf_loss: what is trained on, and what is recorded of each microbatch. */
+/* wf_loss: sets the loss to train on, and the records of each microbatch. */
 #include "op/op_table.h"
 
 /* The cross entropies that the loss is made of. Their labels decide which rows count:
@@ -29,7 +29,8 @@ static void find_cross_entropy(const wf_graph *g, int32_t v, search *s) {
     }
     for (int i = 0; i < node->n_in; i++) {
         const wfi_value *in = node->in[i] < 0 ? NULL : wfi_value_at(g, node->in[i]);
-        /* Only values with one number a row: what is behind logits is no loss. */
+        /* Follows only values with one number a row: nodes before the logits are not part of the
+         * loss. */
         if (in && in->shape.n_dims <= 1) find_cross_entropy(g, node->in[i], s);
     }
 }

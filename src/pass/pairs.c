@@ -1,10 +1,11 @@
-/* Finding pairs: from each node whose columns can be cut, through its readers, to one that sums. A
- * search takes nodes as long as each has a rule that fits what is cut of its operands, and gives
- * them back if it comes to nothing. A node that sums at once is a pair by itself: rows of a table.
+/* Finding pairs: a search goes from a node with columns that can be cut, through its readers, to a
+ * node that sums. The search takes nodes as long as each has a rule that fits the cuts of its
+ * operands, and releases them if it finds no pair. A node that sums at once is a pair by itself:
+ * rows of a table.
  *
- * What ends a pair may also give what stays cut, as a token of an LSTM does: then its readers are
- * taken, too, and all up to the next end is one more pair, which slices go on with. Such pairs are
- * looked for first: what they begin with could end another.
+ * The end of a pair may also have outputs that stay cut, as a token of an LSTM does. Then the
+ * search takes their readers, too, and all nodes up to the next end are one more pair of the same
+ * slices. The search looks for such pairs first, because their first node could end another pair.
  */
 #include "pass/pairs.h"
 #include "op/op_table.h"
@@ -24,7 +25,7 @@ typedef struct search {
 
 /* ---- rules ---- */
 
-/* What a rule's entry says of a value; `any` stands for WFI_ANY_DIM. */
+/* Returns the dim, counted from 1, that a rule's entry cuts; `any` stands for WFI_ANY_DIM. */
 static int dim_of(const wf_graph *g, int8_t entry, int32_t v, int any) {
     if (entry == WFI_ANY_DIM) return any;
     return entry < 0 ? g->values[v].shape.n_dims + entry + 1 : entry;
@@ -32,8 +33,8 @@ static int dim_of(const wf_graph *g, int8_t entry, int32_t v, int any) {
 
 static const wfi_op_cut *find_beginning(const search *s, int32_t n);
 
-/* Whether a value that is whole so far can be cut along the dim: a parameter, or, behind the
- * beginning of a pair, what another beginning gives. */
+/* Whether a value that is whole so far can be cut along the dim: a parameter, or, after the
+ * beginning of a pair, the output of another beginning. */
 static bool can_cut(const search *s, int32_t v, int dim, bool begins) {
     const wfi_value *value = wfi_value_at(s->g, v);
     if (s->pairs.cuts[v].dim || value->kind == WFI_VALUE_PARAM) return !s->pairs.cuts[v].dim;
@@ -49,7 +50,7 @@ static bool has_statistics(const wf_graph *g, const wfi_node *node) {
     return false;
 }
 
-/* Whether the node can be cut so, given what is cut of its operands already. */
+/* Whether the rule applies to the node and fits the cuts of its operands. */
 static bool rule_fits(const search *s, const wfi_node *node, const wfi_op_cut *rule) {
     const wf_graph *g = s->g;
     int any = 0;
@@ -83,7 +84,8 @@ bool wfi_pairs_goes_on(const wfi_pairs *pairs, const wfi_node *end) {
     return goes;
 }
 
-/* How the node is cut if a pair begins with it: its columns, whatever it reads. */
+/* Returns the rule by which the node can begin a pair: it cuts the columns, and reads its first
+ * input whole. */
 static const wfi_op_cut *find_beginning(const search *s, int32_t n) {
     const wfi_node *node = &s->g->nodes[n];
     if (node->dead || s->pairs.end_of[n] >= 0 || s->is_found[n]) return NULL;
@@ -147,7 +149,7 @@ static void take_node(search *s, int32_t n, const wfi_op_cut *rule, int n_in) {
     s->is_found[n] = true;
 }
 
-/* What reads a value that is cut: it ends the pair, or is cut in the same way. */
+/* Takes a node that reads a cut value: it ends the pair, or is cut in the same way. */
 static bool take_reader(search *s, int32_t n) {
     const wf_graph *g = s->g;
     const wfi_node *node = &g->nodes[n];
@@ -173,8 +175,8 @@ static bool take_readers(search *s, int32_t v) {
     return true;
 }
 
-/* Where a rule wants blocks, what it is made of has them, too. False: two want others, or another
- * pair has a weight without them. */
+/* If a rule needs blocks, the cut values that it depends on get the same blocks. False: two rules
+ * need different blocks, or another pair cuts a weight without them. */
 static bool find_blocks(search *s) {
     const wf_graph *g = s->g;
     bool changes = true;
@@ -210,7 +212,8 @@ static bool find_blocks(search *s) {
     return true;
 }
 
-/* What is cut of the node's operands is whole again, but for weights that other pairs cut. */
+/* Removes the node from its pair. Its operands are whole again, except weights that other pairs
+ * cut. */
 static void forget_node(search *s, int32_t n) {
     const wfi_node *node = &s->g->nodes[n];
     s->pairs.end_of[n] = -1;
@@ -221,7 +224,7 @@ static void forget_node(search *s, int32_t n) {
     }
 }
 
-/* Whether the node of a pair reads parts that nobody has any more. */
+/* Whether the node of a pair reads parts that no slice has any more. */
 static bool misses_parts(const search *s, int32_t n) {
     const wfi_node *node = &s->g->nodes[n];
     bool misses = false;
@@ -231,7 +234,7 @@ static bool misses_parts(const search *s, int32_t n) {
     return misses;
 }
 
-/* The pair, and those that go on with what its slices had. */
+/* Forgets the pair, and the pairs that read parts of its slices. */
 static void forget_pair(search *s, int32_t end) {
     for (int32_t n = 0; n <= end; n++)
         if (s->pairs.end_of[n] == end) forget_node(s, n);
@@ -247,11 +250,11 @@ static void keep_shared(search *s) {
         if (!is_parameter(g, v) || !s->pairs.cuts[v].dim || find_reader(s, v, false) < 0) continue;
         for (int32_t n = find_reader(s, v, true); n >= 0; n = find_reader(s, v, true))
             forget_pair(s, s->pairs.end_of[n]);
-        v = -1; /* what these had cut others may read */
+        v = -1; /* other nodes may read values that these pairs had cut */
     }
 }
 
-/* Of the nodes found that end a pair, the first that is not before node n. */
+/* Returns the first found node, from n on, that ends a pair. */
 static int32_t find_end(const search *s, int32_t n) {
     int32_t end = s->end;
     for (int32_t k = 0; k < s->n_found; k++)

@@ -1,8 +1,9 @@
 /* Pairs of layers that can be cut into slices. Private to src/pass.
  *
- * A pair begins with a product whose columns are cut (linear: what it gives), goes on through ops
- * that can be cut in the same way (element by element, attention by heads), and ends with one whose
- * rows are: each slice gives a summand of the whole. Which op can be cut how, its descriptor says.
+ * A pair begins with a product that is cut by columns (linear: its outputs). The pair goes on
+ * through ops that can be cut in the same way (element by element, attention by heads). The last
+ * node is a product that is cut by rows: each slice computes a summand of the whole. The descriptor
+ * of an op lists its possible cuts.
  */
 #ifndef WFI_PASS_PAIRS_H
 #define WFI_PASS_PAIRS_H
@@ -36,11 +37,11 @@ wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_o
 wf_status wfi_pairs_most(const wf_graph *g, int32_t most, int32_t *n_slices_out);
 void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
 
-/* What a slice, of n, has of a node of a pair. */
+/* Returns the part of a node of a pair that slice `slice` of n computes. */
 wfi_op_part wfi_pairs_part(const wf_graph *g, const wfi_pairs *pairs, const wfi_node *node,
                            int64_t slice, int64_t n);
 
-/* Whether slices keep what the end of a pair gives beside the sum, for a pair behind it. */
+/* Whether the end of a pair has outputs besides the sum, which slices keep for a later pair. */
 bool wfi_pairs_goes_on(const wfi_pairs *pairs, const wfi_node *end);
 
 /* rows.c: fills is_row, when all pairs are found. */

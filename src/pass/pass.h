@@ -1,6 +1,6 @@
-/* The passes that make a finished graph of what a model function declares. Private.
+/* Passes that turn the declarations of a model function into a finished graph. Private.
  *
- * A pass reads and rewrites nodes by what their ops' descriptors say of them; none knows a plan.
+ * A pass reads and rewrites nodes by the descriptors of their ops; no pass depends on a plan.
  */
 #ifndef WFI_PASS_H
 #define WFI_PASS_H
@@ -46,8 +46,8 @@ wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks);
 wf_status wfi_graph_unroll(wf_graph *g);
 
 /* Marks the parameters of those names (wf_graph_config.freeze and lr_scale), and puts the frozen
- * ones of each unit behind what is trained. Errors: INVALID_ARG: a name that none has, or nothing
- * is left to train. */
+ * ones of each unit after the trained ones. Errors: INVALID_ARG: no parameter has a name, or
+ * nothing is left to train. */
 wf_status wfi_graph_freeze(wf_graph *g, const char *names, const char *lr_scale);
 
 /* A sum and a ReLU join the op before them where that can do them, too (wfi_op.with_addend,
@@ -64,20 +64,20 @@ wf_status wfi_graph_check_used(const wf_graph *g);
 wf_status wfi_graph_layout(wf_graph *g);
 
 /* Sets the types of a graph of F32 to those of training in `dtype`. BF16: activations and their
- * gradients are BF16. F32 stay parameters and their gradients, buffers, inputs, the outputs of a
- * graph that is not trained, values of one dim (biases, statistics, losses), and what slices sum.
- * Where an op needs one type (WFI_OP_ONE_TYPE), what is F32 is cast, once a unit; weights are
- * rounded as they are packed. */
+ * gradients are BF16. These stay F32: parameters and their gradients, buffers, inputs, the outputs
+ * of a graph that is not trained, values of one dim (biases, statistics, losses), and sums over
+ * slices. If an op needs one type (WFI_OP_ONE_TYPE), its F32 inputs are cast, once a unit; weights
+ * are rounded as they are packed. */
 wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype);
 
-/* What a unit does not keep from forward to backward: nothing, what ops call cheap
+/* Activations that a unit recomputes in backward instead of keeping: none, outputs of cheap ops
  * (WFI_OP_CHEAP), or all. */
 typedef enum wfi_recompute {
     WFI_RECOMPUTE_NONE,
     WFI_RECOMPUTE_SELECTIVE,
     WFI_RECOMPUTE_ALL
 } wfi_recompute;
-/* Adds R nodes, by how[n_units], and lets B and W read what these make. */
+/* Adds R nodes, by how[n_units], and lets B and W read their outputs. */
 wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how);
 /* That R nodes repeat forward nodes. Errors: BUG; the sentence names unit and op. */
 wf_status wfi_graph_check_recompute(const wf_graph *g);

@@ -1,9 +1,9 @@
-/* Activations that are made again instead of kept: forward nodes get copies in phase R, which runs
- * just before their unit's backward, and what backward reads of theirs it reads of the copies. A
- * value that nobody reads after forward then is kept by nobody: place.c goes by who reads what.
+/* Recomputes activations instead of keeping them. Forward nodes get copies in phase R, which runs
+ * just before their unit's backward; backward reads the outputs of the copies. A value without
+ * readers after forward is not kept, because place.c decides by the readers.
  *
- * What leaves a unit is kept, as other units read it, and so are batch statistics, which are folded
- * at the end of the step, and what comes in the place of hidden state: a copy's own are not.
+ * Values that other units read are kept. So are batch statistics, which are folded at the end of
+ * the step, and new hidden state. Outputs of a copy are not kept.
  */
 #include "graph/op.h"
 #include "pass/pass.h"
@@ -15,7 +15,7 @@ typedef struct recompute {
     wf_graph *g;
     const wfi_recompute *how; /* [n_units] */
     int32_t n_values;         /* before */
-    bool *stays;              /* [n_values] of values that own their bytes: whatever is done */
+    bool *stays;              /* [n_values] of values that own their bytes: always kept */
     bool *is_saved;           /* the same: backward of its unit reads it, or another name of it */
     bool *can;                /* [n_values] it can be made again */
     bool *is_needed;          /* [n_values] and has to be */
@@ -40,8 +40,8 @@ static void find_readers(recompute *r) {
         r->stays[g->stats[s].mean] = r->stays[g->stats[s].var] = true;
 }
 
-/* Whether at least half of what the node makes is saved, if anything is: a batch norm is not worth
- * the mask of its ReLU. */
+/* Whether at least half of the node's output bytes is saved, or none: a batch norm is not worth
+ * repeating for the mask of its ReLU. */
 static bool is_large(const recompute *r, const wfi_node *node) {
     size_t saved = 0, all = 0;
     for (int i = 0; i < node->n_out; i++) {
@@ -53,7 +53,8 @@ static bool is_large(const recompute *r, const wfi_node *node) {
     return !saved || 2 * saved >= all;
 }
 
-/* Whether a node can run again: everything can, or what is cheap, large and reads what is there. */
+/* Whether a node can run again: with `all`, any node; else a cheap and large node with available
+ * inputs. */
 static bool can_repeat(const recompute *r, const wfi_node *node) {
     const wf_graph *g = r->g;
     if (wfi_node_is_alias(g, node)) return r->can[node->in[0]];
@@ -103,7 +104,7 @@ static wf_status push_copy(recompute *r, int32_t n) {
         WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
         wfi_value *copy = &g->values[g->n_values];
         *copy = g->values[v];
-        /* What lies in a value of all slices is there already. */
+        /* An alias of a value of all slices needs no memory of its own. */
         copy->alias = wfi_node_is_alias(g, &node) ? copy_of(r, copy->alias) : -1;
         copy->name = NULL;
         node.out[i] = g->n_values++;
@@ -160,7 +161,7 @@ wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how) {
 
 /* ---- the proof's part ---- */
 
-/* Whether `again` is what `first` is, or what a copy makes in its place. */
+/* Whether `again` is `first`, or the same output of a copy of its node. */
 static bool is_same_value(const wf_graph *g, int32_t first, int32_t again) {
     if (first == again) return true;
     int32_t n = first < 0 || again < 0 ? -1 : g->values[again].node;

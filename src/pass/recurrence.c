@@ -1,13 +1,12 @@
 /* Layers of long short-term memory, token by token: so slices can each have some of the hidden
- * units. What the gates get of the input is one product for all tokens. What they get of h is one
- * for each: all of h, of which every slice makes its units (op/lstm_cell.c), is there before the
- * next token begins.
- */
+ * units. One product for all tokens applies the gates' weights to the input. The product with h
+ * runs once a token. Every slice computes its units of h (op/lstm_cell.c), and h is complete before
+ * the next token begins. */
 #include "op/op_table.h"
 #include "pass/pass.h"
 #include "pass/rewrite.h"
 
-/* h, or c, of what the step before has left. */
+/* Returns h (0) or c (1) of the hidden state from the previous step. */
 static wf_tensor before(wf_tensor hidden, int which) {
     wf_shape shape = wf_tensor_shape(hidden);
     return wf_reshape(wf_slice(hidden, 1, which, 1), WF_SHAPE(shape.dim[0], shape.dim[2]));
@@ -32,7 +31,7 @@ static void give_output(const wfi_node *node, const wf_tensor *h, int64_t n_toke
     wfi_rewrite_give(h->graph, &node->out[0], 1);
 }
 
-/* The last h and c, in the place of what was before: of each slice's units, where these are in the
+/* Replaces the hidden state by the last h and c; each slice writes its units at their place in the
  * whole. */
 static void give_hidden(const wfi_node *node, wf_tensor h, wf_tensor c) {
     wf_shape shape = wf_tensor_shape(h), one = WF_SHAPE(shape.dim[0], 1, shape.dim[1]);

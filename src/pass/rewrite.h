@@ -4,14 +4,14 @@
 
 #include "graph/op.h"
 
-/* Adds what stands for the node, in its unit: itself (wfi_rewrite_keep), or others. */
+/* Adds the node (wfi_rewrite_keep), or its replacements, to its unit. */
 typedef void (*wfi_rewrite_function)(wf_graph *g, const wfi_node *node, const void *how);
 
-/* Of all nodes, in their order. */
+/* Calls the function for all nodes, in their order. */
 wf_status wfi_rewrite(wf_graph *g, wfi_rewrite_function function, const void *how);
 
 void wfi_rewrite_keep(wf_graph *g, const wfi_node *node);
-/* What the last node makes are these values, n of them, instead of new ones. */
+/* Makes these n values the outputs of the last node, instead of new ones. */
 void wfi_rewrite_give(wf_graph *g, const int32_t *values, int n);
 
 /* The nodes of a graph in a new order, while a pass makes them. wfi_free their

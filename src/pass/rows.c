@@ -1,6 +1,5 @@
-/* What stands between pairs is computed by rows: a norm, a dropout, a residual sum make each row of
- * what they give from the same row of what they read. So each slice can have some of the rows.
- */
+/* Nodes between pairs are computed by rows: a norm, a dropout or a residual sum computes each
+ * output row from the same input row. So each slice can compute some of the rows. */
 #include "op/op_table.h"
 #include "pass/pairs.h"
 
@@ -26,7 +25,8 @@ static bool is_vector(const wf_graph *g, int32_t v) {
 }
 
 /* Whether the op computes rows of its first output from rows of the first input, from vectors of
- * parameters and from rows of others. What is not cheap has a weight whose gradient is large. */
+ * parameters and from rows of others. Only cheap ops qualify: the others have a weight with a large
+ * gradient. */
 static bool computes_rows(const wf_graph *g, const wfi_node *node) {
     const wfi_op_cut *rule = node->op->place;
     if (!(node->op->flags & WFI_OP_CHEAP) || node->op->flags & WFI_OP_IMAGE) return false;
@@ -43,8 +43,8 @@ static bool computes_rows(const wf_graph *g, const wfi_node *node) {
     return true;
 }
 
-/* Whether it stands beside a pair: it reads what one gives or other rows, or makes what one reads.
- */
+/* Whether the node is next to a pair or to row nodes: it reads their outputs, or computes inputs of
+ * a pair. */
 static bool is_between(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
     const wfi_node *node = &g->nodes[n];
     for (int i = 0; i < node->n_in; i++) {
@@ -71,7 +71,7 @@ static bool is_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t k, in
            g->nodes[k].op != &wfi_op_dropout;
 }
 
-/* Whether such a node makes what node n reads, or reads what it makes. */
+/* Whether such a node computes the first input of node n, or reads its first output. */
 static bool has_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
     const wfi_node *node = &g->nodes[n];
     const wfi_readers *readers = &pairs->readers;

@@ -1,15 +1,15 @@
-/* Slices: pairs of layers (pairs.h) are cut into so many parts as the recipe says, whatever the
- * plan is, so that ranks can divide them and the numbers stay.
+/* Slices: pairs of layers (pairs.h) are cut into as many parts as the recipe sets, under every
+ * plan. So ranks can divide them without a change of the numbers.
  *
  * Each slice is a unit of its own, so everything that goes by units (parameters, gradients,
- * optimizer state, norms) is a slice's, and its kernels have the slice's shapes on every rank. What
- * the slices of a pair give is added over one tree. What stands before a pair in its unit stays
- * there; what comes behind is one more unit. So a unit "h.0" becomes "h.0", "h.0.pair0.0",
- * "h.0.pair0.1", ..., "h.0.sum0", and again for its second pair. What slices keep from pair to pair
- * (pairs.c) is read by the same slice.
+ * optimizer state, norms) is a slice's, and its kernels have the slice's shapes on every rank. One
+ * tree adds the outputs of the slices of a pair. Nodes before a pair stay in its unit; nodes after
+ * it form one more unit. So a unit "h.0" becomes "h.0", "h.0.pair0.0", "h.0.pair0.1", ...,
+ * "h.0.sum0", and again for its second pair. Parts that a slice keeps from pair to pair (pairs.c)
+ * are read by the same slice.
  *
  * Between pairs, too, each slice is a unit, with some of the rows: "h.0.rows0.0", "h.0.rows0.1",
- * ... (rows.c). What reads all rows again, and is not in a pair, is in "h.0.join0".
+ * ... (rows.c). Nodes that read all rows again, and are not in a pair, are in "h.0.join0".
  *
  * A parameter that all slices read whole, as a norm's vectors, is declared in the unit before: each
  * slice's use of it has a gradient of its own, as other units' uses of a tied weight have.
@@ -33,11 +33,11 @@ typedef struct shard {
     int32_t *unit_of;  /* [n_units] the first that a unit becomes */
     int32_t *parts;    /* [n_values * n_slices] each slice's rows, or columns, of it, or -1 */
     int32_t *bias;     /* [n_values] is added to rows of the value, or -1 */
-    int32_t *in_slice; /* [n_values] what values become in the slice at hand, of a pair's those that
-                          it reads or makes */
-    int32_t *read;     /* [n_values] what the pair or the rows at hand read */
-    int32_t *given;    /* [n_values * n_slices] of the former, what each slice reads */
-    int32_t *summands; /* [n_slices] what the slices of the pair at hand give */
+    int32_t *in_slice; /* [n_values] new values in the current slice; of a pair: its inputs and
+                          outputs */
+    int32_t *read;     /* [n_values] values that the current pair or run of rows reads */
+    int32_t *given;    /* [n_values * n_slices] the value that each slice reads for them */
+    int32_t *summands; /* [n_slices] outputs of the slices of the current pair */
     int32_t n_rows;    /* runs of row nodes so far in the unit at hand */
 } shard;
 
@@ -61,7 +61,7 @@ static void add_unit(shard *s, int32_t unit, const char *part, int32_t number, i
     g->units[g->n_units - 1].slice = slice < 0 ? 0 : slice;
 }
 
-/* What comes next is no slice's. */
+/* Makes sure that later nodes are not added to a slice's unit. */
 static void leave_slices(shard *s, int32_t unit) {
     const wf_graph *g = s->g;
     if (g->units[g->n_units - 1].is_slice) add_unit(s, unit, "join", s->n_rows - 1, -1);
@@ -105,7 +105,8 @@ static void add_once(int32_t v, int32_t *values, int32_t *n) {
     values[(*n)++] = v;
 }
 
-/* What slices read of what is not cut and no parameter, each once: s->read. Returns how many. */
+/* Lists in s->read, once each, the inputs of slices that are neither cut nor parameters. Returns
+ * their number. */
 static int32_t find_read(shard *s, int32_t end) {
     int32_t n_read = 0;
     for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n]) {
@@ -162,7 +163,7 @@ static bool is_read(const shard *s, int32_t v, bool by_rows) {
     return false;
 }
 
-/* What a slice has of a value that slices have parts of already; -1: nothing. */
+/* Returns the slice's part of a value that slices already have parts of; -1: none. */
 static int32_t find_part(const shard *s, int32_t v, int32_t slice) {
     return s->pairs.cuts[v].dim ? s->parts[v * s->pairs.n_slices + slice] : -1;
 }
@@ -178,7 +179,7 @@ static bool goes_on(const shard *s, int32_t end) {
     return goes;
 }
 
-/* What values become in a slice of the pair. */
+/* Sets the new values that a slice of the pair reads. */
 static void take_parts(shard *s, int32_t end, int32_t slice) {
     for (int32_t n = s->pairs.first_of[end]; n >= 0; n = s->pairs.next_of[n])
         for (int i = 0; i < s->nodes[n].n_in; i++) {
@@ -205,7 +206,7 @@ static void cut_parameters(shard *s, int32_t end) {
         }
 }
 
-/* The sum of what the slices give, in a unit of its own. */
+/* Adds the sum of the slices' outputs, in a unit of its own. */
 static void add_sum(shard *s, int32_t end, int32_t unit, int32_t number, bool is_inner) {
     wf_graph *g = s->g;
     const wfi_node *node = &s->nodes[end];
@@ -220,8 +221,8 @@ static void add_sum(shard *s, int32_t end, int32_t unit, int32_t number, bool is
     s->becomes[node->out[0]] = y.id;
 }
 
-/* A pair, where its end stands in unit `unit`. What slices read is another name of it in the unit
- * before, so that what they give back is a sum before anything else is added. */
+/* Adds a pair with its end in unit `unit`. Slices read an alias of the input in the unit before. So
+ * backward sums the slices' gradients before it adds any other gradient. */
 static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     wf_graph *g = s->g;
     int32_t n = s->pairs.n_slices, n_read = find_read(s, end), out = s->nodes[end].out[0];
@@ -316,7 +317,7 @@ static void add_row_node(shard *s, const wfi_node *node, int32_t slice) {
         s->parts[node->out[i] * n_slices + slice] = added->out[i];
 }
 
-/* One slice's rows of what the run's nodes give. */
+/* Adds one slice's rows of the outputs of a run of row nodes. */
 static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slice, int32_t n_read) {
     wf_graph *g = s->g;
     const int32_t *read = s->read;
@@ -331,8 +332,8 @@ static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slic
         if (s->pairs.is_row[k]) add_row_node(s, &s->nodes[k], slice);
 }
 
-/* The nodes from `first` to `end` that compute rows. What they read of what is whole is another
- * name of it in the unit before, so that gradients that go to it from elsewhere are added there. */
+/* Adds the nodes from `first` to `end` that compute rows. They read an alias of each whole input in
+ * the unit before, so that gradients from other readers are added there. */
 static wf_status add_rows(shard *s, int32_t first, int32_t end) {
     wf_graph *g = s->g;
     int32_t n = s->pairs.n_slices, unit = s->nodes[first].unit, number = s->n_rows;
@@ -404,14 +405,15 @@ static wf_status rewrite(shard *s) {
 
 /* ---- where things are declared ---- */
 
-/* Where what the node reads is declared: what all slices have, in the unit before them. */
+/* Returns the unit that declares an input of the node. A parameter that all slices read whole is
+ * declared in the unit before them. */
 static int32_t declared_in(const wf_graph *g, const wfi_node *node, const wfi_value *value) {
     const wfi_unit *unit = &g->units[node->unit];
     bool is_whole = unit->is_slice && value->kind == WFI_VALUE_PARAM && !value->cut;
     return is_whole ? node->unit - unit->slice - 1 : node->unit;
 }
 
-/* What is read is declared where it is read first. */
+/* Declares each value in the unit that reads it first. */
 static void declare_again(shard *s) {
     wf_graph *g = s->g;
     for (int32_t v = 0; v < s->n_values; v++)

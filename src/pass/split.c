@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* What the loss is made of: back from it through values with one number a row. What is behind
- * them (logits, say) is the model's. */
+/* Marks the nodes of the loss: backward from it through values with one number a row. Earlier nodes
+ * (for example logits) belong to the model. */
 static void mark_back(const wf_graph *g, int32_t v, bool *is_loss) {
     int32_t n = v < 0 ? -1 : g->values[v].node;
     if (n < 0 || is_loss[n] || g->nodes[n].unit != g->n_units - 1) return;
@@ -15,7 +15,7 @@ static void mark_back(const wf_graph *g, int32_t v, bool *is_loss) {
     }
 }
 
-/* What reads it comes along: no unit reads a later one. */
+/* Marks the readers of marked nodes, too, because no unit reads a later one. */
 static void mark_readers(const wf_graph *g, bool *is_loss) {
     for (int32_t n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++) {

@@ -1,8 +1,8 @@
-/* What a training graph declares, it uses.
+/* Checks that a training graph uses all that it declares.
  *
  * A parameter without a gradient would stay as it is, or shrink by weight decay alone; it is a
- * mistake in the model, and among replicas elsewhere the cause of a hang. It is told when the
- * graph is made, before any rank exists.
+ * mistake in the model, and among replicas elsewhere the cause of a hang. The check reports it when
+ * the graph is made, before any rank exists.
  */
 #include "pass/pass.h"
 
@@ -18,7 +18,7 @@ static bool has_gradient(const wf_graph *g, int32_t param) {
     return false;
 }
 
-/* Of each value that owns its bytes, whether anything reads them. */
+/* For each value that owns its bytes: whether any node or output reads them. */
 static void find_read(const wf_graph *g, bool *is_read) {
     for (int32_t n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)

@@ -1,8 +1,8 @@
 /* The vocabulary of a language model: the rows of its embedding, and as many classes of its head,
  * which may be the same weight. Both are cut along it, like a pair of layers: of the embedding each
  * slice gives the rows that it has, of the head a few numbers a token, of which cross entropy is
- * made (op/class_sums.c). Models say nothing of it, and what has no such embedding has no
- * vocabulary.
+ * made (op/class_sums.c). Models do not declare a vocabulary; a model without such an embedding has
+ * none.
  *
  * The logits as a whole are there where somebody may ask for them: not in a training step.
  */
