@@ -1,7 +1,5 @@
-/* Whether a schedule's actions are those of a step, stage by stage: the first wall, which
- * can say what is wrong in a schedule's own words. The proof (check.c) comes to the same
- * end without it.
- */
+/* Checks that a schedule's actions are those of a step, stage by stage. This check comes first
+ * because its error names the stage and the action. The proof (check.c) does not depend on it. */
 #include "program/passes.h"
 
 #include <string.h>

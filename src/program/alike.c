@@ -1,6 +1,6 @@
-/* The comparison of ranks along `tp`, which may be equal except for their slices (classes.c). It
- * compares everything that lowering reads of a slice with the slice at the same place of the other
- * rank: sizes, segments, uses of weights, costs, and the bytes that ranks keep.
+/* The comparison of ranks along `tp`, which may be equal except for their slices (classes.c). The
+ * comparison covers every property of a slice that lowering reads, against the slice at the same
+ * place of the other rank: sizes, segments, uses of weights, costs, and the bytes that ranks keep.
  */
 #include "program/passes.h"
 

@@ -1,10 +1,10 @@
 /* Changes of placement: a collective is one instruction, which moves pieces of things between the
- * members of a group. In each piece all that matters is who reads and who writes it:
+ * members of a group. For each piece only its readers and writers matter:
  *
  * - Something that is placed ROOT or SHARD is *copied*: a piece's owner reads it, members that get
  *   it write it.
- * - What is PARTIAL is *summed*, over a tree of all members: each reads its summand, and those that
- *   get the sum write it in the same place.
+ * - A PARTIAL tensor is *summed*, over a tree of all members: each reads its summand, and those
+ *   that get the sum write it in the same place.
  *
  * A member that has no part in a piece names it with no bytes.
  */
@@ -22,7 +22,7 @@ static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
     return &p->stages[wfi_program_stage_of(p, unit)];
 }
 
-/* Of a PARAM, GRADIENT, STATS or NORM; pieces may be empty. */
+/* Pieces of a PARAM, GRADIENT, STATS or NORM; pieces may be empty. */
 static int32_t count_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
                             int32_t id) {
     int32_t n = p->groups[now->group].n;
@@ -61,7 +61,7 @@ static wfi_piece find_piece(const wf_program *p, const wfi_instruction *now, wfi
         return piece;
     }
     size_t bytes = p->graph->units[id].param_bytes;
-    /* What is not trained has no gradient, and need not come after an update. */
+    /* An untrained parameter has no gradient and need not be updated. */
     bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;
     if (kind == WFI_BLOCK_STATS) {
         piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), micro);
@@ -186,7 +186,7 @@ int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now) {
     return how ? how->n_phases(p->groups[now->group].n) : 1;
 }
 
-/* Of ranks that see each other's memory. */
+/* The steps of a change between ranks that see each other's memory. */
 static int32_t list_steps(const wf_program *p, const wfi_instruction *now,
                           const wfi_reduce_part *part, int32_t r, wfi_reduce_step *steps) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
@@ -199,7 +199,7 @@ static int32_t list_steps(const wf_program *p, const wfi_instruction *now,
     return wfi_reduce_push(steps, 0, step);
 }
 
-/* A member of a group, and those in whose memory its kernels read. */
+/* A member of a group, and the members in whose memory its kernels read. */
 typedef struct viewer {
     const wf_program *p;
     const wfi_group *group;
@@ -238,7 +238,7 @@ static int64_t staged_end(const wfi_reduce_step *step) {
     return (step->slot + 1) * (step->end - step->begin);
 }
 
-/* A sum ends what was staged for it. */
+/* The staging is free again after the sum that reads it. */
 int64_t wfi_change_staged_by(const wf_program *p, const wfi_reduce_step *steps, int32_t k) {
     bool is_last =
         k > 0 && steps[k].kind != WFI_REDUCE_STAGE && steps[k - 1].kind == WFI_REDUCE_STAGE;

@@ -1,19 +1,19 @@
-/* The checker: proves that a program computes what one rank computes.
+/* The checker: proves that a program computes the same result as one rank.
  *
  * 0. Inside each unit, kernels stay within their operands, every value that they read has a
  *    producer and is still there, and parameters are those that the graph names (check_code.c).
  * 1. The lists are sound (check_lists.c), and running them cannot deadlock (order.c).
- * 2. Every reference is exactly as large as what its instruction touches, of the type that it adds,
+ * 2. Every reference has exactly the size that its instruction touches, has the type that it adds,
  *    and lies within its block (check_sizes.c).
- * 3. Any two accesses to the same bytes, one of them a write, are ordered by the
- *    dependencies. This covers races and every reuse of memory.
- * 4. Interpreted with terms instead of numbers, every instruction reads what the
- *    ideal step has there, and the state ends as the ideal's: each microbatch
- *    passed each unit, each gradient was summed once and in the recipe's order (over
- *    replicas in any, if the plan allows it). The host gets each output under its own name. The
- *    steps of a collective do what it means (check_steps.c).
+ * 3. Any two accesses to the same bytes, one of them a write, are ordered by the dependencies. This
+ *    covers races and every reuse of memory.
+ * 4. Interpreted with terms instead of numbers, every instruction reads the term that the ideal
+ *    step has there, and the state ends as the ideal's: each microbatch passed each unit, each
+ *    gradient was summed once and in the recipe's order (over replicas in any, if the plan allows
+ *    it). The host gets each output under its own name. The steps of a collective implement its
+ *    meaning (check_steps.c).
  *
- * docs/architecture.md lists what this trusts.
+ * docs/architecture.md lists the assumptions.
  *
  * All of it for the ranks that are lowered; classes.c says why that is enough for those that follow
  * them.
@@ -35,8 +35,7 @@ typedef struct stretch {
     size_t begin;
     access_history history;
     int32_t owner; /* the block that wrote it last, or -1 */
-    wfi_term term; /* what that left there: the value of that term, in its bytes that the block has
-                      here (wfi_block.begin) */
+    wfi_term term; /* its term, for the bytes that the block has here (wfi_block.begin) */
 } stretch;
 
 typedef struct range {
@@ -93,8 +92,8 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
     borders[(*n)++] = border_of(b, extent.offset + extent.bytes);
 }
 
-/* What a step changes of a block of state: not the parameters that are not trained; of a forward
- * run, which is the first replica's, its caches and hidden state. */
+/* The part of a block of state that a step changes: the trained parameters only. A forward run
+ * changes the first replica's caches and hidden state. */
 static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
     wfi_extent part = {(size_t)b->begin, b->bytes};
     if (!wfi_differentiates(p)) {
@@ -182,8 +181,8 @@ static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream
     return true;
 }
 
-/* What another reference of the same instruction touches counts, too: a kernel that writes over
- * what it reads computes something else. */
+/* Accesses through other references of the same instruction count, too: a kernel that overwrites
+ * its input computes another result. */
 static wf_status check_access(checker *c, int32_t i) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[i];
@@ -230,7 +229,7 @@ static wfi_term read_term(const checker *c, const wfi_reference *r) {
     return read.first < read.end ? c->stretches[read.first].term : 0;
 }
 
-/* Whether the block still has there what was written; all of it the same value's. */
+/* Whether the block still holds the value that was written, in all of the range. */
 static bool is_whole(const checker *c, int32_t block, range read) {
     for (int32_t at = read.first; at < read.end; at++)
         if (c->stretches[at].owner != block || !c->stretches[at].term) return false;
@@ -284,7 +283,7 @@ static wf_status run_segment(checker *c, int32_t i) {
         int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;
         bool is_part = wfi_gives_part(p, now->segment, slot);
         if (is_part) depth = wfi_summand_depth(p->graph->units[now->unit].slice);
-        if (is_part && !wfi_is_slice_sum(p->graph, b->id)) /* these rows, of what slices make */
+        if (is_part && !wfi_is_slice_sum(p->graph, b->id)) /* these rows, made by slices */
             write_range(c, now->references[s].block, range_of(c, &now->references[s]),
                         wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro));
         bool is_cache = b->kind == WFI_BLOCK_BUFFER;
@@ -348,7 +347,7 @@ static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
     return 0;
 }
 
-/* What is in reference k of the n members when the collective is through. */
+/* The term in reference k of the n members after the collective. */
 static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wf_program *p = c->p;
     const wfi_instruction *first = &p->instructions[p->order[at]];
@@ -444,7 +443,7 @@ static wf_status run_transfer(checker *c, int32_t at) {
     return WF_OK;
 }
 
-/* Runs what stands at place `at` of the order: n instructions, if it is a collective. */
+/* Runs the instruction at place `at` of the order: n instructions, if it is a collective. */
 static wf_status run_one(checker *c, int32_t at, int32_t n) {
     int32_t i = c->p->order[at];
     const wfi_instruction *now = &c->p->instructions[i];
@@ -498,8 +497,8 @@ static bool keeps_gradient(const checker *c, int32_t b) {
            (all.first == all.end || c->stretches[all.first].term == sum);
 }
 
-/* Whether a block of state is as one rank's after the step: what a step does not change, as before.
- */
+/* Whether a block of state equals one rank's after the step. Parts that a step does not change keep
+ * their term. */
 static bool ends_well(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_term before = wfi_ideal_find(c->ideal, block->kind, block->id, 0, block->micro), want;

@@ -4,7 +4,7 @@
 
 #include "program/passes.h"
 
-/* Errors: BUG; the sentence names instruction i and says `what`. */
+/* Errors: BUG; the message names instruction i and contains `what`. */
 wf_status wfi_check_refuse(const wf_program *p, int32_t i, const char *what);
 
 /* That streams list each instruction once, where it says it is, that dependencies stay on the

@@ -40,8 +40,8 @@ static bool overlap(range a, range b) {
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Whether a value can be read there: nothing else is in its place, and what the segment makes is.
- */
+/* Whether a value can be read there: no other value overlaps it, and a value of the segment has
+ * been made. */
 static bool is_there(const contents *c, const written *w, bool from_outside) {
     bool found = from_outside;
     for (size_t k = 0; k < c->n; k++) {
@@ -157,7 +157,7 @@ static bool may_share(const wfi_kernel *kernel, int a, int b, range x, range y) 
     return overwrites && x.begin == y.begin && x.end == y.end;
 }
 
-/* Whether bytes reach beyond what the workspace has if sums are assigned, or added to. */
+/* Whether bytes exceed the workspace if sums are assigned, or added to. */
 static bool beyond(const wfi_segment *segment, const wfi_address *a, size_t bytes, int assigns) {
     return bytes && a->offset + bytes > segment->slots[a->slot].workspace_bytes[assigns];
 }
@@ -204,7 +204,7 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
     return WF_OK;
 }
 
-/* What a step makes that is no temporary is for others to read. */
+/* Other segments read an output of a step that is not a temporary. */
 static bool is_left(const wfi_code *code, const wfi_segment_step *step, const contents *c) {
     const wfi_kernel *kernel = step->kernel;
     for (int i = kernel->node ? kernel->node->n_in : kernel->n_operands; i < kernel->n_operands;

@@ -64,8 +64,8 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     return WF_OK;
 }
 
-/* What a rank's arena of the block's space has room for, whether an instruction touches it or not.
- */
+/* Checks that a block fits into the rank's arena of its space, whether an instruction touches it or
+ * not. */
 static wf_status check_block(const wf_program *p, const wfi_block *b) {
     size_t peak = p->ranks[b->rank].arenas[b->space].peak_bytes;
     bool is_hidden = b->kind == WFI_BLOCK_HIDDEN;

@@ -1,15 +1,15 @@
-/* The checker's part about the steps of changes (change.c): the executor moves pieces by them. What
- * each step reads and writes is worked out, through the staging, and compared with what the change
- * means:
+/* The checker's part about the steps of changes (change.c): the executor moves pieces by them. The
+ * reads and writes of each step are derived, through the staging, and compared with the meaning of
+ * the change:
  *
  * - All members that take part in a piece name the same bytes of it.
  * - A member that gets a copy reads all of it, once, from the member that has it.
  * - A member that gets a sum adds the summands of all members, once, over the tree of base/tree.h.
- * - In an all-reduce a member does in each phase what the plan's algorithm (comm/algorithm) does.
- *   That algorithms give every member the sum is proved by a test, comm_allreduce.
+ * - In an all-reduce each member follows the plan's algorithm (comm/algorithm) in each phase. That
+ *   algorithms give every member the sum is proved by a test, comm_allreduce.
  * - Bytes are staged within the staging, and stay there until the step that reads them; beside all
  *   others of the phase, if the plan stages at once.
- * - Kernels add only what lies in memory that they reach.
+ * - Kernels add only operands in memory that they reach.
  */
 #include "program/check.h"
 #include "program/term.h"
@@ -55,7 +55,7 @@ static const char *stage(course *f, const wfi_reduce_step *step) {
     return NULL;
 }
 
-/* Replaces an access to the staging by what was copied there. Steps read it in order. */
+/* Replaces an access to the staging by the source of that copy. Steps read it in order. */
 static bool find_staged(course *f, wfi_access *access) {
     for (int32_t tries = 0; tries < f->n_staged; tries++) {
         f->found = (f->found + 1) % f->n_staged;
@@ -74,7 +74,8 @@ static bool reaches(const course *f, const wfi_reduce_step *step, const wfi_acce
            wfi_plan_is_near(f->p->plan, ranks[f->part.own], ranks[a->rank]);
 }
 
-/* Adds to the term what the step does: where each operand comes from, and where the result goes. */
+/* Adds the effect of the step to the term: where each operand comes from, and where the result
+ * goes. */
 static const char *follow(course *f, const wfi_reduce_step *step, wfi_term *done) {
     bool is_sum = step->kind == WFI_REDUCE_SUM || step->kind == WFI_REDUCE_STAGED;
     wfi_access a;
@@ -103,7 +104,7 @@ static const char *follow_all(course *f, const wfi_reduce_step *steps, int32_t n
     return wrong;
 }
 
-/* From whom a member gets a copy of piece r; -1: nobody has it. */
+/* The member from which others copy piece r, or -1. */
 static int32_t find_owner(const checker *c, const wfi_instruction *now, int32_t r) {
     const wfi_group *group = &c->p->groups[now->group];
     int32_t k = c->owners[r];

@@ -1,5 +1,5 @@
-/* schedule=auto: whether each rank has one stage, or several. What is cheap to know of each choice
- * is compared: its lists, with the times of its stages. */
+/* schedule=auto: whether each rank has one stage, or several. Each choice is judged by cheap
+ * figures: its lists, with the times of its stages. */
 #include "plan/schedule/timing.h"
 #include "program/passes.h"
 

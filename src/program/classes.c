@@ -36,8 +36,8 @@ static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
     return true;
 }
 
-/* What may differ between `dp` coordinates: how many of its microbatches are of the larger size,
- * what its ranks keep, and what they stage of others' gradients. */
+/* These may differ between `dp` coordinates: the number of microbatches of the larger size, the
+ * parts that their ranks keep, and the staging of other ranks' gradients. */
 static bool is_like(const wf_program *p, int32_t a, int32_t b) {
     const wfi_allreduce *how = p->plan->allreduce;
     int64_t n_own = p->recipe.n_micro / p->mesh.dp, n_larger = p->recipe.batch % p->recipe.n_micro;
@@ -58,8 +58,8 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
 }
 
 /* Whether each `dp` coordinate is a replica of everything, and none is the root of anything. Where
- * several have the same part, what is lowered has to have all parts between them: so none has
- * larger microbatches than others. */
+ * several replicas have the same part, the lowered ranks must have all parts between them: so none
+ * has larger microbatches than others. */
 static bool has_equal_replicas(const wf_program *p) {
     bool is_even = !p->plan->shard || p->recipe.batch % p->recipe.n_micro == 0;
     bool is = !wf_plan_loads_at_root(p->plan) && is_even && !p->plan->lanes;
@@ -79,8 +79,8 @@ static bool is_idle(const wf_program *p, int32_t dp) {
     return is;
 }
 
-/* Whether what lies on the ranks of two coordinates for other programs of their arenas is as much.
- */
+/* Whether the ranks of two coordinates keep equal amounts of memory for other programs of their
+ * arenas. */
 static bool has_equal_state(const wf_program *p, int32_t a, int32_t b) {
     const wf_program *like = p->like;
     int32_t n_groups = like ? wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_DP)) : 0;

@@ -1,14 +1,13 @@
-/* Code: what the kernels of one unit do in one part of the step, and where its values live. Of one
- * size of microbatches; no rank, no schedule and no instruction is in it.
- */
+/* Code: the kernels of one unit in one part of the step, and the places of their values. Code
+ * belongs to one size of microbatches; it knows no rank, schedule or instruction. */
 #ifndef WFI_PROGRAM_CODE_H
 #define WFI_PROGRAM_CODE_H
 
 #include "kernel/backend.h"
 #include "kernel/descriptions.h"
 
-/* BW is B and W in one, with nothing kept between them. R, before B or BW, makes again what was
- * not kept of F. */
+/* BW is B and W in one, with nothing kept between them. R recomputes, before B or BW, the values of
+ * F that were not kept. */
 typedef enum wfi_part {
     WFI_PART_F,
     WFI_PART_B,
@@ -18,27 +17,27 @@ typedef enum wfi_part {
     WFI_N_PARTS
 } wfi_part;
 
-/* name, what is in the block */
+/* Kinds of blocks, with their names in texts. */
 #define WFI_BLOCK_LIST(X)                                                                          \
     X(PARAM, "param")             /* a unit's parameters, flat */                                  \
     X(BUFFER, "buffer")           /* a unit's buffers (running statistics), flat */                \
     X(STATE, "state")             /* a unit's optimizer state, flat */                             \
     X(GRADIENT, "grad")           /* a unit's accumulated gradients, flat; one a depth */          \
-    X(TIED, "tied")               /* what a use of a tied weight adds to a lane of its gradient */ \
+    X(TIED, "tied")               /* a tied use's summand of a lane of its gradient */             \
     X(PACKED, "packed")           /* parameters in the kernels' formats */                         \
     X(INPUT, "input")             /* one input of one microbatch */                                \
     X(VALUE, "value")             /* a value that leaves its unit */                               \
     X(SAVED, "saved")             /* saved activations, from forward to backward of a unit */      \
     X(SAVED_W, "saved_w")         /* the same, to the weight gradient */                           \
-    X(REMADE, "remade")           /* what was not saved and is made again, to the backward */      \
+    X(REMADE, "remade")           /* recomputed values, for the backward */                        \
     X(REMADE_W, "remade_w")       /* the same, to the weight gradient */                           \
     X(FOR_WEIGHT, "for_weight")   /* from the input gradient to the weight gradient */             \
     X(WORKSPACE, "workspace")     /* temporaries and scratchpads of one instruction */             \
     X(STATS, "stats")             /* batch statistics of one microbatch of a unit */               \
     X(HIDDEN, "hidden")           /* hidden state of one microbatch of a unit, before a step */    \
-    X(NEXT_HIDDEN, "next_hidden") /* what is in its place after the step */                        \
+    X(NEXT_HIDDEN, "next_hidden") /* its next hidden state, after the step */                      \
     X(RECORD, "record")           /* loss and hits of one microbatch */                            \
-    X(STAGING, "staging")         /* what an all-reduce copies of other ranks' gradients */        \
+    X(STAGING, "staging")         /* an all-reduce's copies of other ranks' gradients */           \
     X(NORM, "norm")               /* sums of squares of gradients, by 1,024 elements */            \
     X(TOTAL_NORM, "total_norm")   /* the sum of all of these: the global norm's square */
 
@@ -55,17 +54,18 @@ static inline bool wfi_is_sum(wfi_block_kind kind) {
     return kind == WFI_BLOCK_GRADIENT || kind == WFI_BLOCK_TIED;
 }
 
-/* SPOIL, of a segment's slot: it works there, too, and nobody may read the bytes after it. */
+/* SPOIL, of a segment's slot: kernels also work in it, so no instruction may read the bytes
+ * later. */
 enum { WFI_READ = 1, WFI_WRITE = 2, WFI_SPOIL = 4 };
 
-/* What an instruction must bind for a segment to run. */
+/* A block that an instruction must bind to run a segment. */
 typedef struct wfi_slot {
     wfi_block_kind kind;
     int32_t id;   /* value (INPUT, VALUE, a parameter of another unit) or unit */
     int access;   /* READ | WRITE | SPOIL */
     size_t begin; /* of the part that this segment uses: not 0 of a VALUE of which it has rows */
     size_t bytes; /* from there on: the block is at least as large */
-    /* Of a workspace, whose bytes are the larger: if sums are added to, if they are assigned. */
+    /* A workspace has two sizes: if sums are added to, and if they are assigned (larger). */
     size_t workspace_bytes[2];
 } wfi_slot;
 
@@ -113,7 +113,7 @@ typedef struct wfi_place {
     int32_t unit;
     size_t offset, bytes;
     int32_t home;  /* it lies where that value does: itself, if nothing else */
-    bool is_split; /* slices read some of its rows each, and nobody reads more */
+    bool is_split; /* slices read some of its rows each, and no other unit reads it */
 } wfi_place;
 
 typedef struct wfi_code {
@@ -128,7 +128,7 @@ typedef struct wfi_code {
     wfi_place *place;               /* [n_values], of alias roots */
 } wfi_code;
 
-/* The value whose place is that of root v. */
+/* The root value at whose place v lies. */
 static inline int32_t wfi_place_home(const wfi_code *code, int32_t v) {
     while (code->place[v].home != v) v = code->place[v].home;
     return v;

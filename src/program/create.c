@@ -189,7 +189,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
         return wfi_fail(ctx, WF_INVALID_ARG, "%d is not a kind of program", (int)kind);
     wf_recipe resolved = *recipe;
     if (!wfi_properties_of(kind).differentiates) {
-        /* One microbatch, whatever the training recipe says. */
+        /* A forward run has one microbatch; the training recipe's number is ignored. */
         resolved.n_micro = resolved.n_lanes = 1;
         WF_TRY(wfi_recipe_resolve_forward(ctx, &resolved, model, plan, &resolved));
     } else {

@@ -1,12 +1,12 @@
-/* Dependencies: derived from what instructions read and write, in the order of
- * emission, then reduced to those that no others imply. A stream runs its own list
- * in order, so only other streams of the rank need to be named.
+/* Dependencies: derived from the reads and writes of instructions, in the order of emission, then
+ * reduced to those that no others imply. A stream runs its own list in order, so only other streams
+ * of the rank need to be named.
  */
 #include "program/passes.h"
 
 #include <string.h>
 
-/* Some bytes of a block, and who touched them since they were last written. */
+/* Some bytes of a block, and the instructions that touched them since the last write. */
 typedef struct stretch {
     size_t end;   /* in the block; the next one begins there */
     int32_t next; /* of the block, or -1 */

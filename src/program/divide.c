@@ -1,7 +1,7 @@
-/* How each rank spends a step: what filled the gaps between the instructions of its compute
- * stream. A gap ends in an instruction; the last of its dependencies to end says why there was
- * a gap: until that one had all it needed, on every rank that takes part in it, there was
- * nothing to move (bubble); then it was moved (transfer); then it was there (wait).
+/* How each rank spends a step: the cause of each gap between the instructions of its compute
+ * stream. A gap ends in an instruction; the last of its dependencies to end says why there was a
+ * gap: until that one had all it needed, on every rank that takes part in it, there was nothing to
+ * move (bubble); then it was moved (transfer); then it was there (wait).
  */
 #include "program/timeline.h"
 
@@ -17,8 +17,8 @@ static double clamp(double value, double low, double high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* A dependency that an earlier one of the same stream implies is not listed: so nothing is
- * ready before what stands in front of it. */
+/* A dependency that an earlier one of the same stream implies is not listed. So an instruction is
+ * ready no earlier than the one before it in its stream. */
 static double own_ready(const division *d, int32_t i) {
     const wfi_instruction *now = &d->p->instructions[i];
     const wfi_rank *rank = &d->p->ranks[now->rank];
@@ -39,7 +39,7 @@ static void find_ready(const division *d) {
     }
 }
 
-/* Of two instructions (or -1) the one that ends later. */
+/* The later to end of two instructions (or -1). */
 static int32_t later(const division *d, int32_t a, int32_t b) {
     return a < 0 || (b >= 0 && d->end_us[b] > d->end_us[a]) ? b : a;
 }

@@ -13,7 +13,7 @@ static const wfi_group *find_norm_group(const wfi_lowering *l) {
     return NULL;
 }
 
-/* What gradients are clipped by: the sum over all units' blocks of NORM, in order of units. */
+/* The total norm for clipping: the sum over all units' blocks of NORM, in order of units. */
 static wf_status emit_total_norm(wfi_lowering *l) {
     const wf_graph *g = l->p->graph;
     int32_t i;
@@ -26,7 +26,8 @@ static wf_status emit_total_norm(wfi_lowering *l) {
     return WF_OK;
 }
 
-/* Each unit has a block of NORM; what a rank has not measured it gets from the others. */
+/* Each unit has a block of NORM; a rank receives the parts that it has not measured from the
+ * others. */
 static wf_status emit_norms(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;

@@ -62,8 +62,7 @@ static int64_t first_micro(const wf_program *p, int32_t rank) {
     return wfi_first_micro(p, 0, wfi_mesh_at(&p->mesh, WFI_DP, rank));
 }
 
-/* Of the microbatches that have begun on the rank when one ends there, how many have not ended
- * before: that one, and all later ones. */
+/* The number of microbatches in flight when one ends on the rank: that one, and all later ones. */
 static int64_t count_in_flight(const search *s, int32_t rank) {
     const wfi_action_list *list = &s->lists[rank];
     int64_t n_begun = 0, most = 0, base = first_micro(s->p, rank);
@@ -202,8 +201,8 @@ static wf_status cut_lists(const wf_program *p, wfi_pool *pool, wfi_fold *f) {
     return WF_OK;
 }
 
-/* The same program with fewer microbatches, before lowering. It borrows everything but blocks and
- * instructions. */
+/* The same program with fewer microbatches, before lowering. The shorter program borrows everything
+ * but blocks and instructions. */
 static wf_status begin_shorter(const wf_program *p, wfi_fold *f) {
     wf_program *s = wfi_alloc(p->ctx, 1, sizeof *s, "a program");
     if (!s) return WF_NO_MEMORY;

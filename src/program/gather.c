@@ -1,15 +1,15 @@
-/* What is not always where it is computed with.
+/* Offloaded and divided tensors: those that are not always on the device that computes with them.
  *
  * Parameters that are divided over a stage's replicas, or kept in another space, are fetched and
  * gathered just before a unit uses them, and freed after: they have a block for each time.
  * Activations that are kept in another space are evicted after the last forward that reads them,
- * and fetched before the first backward. What the next uses need comes while this one computes, so
- * many ahead as the plan says.
+ * and fetched before the first backward. Tensors that the next uses need are prefetched during the
+ * current one, as many ahead as the plan sets.
  *
- * A *use* is a unit in an action of the rank. What one use reads and the next one that reads such
- * parameters reads, too, stays: as with one microbatch after the other through the same unit, or
- * with the last unit, whose backward follows its forward. So do activations that the next use
- * reads, and what slices read that go on from pair to pair, as long as they do.
+ * A *use* is a unit in an action of the rank. Parameters stay if this use and the next use of such
+ * parameters both read them: this holds for consecutive microbatches of one unit, and for the last
+ * unit, whose backward follows its forward. Activations that the next use reads stay, too, and so
+ * do inputs of slices that are passed from pair to pair.
  */
 #include "program/lower.h"
 
@@ -78,7 +78,8 @@ static int32_t n_ahead(const wfi_lowering *l) {
     return l->p->plan->overlaps ? l->p->plan->prefetch : 0;
 }
 
-/* The block where it would be kept stands for it. What would come back at once stays. */
+/* The block where it would be kept stands for it. A tensor that the next use would fetch again
+ * stays. */
 static wf_status find_activation(search *s, const wfi_slot *slot, const wfi_action *action,
                                  int32_t number) {
     wfi_lowering *l = s->l;
@@ -171,7 +172,7 @@ static void find_updates(search *s, const wfi_action_list *list) {
 
 wf_status wfi_find_gathers(wfi_lowering *l) {
     const wf_program *p = l->p;
-    /* Who only brings parts does so for the first replica. */
+    /* A rank that only supplies parts follows the first replica's actions. */
     int32_t first = wfi_mesh_move(&p->mesh, WFI_DP, l->rank, 0);
     const wfi_action_list *list = &l->lists[wfi_differentiates(p) ? l->rank : first];
     search s = {.l = l, .last = -1, .first_block = p->n_blocks};
@@ -216,7 +217,7 @@ static wfi_extent extent_of(const wfi_lowering *l, const wfi_guest *what) {
     return wfi_moved_extent(l->p, what->kind, what->unit, what->value, what->micro, l->rank);
 }
 
-/* Not before what the rank computed last: until then its memory may be another's. */
+/* The gather follows the rank's last computation: until then its memory may be another's. */
 static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
     const wfi_guest *what = &gather->what;
     int32_t first = l->p->n_instructions;
@@ -265,8 +266,8 @@ wf_status wfi_lower_last_gathers(wfi_lowering *l) {
     return WF_OK;
 }
 
-/* What is evicted after one use may still be under way during the next one, with `overlap`, but not
- * longer: its memory is needed. */
+/* With `overlap`, an eviction after one use may continue during the next one, but not longer: its
+ * memory is needed. */
 wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction) {
     WF_TRY(wfi_depend_on(l, instruction, l->last_evict[!l->p->plan->overlaps]));
     l->last_evict[0] = l->last_evict[1];
@@ -279,7 +280,7 @@ wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction) {
     return WF_OK;
 }
 
-/* It has bytes where it is kept once it has been evicted. */
+/* After its eviction an activation has bytes only where it is kept. */
 wf_status wfi_find_activation(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro,
                               int32_t *depth_out) {
     int32_t kept;

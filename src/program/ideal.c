@@ -1,7 +1,7 @@
-/* The ideal step: one rank, one microbatch after the other, nothing reused, nothing
- * overlapped. It follows the recipe and the compiled units only; it knows nothing
- * of schedules, streams, blocks or ranks, so that it can judge them. (Only where the plan frees
- * the order of sums does it ask how many replicas there are.)
+/* The ideal step: one rank, one microbatch after the other, nothing reused, nothing overlapped. The
+ * ideal step follows only the recipe and the compiled units; it knows nothing of schedules,
+ * streams, blocks or ranks, so that it can judge them. (Only where the plan frees the order of sums
+ * does it ask how many replicas there are.)
  *
  * No instruction reads a value of a microbatch that belongs only to ranks that are not lowered. The
  * ideal step does not run such microbatches. The sums of their lanes and their statistics have
@@ -77,7 +77,8 @@ wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t un
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
 
-/* What a slice gives; the sum, or the value of which all have made rows, when all have. */
+/* Stores a slice's summand. When all slices have theirs, it also stores the sum, or the value made
+ * of all rows. */
 static wf_status put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t micro,
                              wfi_term term) {
     const wf_program *p = ideal->p;

@@ -18,13 +18,13 @@ typedef enum wfi_stream {
 } wfi_stream;
 const char *wfi_stream_name(wfi_stream stream);
 
-/* What an instruction is: how it is proved, and who takes part in it. */
+/* The class of an instruction determines its proof and its participants. */
 typedef enum wfi_instruction_class {
     WFI_CLASS_HOST,        /* between a block and the host */
     WFI_CLASS_SEGMENT,     /* runs a unit's kernels */
     WFI_CLASS_ELEMENTWISE, /* each element that it writes is made of those at the same place */
-    WFI_CLASS_COPY,        /* its second reference becomes what its first is */
-    WFI_CLASS_WHOLE,       /* what it writes is made of all that it reads */
+    WFI_CLASS_COPY,        /* its second reference becomes a copy of its first */
+    WFI_CLASS_WHOLE,       /* each byte that it writes depends on all that it reads */
     WFI_CLASS_TRANSFER,    /* from one rank to another */
     WFI_CLASS_CHANGE       /* a collective */
 } wfi_instruction_class;
@@ -36,7 +36,7 @@ typedef enum wfi_instruction_cost {
     WFI_COST_TOUCH  /* arithmetic over its bytes */
 } wfi_instruction_cost;
 
-/* What its `unit` is: not looked at, any, or that of its first block; and what its `id` is. */
+/* The meaning of its `unit` (unused, any, or that of its first block) and of its `id`. */
 typedef enum wfi_unit_meaning { WFI_UNIT_NONE, WFI_UNIT_ANY, WFI_UNIT_OWN } wfi_unit_meaning;
 typedef enum wfi_id_meaning {
     WFI_ID_NONE,
@@ -47,8 +47,8 @@ typedef enum wfi_id_meaning {
 } wfi_id_meaning;
 
 /* Kind, name, stream, class, span in a timeline, cost, unit, id; then functions of instructions.c:
- * how many references, what each needs, arguments as text. A kind is a row here, what its row
- * names there, and, if it is of one rank, how it runs (run/instructions.c). */
+ * the number of references, the need of each, arguments as text. A kind needs a row here, the
+ * functions that its row names and, if it is of one rank, a runner (run/instructions.c). */
 #define WFI_INSTRUCTION_LIST(X)                                                                    \
     X(LOAD, "load", COPY, HOST, HOST, COPY, NONE, VALUE, load, input, input)                       \
     X(PACK, "pack", COMPUTE, SEGMENT, UPDATE, COPY, ANY, NONE, slots, slot, pack)                  \
@@ -91,7 +91,7 @@ typedef struct wfi_block {
     bool is_state; /* lives for ever */
     wfi_space space;
     size_t bytes, offset; /* the latter in the rank's arena of that space */
-    int64_t begin;        /* which byte of what it is named for its first byte is */
+    int64_t begin;        /* offset of its first byte in the tensor that it is named for */
 } wfi_block;
 
 typedef struct wfi_reference {
@@ -109,7 +109,7 @@ typedef struct wfi_instruction {
     int32_t id;             /* value, depth, tied weight: by kind */
     int64_t micro;          /* global, or -1 */
     int32_t peer;           /* rank, or -1 */
-    int32_t group;          /* CHANGE: who takes part, otherwise -1 */
+    int32_t group;          /* CHANGE: the participants, otherwise -1 */
     wfi_placement from, to; /* CHANGE */
     wfi_part part;
     bool first; /* WEIGHT, BACKWARD_WEIGHT: the first of its lane assigns */
@@ -120,10 +120,10 @@ typedef struct wfi_instruction {
     int32_t n_depends;
 } wfi_instruction;
 
-/* What a reference of an instruction has to be. */
+/* The requirements for a reference of an instruction. */
 typedef struct wfi_need {
     wfi_block_kind kind;
-    wfi_extent extent; /* of what the block is named for */
+    wfi_extent extent; /* in the tensor that the block is named for */
     int access;
     wfi_space space;
 } wfi_need;

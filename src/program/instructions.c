@@ -1,7 +1,7 @@
-/* The table of instructions. How many references one has, and what each has to be: which kind of
- * block, which bytes, read or written. The executor touches what the references say, and nothing
- * else; check_sizes.c compares them with what is said here, which comes from the graph, the
- * compiled units, the recipe and the plan alone.
+/* The table of instructions. The number of references of each instruction, and the requirements for
+ * each: which kind of block, which bytes, read or written. The executor touches only the bytes of
+ * the references; check_sizes.c compares them with the needs here, which come only from the graph,
+ * the compiled units, the recipe and the plan.
  */
 #include "program/program.h"
 
@@ -66,7 +66,7 @@ COUNT(slots) {
     return is_own ? s->n_slots : -1;
 }
 
-/* As many as it names: what it leaves out is missing elsewhere. */
+/* As many pieces as it names. The checks of other instructions find a missing piece. */
 COUNT(pieces) {
     bool moves = wfi_change_name(now->from, now->to) && wfi_n_moved(p, now) > 0;
     return moves ? now->n_references : -1;
@@ -94,7 +94,7 @@ COUNT(records) {
     return reports ? (int32_t)wfi_replica_n_micro(p, last, replica) : -1;
 }
 
-/* ---- what each needs ---- */
+/* ---- needs of each reference ---- */
 
 static wfi_need need_extent(wfi_block_kind kind, wfi_extent extent, int access) {
     return (wfi_need){kind, extent, access, WFI_SPACE_DEVICE};
@@ -142,7 +142,7 @@ NEED(copy) {
     return need_extent(to->kind, wfi_summed_extent(p, now->unit, now->rank), access);
 }
 
-/* What is kept in another space, and where it is for a while; `is_kept`: the former. */
+/* An offloaded tensor, at its storage and on the device; `is_kept`: at its storage. */
 static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int32_t k,
                            bool is_kept) {
     wfi_block_kind kind = p->blocks[now->references[0].block].kind;
@@ -156,8 +156,8 @@ static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int3
     wfi_need moved =
         need_extent(kind, wfi_moved_extent(p, kind, unit, now->id, now->micro, now->rank),
                     k ? WFI_WRITE : WFI_READ);
-    /* What is not trained has not changed. Before an update the slice that is updated is enough;
-     * what reads more finds that nobody has written it. */
+    /* Untrained parameters have not changed. Before an update the updated slice is enough; an
+     * instruction that reads more fails the proof, as those bytes were never written. */
     wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, unit, now->rank);
     if (kind == WFI_BLOCK_PARAM && now->kind == WFI_FETCH && now->references[0].bytes == own.bytes)
         moved.extent = own;
@@ -175,7 +175,7 @@ NEED(evict) {
     return need_moved(p, now, k, k == 1);
 }
 
-/* Lanes of a gradient, what slices give, or their uses of a weight. */
+/* Lanes of a gradient, slices' summands, or their uses of a weight. */
 NEED(fold) {
     const wfi_block *into = &p->blocks[now->references[0].block];
     const wfi_block *b = &p->blocks[now->references[k].block];
@@ -197,7 +197,7 @@ NEED(stats) {
     return need(WFI_BLOCK_BUFFER, p->graph->units[unit].buffer_bytes, WFI_READ | WFI_WRITE);
 }
 
-/* The first of a lane assigns the gradient, whose gaps between parameters become zero, too. */
+/* A lane's first segment assigns the gradient; the gaps between parameters become zero, too. */
 NEED(slot) {
     const wfi_slot *slot = &now->segment->slots[k];
     size_t bytes = slot->bytes;
@@ -255,7 +255,7 @@ NEED(total_norm) {
     return need_extent(WFI_BLOCK_NORM, wfi_norm_extent(all), WFI_READ);
 }
 
-/* What is sent is all that the rank has of what the block is named for; both sides name it. */
+/* A send carries all bytes that the rank has of the block's tensor; both sides name it. */
 NEED(transfer) {
     wfi_block_kind kind = p->blocks[now->references[k].block].kind;
     int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
@@ -357,7 +357,7 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
     return exists ? wfi_type_of(now)->n_references(p, now) : -1;
 }
 
-/* Whether what the instruction names exists. */
+/* Whether the objects that the instruction names exist. */
 static bool is_sound(const wf_program *p, const wfi_instruction *now) {
     const wf_graph *g = p->graph;
     const wfi_instruction_type *type = wfi_type_of(now);

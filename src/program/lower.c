@@ -71,8 +71,9 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
 
 /* ---- one action of the schedule ---- */
 
-/* What the unit did not keep of its forward; all that it reads is still there. Where all
- * microbatches went forward before, what was packed for that is not kept either. */
+/* Recomputes the values of its forward that the unit did not keep; all that it reads is still
+ * there. Where all microbatches went forward before, parameters packed for the forward are not kept
+ * either. */
 static wf_status emit_recompute(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     const wfi_segment *segment = wfi_program_code_of(l->p, micro)->units[unit].part[WFI_PART_R];
     l->n_forward[unit] += part == WFI_PART_F;
@@ -122,7 +123,7 @@ static wf_status emit_action(wfi_lowering *l, int32_t k) {
     const wfi_action *action = &l->lists[l->rank].actions[k];
     int32_t begin = p->n_instructions;
     l->sequence->emitted[l->rank][k] = begin;
-    /* What another rank is to read before this action ends has been made by an earlier one. */
+    /* Values that another rank reads before this action ends were made by an earlier action. */
     WF_TRY(wfi_lower_transfers(l, l->sequence->end[l->rank][k]));
     (void)wfi_take_stage(l, action->stage);
     for (int32_t u = 0; u < l->end_unit - l->first_unit; u++) {
@@ -171,8 +172,8 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     return WF_OK;
 }
 
-/* For each hidden state of the rank's microbatches: a block of state if `adds`, else what comes in
- * its place. */
+/* For each hidden state of the rank's microbatches: a block of state if `adds`, else the block of
+ * its next value. */
 static wf_status each_hidden(wfi_lowering *l, bool adds) {
     wf_program *p = l->p;
     for (int32_t s = 0; s < p->n_stages; s++) {

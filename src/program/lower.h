@@ -1,4 +1,4 @@
-/* What the passes of lowering share: the rank at hand, blocks, emission. Private to
+/* Shared state of the passes of lowering: the rank at hand, blocks, emission. Private to
  * src/program. */
 #ifndef WFI_LOWER_H
 #define WFI_LOWER_H
@@ -6,8 +6,8 @@
 #include "program/passes.h"
 
 /* One order of the begins and ends of all ranks' actions: as they would come if each began as soon
- * as it could. Ranks name what they exchange in this order, so that none waits for a transfer that
- * stands behind one that waits for it. */
+ * as it could. Ranks name their transfers in this order, so that none waits behind a transfer that
+ * itself waits for it. */
 struct wfi_sequence {
     int32_t **begin, **end; /* [n_ranks][list's n] places in the order */
     /* [n_ranks][list's n + 1] the first instruction of each action, and the one after the last;
@@ -50,22 +50,21 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
                              const wfi_sequence *sequence, wfi_transfer **transfers_out,
                              int32_t *n_out);
 
-/* What is not always where it is computed with: parameters of a unit, or its activations of a
- * microbatch. */
+/* An offloaded or divided tensor: parameters of a unit, or its activations of a microbatch. */
 typedef struct wfi_guest {
     wfi_block_kind kind;
     int32_t unit, value; /* the latter: of a VALUE or INPUT, else 0 */
     int64_t micro;
 } wfi_guest;
 
-/* It comes for a use, and is gathered if the rank's replica of the stage has a slice; or goes after
- * one. */
+/* A fetch (and an all-gather, if the rank's replica of the stage has a slice) before a use, or an
+ * eviction after it. */
 typedef struct wfi_gather {
     wfi_guest what;
     int32_t stage, since, use; /* `since`: the use after which it has gone, or -1 */
 } wfi_gather;
 
-/* What is being lowered: one rank, and one of its stages at a time. */
+/* State of the lowering: one rank, and one of its stages at a time. */
 typedef struct wfi_lowering {
     wf_program *p;
     int32_t rank;
@@ -82,7 +81,7 @@ typedef struct wfi_lowering {
     size_t gather_capacity, evicted_capacity;
     int32_t last_evict[2];        /* of the last two uses, or -1 */
     int32_t n_uses;               /* so far */
-    int32_t n_emitted, n_reached; /* gathers that are emitted, and those whose use has begun */
+    int32_t n_emitted, n_reached; /* emitted gathers, and gathers whose use has begun */
     int32_t *n_gathered, *in_use; /* [n_units] how often its parameters are gathered, and used */
     int32_t *last_read; /* [n_units] the last use that reads its parameters, if they are gathered */
     int32_t *n_packs;   /* [n_units] how often its packed copies were dropped */
@@ -91,11 +90,11 @@ typedef struct wfi_lowering {
     int32_t last_compute; /* the last instruction on that stream, or -1 */
     int32_t *table;       /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
-    int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
+    int32_t *finished;             /* [n_finished] units with complete gradients, in this order */
     int32_t n_finished, n_reduced; /* so many of them have been summed, in buckets */
     int32_t n_updated;             /* so many of those are updated, where that is early */
-    int32_t freed[2][2]; /* of the last two buckets whose gradients are freed: the change and the
-                          * last copy, or -1 */
+    int32_t freed[2][2]; /* the change and the last copy of each of the last two buckets with freed
+                            gradients, or -1 */
     size_t finished_capacity;
     struct wfi_thing *things; /* [n_things] that the next change moves */
     int32_t n_things;
@@ -104,7 +103,7 @@ typedef struct wfi_lowering {
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
 
-/* What is sent of a unit's parameters or gradient is named for the first of its parameters. */
+/* A transfer of a unit's parameters or gradient is named for the first of its parameters. */
 int32_t wfi_first_parameter(const wf_graph *g, int32_t unit);
 /* Takes the stage in hand. Returns whether the rank is on it. */
 bool wfi_take_stage(wfi_lowering *l, int32_t stage);
@@ -123,7 +122,7 @@ wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_k
 static inline wfi_extent wfi_whole(size_t bytes) {
     return (wfi_extent){0, bytes};
 }
-/* Of a unit's segments, the one that an action runs. */
+/* The segment of a unit that an action runs. */
 static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
                                      [WFI_ACTION_B] = WFI_PART_B,
@@ -132,8 +131,8 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     return parts[kind];
 }
 
-/* Copies an extent from one depth of a guest, or of a unit's STATE or GRADIENT, to another: what is
- * kept in another space is fetched or evicted. */
+/* Copies an extent from one depth of a guest, or of a unit's STATE or GRADIENT, to another: an
+ * offloaded tensor is fetched or evicted. */
 wf_status wfi_lower_copy(wfi_lowering *l, wfi_guest what, int32_t from, int32_t to,
                          wfi_extent extent);
 static inline wfi_guest wfi_of_unit(wfi_block_kind kind, int32_t unit) {
@@ -142,7 +141,7 @@ static inline wfi_guest wfi_of_unit(wfi_block_kind kind, int32_t unit) {
 /* An instruction that touches one block. */
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
                        int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
-/* It waits for another one of the rank, if there is any. */
+/* Makes the instruction wait for an earlier one of the rank, if there is one. */
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier);
 /* A transfer into memory may begin one action ahead of the one that needs it, not
  * earlier: otherwise every microbatch would want its buffers at the start. */
@@ -153,14 +152,14 @@ wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end);
 /* The inputs that a segment reads and no transfer has brought, from the host. */
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 
-/* What the unit has packed is not read any more: it is packed again where it is needed. */
+/* Frees the unit's packed parameters; the next use packs them again. */
 void wfi_drop_packed(wfi_lowering *l, int32_t unit);
 
 /* gather.c. All of the rank's. */
 wf_status wfi_find_gathers(wfi_lowering *l);
-/* What the next use, of that unit, needs, and what is gathered ahead. */
+/* Emits the gathers for the next use, of that unit, and those ahead of use. */
 wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit);
-/* What goes after that use, of which the instruction is: it waits for what went before. */
+/* Emits the evictions after the use by that instruction: they wait for earlier evictions. */
 wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction);
 /* In which of its blocks activations are. */
 wf_status wfi_find_activation(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro,
@@ -175,12 +174,12 @@ static inline bool wfi_action_sums(wfi_action_kind kind) {
     return kind == WFI_ACTION_W || kind == WFI_ACTION_BW;
 }
 
-/* tie.c: what the unit adds to a lane is complete; `micro`: the lane's last. */
+/* tie.c: the unit's summands of a lane are complete; `micro`: the lane's last. */
 wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro);
 /* Another rank's use of tied weight i is here, of that lane. */
 wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro);
 
-/* slices.c: what a slice gives is there: summands that are complete are added. */
+/* slices.c: a slice's summand is complete: summands that are complete are added. */
 wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 /* The same of a lane of its uses of weights that all slices have. */
 wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro);
@@ -203,8 +202,8 @@ wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_
 wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
                            int32_t unit);
 
-/* update.c: whether the unit is updated as soon as its gradient is summed, so that neither that nor
- * what is fetched for it is there for longer. */
+/* update.c: whether the unit is updated as soon as its gradient is summed, so that the gradient and
+ * the fetched state are freed early. */
 bool wfi_is_updated_early(const wf_program *p, int32_t unit);
 /* Those of the finished units before `end`. */
 wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end);

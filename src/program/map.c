@@ -59,7 +59,7 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank) {
     return replica >= 0 && wfi_placement_has(p->stages[stage].strategy->state, replica, replica);
 }
 
-/* What a rank on the stage keeps of the unit's. */
+/* The extent of the unit's tensor that a rank on the stage keeps. */
 static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int32_t unit,
                                   int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
@@ -199,7 +199,7 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     return WF_OK;
 }
 
-/* Each stage once for each unit whose parameters it reads: those of unit u come from
+/* Lists each stage once for each unit that it reads parameters of: those of unit u come from
  * readers[first[u]] on, which goes to their end; without `readers` they are counted, in first[u +
  * 2]. */
 static void list_readers(const wf_program *p, int32_t *last, int32_t *first, int32_t *readers) {
@@ -324,7 +324,7 @@ static wf_status group_members(wf_program *p, int32_t stage, int32_t at, int32_t
     return WF_OK;
 }
 
-/* Who has the same part has summed with those beside it before. */
+/* Replicas with the same part have already summed within their group. */
 static wf_status group_replicas(wf_program *p) {
     int32_t n = wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES);
     for (int32_t s = 0; s < p->n_stages; s++)
@@ -353,7 +353,7 @@ static bool is_trained(const wf_program *p, int32_t stage) {
     return bytes > 0;
 }
 
-/* Of how many of the stages that are trained the rank updates something. */
+/* The number of trained stages of which the rank updates a part. */
 static int32_t n_updated(const wf_program *p, int32_t rank) {
     int32_t n = 0;
     for (int32_t s = 0; s < p->n_stages; s++)
@@ -392,8 +392,8 @@ static void join_group(wf_program *p, int32_t group, int32_t rank) {
     g->ranks[g->n++] = rank;
 }
 
-/* Clipping needs the norm of the whole model. Who updates all of it between them share it; if
- * nobody does, all ranks that update anything. */
+/* Clipping needs the norm of the whole model. Ranks that together update all of it share the
+ * measuring; if there are none, all ranks that update anything do. */
 static wf_status group_updaters(wf_program *p) {
     int32_t width = 1;
     for (int32_t s = 0; s < p->n_stages; s++)

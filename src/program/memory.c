@@ -31,9 +31,9 @@ typedef struct placement {
     int32_t *best_list;
     double *keys; /* [n_blocks] */
     int32_t n;
-    size_t least_bytes; /* the bound, if each block also takes what lies before the next one */
+    size_t least_bytes; /* the bound, if each block also takes the gap before the next one */
     int32_t *n_order;   /* [n_ranks] instructions */
-    int32_t peak;       /* the block whose first use is the device's peak, or -1 */
+    int32_t peak;       /* the block that is first used at the device's peak, or -1 */
     size_t *alive;      /* [n_instructions + 1] */
 } placement;
 
@@ -68,7 +68,7 @@ static double life_key(const wfi_block *block, const wfi_life *l) {
     return l->last_order - l->first_order;
 }
 
-/* What is large and alive for long. */
+/* The area of a block in memory and time. */
 static double area_key(const wfi_block *block, const wfi_life *l) {
     return (double)block->bytes * (l->last_order - l->first_order + 1);
 }
@@ -121,7 +121,7 @@ static void bring_forward(const placement *m) {
     for (; at < n; at++) m->list[at] = m->spare[at];
 }
 
-/* ---- what no packing can go below ---- */
+/* ---- lower bound of any packing ---- */
 
 /* Blocks that may be alive at once are looked for from so many moments on, and from so many of the
  * largest blocks. */
@@ -210,8 +210,9 @@ static void place_apart(const placement *m, size_t gap_bytes) {
     r->peak_bytes = align(m, r->peak_bytes) + gap_bytes;
 }
 
-/* From where on a place is looked for: after much work, for what is there only while the block in
- * front of it is, and as large, not below that one, which found none. */
+/* The offset at which the search for a place begins. After much work, a block that is as large as
+ * the previous one and lives within its life starts at that one's offset, as no place below was
+ * found. */
 static size_t look_from(const placement *m, int32_t k, size_t base) {
     const wfi_life *own = &m->lives[m->list[k]];
     if (k == 0 || m->places.n_looks < MOST_LOOKS) return base;
@@ -255,8 +256,8 @@ static bool is_enough(const placement *m, size_t n_shuffles) {
     return is_within(m, GOOD_PARTS) || (is_much && is_within(m, FAIR_PARTS)) || is_most;
 }
 
-/* Packs the list, and keeps it if it is no worse than the best. What follows from where its blocks
- * ended needs `all` of them. */
+/* Packs the list, and keeps it if it is no worse than the best. Later steps that read the ends of
+ * its blocks need `all` of them. */
 static wf_status attempt(placement *m, bool all) {
     size_t end;
     WF_TRY(pack(m, work_begin(m), all ? SIZE_MAX : m->arena->peak_bytes, &end));
@@ -328,7 +329,7 @@ static void place_state(placement *m, size_t gap_bytes) {
         block->offset = align(m, r->state_bytes) + gap_bytes;
         r->state_bytes = block->offset + block->bytes;
     }
-    /* What the first program keeps there between its runs. */
+    /* The state that the first program keeps in the arena between its runs. */
     if (first && first->state_bytes > r->state_bytes) r->state_bytes = first->state_bytes;
 }
 

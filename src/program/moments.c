@@ -1,4 +1,4 @@
-/* Memory in time: what is alive on a rank from each moment of a timeline on. A block is alive from
+/* Memory in time: the blocks alive on a rank at each moment of a timeline. A block is alive from
  * the begin of the first instruction that touches it to the end of the last.
  */
 #include "program/timeline.h"
@@ -43,14 +43,14 @@ typedef struct event {
     int64_t bytes;
 } event;
 
-/* What ends where something begins is not alive at the same time. */
+/* A block that ends at a moment and one that begins then are not alive together. */
 static int compare(const void *a, const void *b) {
     const event *x = a, *y = b;
     if (x->us != y->us) return x->us < y->us ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Of each block [n_blocks] when it is touched first and last; not at all: from INFINITY on. */
+/* First and last use of each block [n_blocks]; not at all: from INFINITY on. */
 static void find_times(const wf_program *p, const double *begin_us, const double *end_us,
                        double (*alive)[2]) {
     for (int32_t b = 0; b < p->n_blocks; b++) alive[b][0] = INFINITY, alive[b][1] = 0;

@@ -1,9 +1,8 @@
-/* What happens before what: runs all streams of all lowered ranks symbolically, in rounds. An
- * instruction can run when it is at the head of its stream and its dependencies
- * have run in earlier rounds; a send and its receive, or the members of a collective, run at once.
- * The result is one legal order and, for each instruction, a vector clock. What an instruction
- * knows of other ranks is kept until the last one that follows it has run; the clock, which stays,
- * is of its own rank.
+/* The order of execution: runs all streams of all lowered ranks symbolically, in rounds. An
+ * instruction can run when it is at the head of its stream and its dependencies have run in earlier
+ * rounds; a send and its receive, or the members of a collective, run at once. The result is one
+ * legal order and, for each instruction, a vector clock. An instruction's clocks of other ranks are
+ * kept until the last one that follows it has run; the clock, which stays, is of its own rank.
  *
  * In a round each stream runs one instruction at most, one kind of stream after the other, so that
  * equal ranks are equally far: the order of a rank's instructions does not depend on which ranks
@@ -37,7 +36,7 @@ static bool has_run(const ordering *o, int32_t i) {
     return o->ran[i] && o->ran[i] < o->round;
 }
 
-/* Whether what stands in front of it, and what it depends on, ran in earlier rounds. */
+/* Whether its predecessor in the stream and its dependencies ran in earlier rounds. */
 static bool is_ready(const ordering *o, int32_t i) {
     const wfi_instruction *now = &o->p->instructions[i];
     int32_t before = o->now[now->rank * WFI_N_STREAMS + (int)now->stream];
@@ -139,7 +138,7 @@ static void join(int32_t *clock, const int32_t *other, size_t width) {
         if (other[c] > clock[c]) clock[c] = other[c];
 }
 
-/* What is known before any of the group runs, which is then no longer needed for it. */
+/* Joins the clocks before any of the group runs; the group no longer needs them. */
 static void join_group(ordering *o, const int32_t *group, int32_t n, int32_t *joined) {
     memset(joined, 0, o->width * sizeof *joined);
     for (int32_t k = 0; k < n; k++) {

@@ -1,6 +1,6 @@
-/* Where every value lives follows from who reads it: inside one segment it is part
- * of the workspace; from forward to backward of its unit it is saved; beyond its unit
- * it is a block of its own, which can also be sent to another rank.
+/* The readers of a value decide its place: inside one segment it is part of the workspace; from
+ * forward to backward of its unit it is saved; beyond its unit it is a block of its own, which can
+ * also be sent to another rank.
  *
  * An op that may write over an input (graph/op.h) does so where it is the last to read that: then
  * two values have one place. Temporaries lie where the value will be that leaves the segment, or
@@ -116,8 +116,7 @@ static size_t bytes_of_node_value(const wfi_code *code, wfi_kernel *const *kerne
     return wfi_value_bytes(code->g, r);
 }
 
-/* Whether the node may write its first output over its input i: same bytes, which nobody else reads
- * then. */
+/* Whether the node may write its first output over its input i: same size, and no later reader. */
 static bool can_overwrite(const wfi_code *code, const wfi_kernel *kernel, int32_t n, int i,
                           const value_use *use) {
     const wf_graph *g = code->g;
@@ -133,8 +132,8 @@ static bool can_overwrite(const wfi_code *code, const wfi_kernel *kernel, int32_
            kernel->bytes[node->n_in] == bytes;
 }
 
-/* One of the two has to be a temporary. What is saved is read by the backward after what is made
- * again, and all of it: it is not spoiled before. */
+/* One of the two has to be a temporary. The backward reads saved values after the recomputed ones,
+ * and reads all of them: it is not spoiled before. */
 static bool join(wfi_code *code, wfi_phase phase, int32_t from, int32_t to) {
     int32_t home = wfi_place_home(code, from);
     bool from_inside = code->place[home].kind == WFI_BLOCK_WORKSPACE;
@@ -159,7 +158,7 @@ static void overwrite(wfi_code *code, wfi_kernel *const *kernels, const value_us
     }
 }
 
-/* It lies in its block as what it replaces does in the other. */
+/* The next hidden state has the same place in its block as the hidden state in the other. */
 static void place_next_hidden(wfi_code *code, value_use *use) {
     for (int32_t k = 0; k < code->g->n_hidden; k++) {
         const wfi_hidden *h = &code->g->hidden[k];
@@ -170,7 +169,7 @@ static void place_next_hidden(wfi_code *code, value_use *use) {
     }
 }
 
-/* What summaries tell of units. */
+/* Counts for the summaries of units. */
 static void count_values(wfi_code *code) {
     const wf_graph *g = code->g;
     for (int32_t v = 0; v < g->n_values; v++) {

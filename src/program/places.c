@@ -1,9 +1,9 @@
-/* Thousands of microbatches' blocks come to lie at the same few places. Blocks of one
- * place (the same bytes) follow each other in time; whether another one fits between
- * them, its two neighbours in time can tell. Most places are ruled out by a word of bits, since
- * somebody is there all the time in which the block is alive; so is a run of them, if all are
- * taken at one time and nothing between them is large enough. So what is kept of each microbatch
- * until the end takes little longer than what is not.
+/* Thousands of microbatches' blocks come to lie at the same few places. Blocks of one place (the
+ * same bytes) follow each other in time; whether another one fits between them, its two neighbours
+ * in time can tell. Most places are ruled out by a word of bits, since somebody is there all the
+ * time in which the block is alive; so is a run of them, if all are taken at one time and nothing
+ * between them is large enough. So keeping values of each microbatch until the end costs little
+ * more time than not keeping them.
  */
 #include "program/places.h"
 

@@ -43,8 +43,8 @@ typedef struct wfi_places {
     int64_t n_looks; /* how often two blocks' lives, or a block's and a place's, were compared */
 } wfi_places;
 
-/* What offsets in the space are a multiple of, and a block's: what is fetched from a file, or
- * evicted to one, lies as its disk wants it. */
+/* The alignment of offsets in the space, and of a block's: blocks that are fetched from a file, or
+ * evicted to one, need the alignment of its disk. */
 static inline size_t wfi_places_align(const wfi_places *places, const wfi_block *block) {
     size_t align = wfi_space_align(places->space);
     bool is_moved = wfi_kept_space(places->p, block->kind) == WFI_SPACE_DISK;

@@ -1,6 +1,6 @@
 /* The program: blocks of memory, in a device's spaces, and instructions on streams. Private.
  *
- * What it consists of stands in code.h and instruction.h; how it comes about, in passes.h.
+ * code.h and instruction.h define its parts; passes.h lists the passes that make it.
  */
 #ifndef WFI_PROGRAM_H
 #define WFI_PROGRAM_H
@@ -23,7 +23,7 @@ typedef struct wfi_stage {
     int32_t n_replicas;
     int32_t n_members; /* ranks that have something of it: replicas, and in a forward run those that
                           keep parts of its parameters, too */
-    int32_t n_parts;   /* of what is SHARD: member k has number k % n_parts */
+    int32_t n_parts;   /* divides SHARD tensors: member k has number k % n_parts */
     int32_t first_group;  /* if it has fewer parts than members: of runs of members that have all
                              parts, then of members that have the same one; otherwise -1 */
     int64_t *first_micro; /* [n_replicas + 1] replica k has those to first_micro[k + 1] - 1 */
@@ -42,7 +42,7 @@ typedef struct wfi_group {
     bool is_near;          /* the kernels of each reach the memory of all */
 } wfi_group;
 
-/* What a rank needs of a space. */
+/* Memory that a rank needs in a space. */
 typedef struct wfi_arena_plan {
     size_t state_bytes, peak_bytes, bound_bytes;
 } wfi_arena_plan;
@@ -63,7 +63,7 @@ typedef struct wfi_rank {
     size_t optimizer_bytes, copied_bytes; /* as wf_rank_summary has them */
 } wfi_rank;
 
-/* What a program is made for. Who only looks at it needs one of each class of equal ranks. */
+/* The use of a program. Callers that only inspect it need one rank of each class of equal ranks. */
 typedef enum wfi_program_use {
     WFI_USE_LOOK_SHORT, /* and needs a steady phase that repeats only once (fold.c) */
     WFI_USE_LOOK,
@@ -102,7 +102,7 @@ struct wf_program {
     wf_model *model;                                    /* for programs of other batch sizes */
     wfi_micro_variant variants[WFI_MAX_MICRO_VARIANTS]; /* [n_variants] by their first microbatch */
     int32_t n_variants;
-    wf_graph *graph; /* the first variant's, and its code: what sizes do not change is theirs */
+    wf_graph *graph; /* the first variant's, and its code: for properties without sizes */
     wfi_code *code;
     wfi_pool pool; /* instructions' arrays */
 
@@ -131,12 +131,12 @@ struct wf_program {
     const wfi_backend *backend;        /* whose kernels, ... */
     const wfi_backend **unit_backends; /* ... or [n_units] of each unit; NULL: all the same */
     wfi_program_use use;
-    const wf_program *like; /* while it is made: whose state, in the same arenas, is left alone */
-    /* Forward runs beside it: of whole pieces, and of what is left; NULL: there is none. */
+    const wf_program *like; /* while it is made: shares these arenas; its state must stay intact */
+    /* Forward runs for evaluation: of whole pieces, and of the remainder; NULL: there is none. */
     wf_program *tests[2];
     int64_t n_test, n_at_once; /* samples of all of them; 0: as many as a microbatch */
-    /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
-     * nobody may write (run/gaps.h). */
+    /* > 0, for tests: no two blocks or temporaries share bytes; gaps of this size separate them,
+     * and writing to a gap is an error (run/gaps.h). */
     size_t gap_bytes;
 
     /* order.c: clock[i * WFI_N_STREAMS + stream] = how many instructions of that stream of the same
@@ -146,8 +146,8 @@ struct wf_program {
 
     /* The program of the short form, if that has all instructions and blocks; else NULL. */
     wf_program *shorter;
-    /* Of a short form [n_lowered][n_cuts]; NULL: it is none. In the whole step, n_times more
-     * periods, of n_period microbatches each, come between a period and the next one. */
+    /* The repeats of a short form [n_lowered][n_cuts]; NULL: it is none. In the whole step, n_times
+     * more periods, of n_period microbatches each, come between a period and the next one. */
     wfi_repeat *repeats;
     int32_t n_cuts;
     int64_t n_times, n_period;
@@ -203,7 +203,7 @@ static inline bool wfi_keeps_gradients(const wf_program *p) {
 static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
     return p->stage_of[unit];
 }
-/* The rank of the stage's replica whose coordinates along all other axes are those of `rank`. */
+/* The rank of the stage's replica with the coordinates of `rank` along all other axes. */
 static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage,
                                           int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
@@ -262,8 +262,7 @@ static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t ran
 static inline int32_t wfi_slice_group(const wf_program *p, int32_t rank) {
     return p->first_slice_group + wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_TP), rank);
 }
-/* Whether a value is the sum of what slices give; whether it is that, or slices have made rows of
- * it each. */
+/* Whether a value is a sum over slices; whether it is that, or slices have made rows of it each. */
 bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
 bool wfi_is_made_by_slices(const wf_graph *g, int32_t value);
 /* Whether the slot of a slice's segment is its part of such a value. */
@@ -280,8 +279,8 @@ static inline int32_t wfi_local_slice(const wf_program *p, int32_t unit) {
 static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t unit) {
     return &p->slice_sums[wfi_unit_is_divided(p, unit)];
 }
-/* What of a value ranks have once it is made: all, or, of one of which slices read rows, the rows
- * of the rank's slices. */
+/* The part of a value that ranks have once it is made: all, or the rows of the rank's slices, if
+ * slices read its rows. */
 wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank);
 static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
     return p->ranks[rank].like == rank;
@@ -304,26 +303,27 @@ int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_members(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank);
-/* Whether the rank updates what the stage has, or a part of it. */
+/* Whether the rank updates the stage's parameters, or a part of them. */
 bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
-/* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
- * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
+/* The part of the unit's flat buffer that the rank keeps in a PARAM, BUFFER or STATE between steps.
+ * STATE is counted in parameters: it has as many for each of the optimizer's states, one after the
+ * other. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
-/* What of that is trained. */
+/* The trained part of an extent. */
 static inline wfi_extent wfi_trained_extent(const wf_program *p, int32_t unit, wfi_extent extent) {
     return wfi_extent_intersect(extent, (wfi_extent){0, p->graph->units[unit].trained_bytes});
 }
-/* What a fetch or an evict moves: of a PARAM or STATE of the unit, what the rank keeps; of
- * activations of a microbatch, all (`value`: of a VALUE or INPUT). */
+/* The bytes that a fetch or an evict moves: the part of a PARAM or STATE of the unit that the rank
+ * keeps; of activations of a microbatch, all (`value`: of a VALUE or INPUT). */
 wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
                             int64_t micro, int32_t rank);
-/* Which PARAM or STATE of a unit ranks keep: 0, the one that they compute with, or
- * WFI_KEPT_DEPTH, a slice, or what is kept in another space; then those to compute with are there
- * for a while, and are of WFI_GATHERED_DEPTH and on; a slice that is updated while it is not where
- * it is kept is of WFI_SLICE_DEPTH. */
+/* Which PARAM or STATE of a unit ranks keep: 0, the one that they compute with, or WFI_KEPT_DEPTH,
+ * a slice, or an offloaded tensor; then those to compute with are there for a while, and are of
+ * WFI_GATHERED_DEPTH and on; a slice that is updated while it is not where it is kept is of
+ * WFI_SLICE_DEPTH. */
 int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit);
 enum { WFI_SLICE_DEPTH = -1, WFI_KEPT_DEPTH = 1, WFI_GATHERED_DEPTH = 2 };
-/* What forward leaves for backward, of one microbatch. */
+/* Whether the forward leaves blocks of that kind for the backward, of one microbatch. */
 static inline bool wfi_is_activation(wfi_block_kind kind) {
     return kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W || kind == WFI_BLOCK_VALUE ||
            kind == WFI_BLOCK_INPUT;
@@ -343,7 +343,8 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
     return wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_PP), rank);
 }
-/* Whose weight a weight gradient is, and whether it is tied: used by another unit, too. */
+/* The unit that owns the weight of a weight gradient, and whether it is tied: used by another unit,
+ * too. */
 static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {
     return g->values[g->weight_gradients[i].param].unit;
 }
@@ -360,8 +361,8 @@ static inline int32_t wfi_lane_of(const wf_program *p, int32_t stage, int64_t mi
     int64_t first = wfi_first_micro(p, stage, wfi_stage_replica_of(p, stage, micro));
     return (int32_t)((micro - first) / (p->recipe.n_micro / p->recipe.n_lanes));
 }
-/* Whether its gradients are summed over replicas in another order than the recipe's tree; -1: what
- * is no stage's, but of slices, never is. */
+/* Whether its gradients are summed over replicas in another order than the recipe's tree; -1: no
+ * stage, but a sum over slices: false. */
 static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
     const wfi_stage *s = stage < 0 ? NULL : &p->stages[stage];
     return s && p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
@@ -369,7 +370,8 @@ static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
 }
 /* The sums of squares of a part of a unit's gradient, among all of the unit's. */
 wfi_extent wfi_norm_extent(wfi_extent gradient);
-/* What of a unit's gradient the rank has once it is summed over replicas, of those that update. */
+/* The part of a unit's gradient that the rank keeps once it is summed over the replicas that
+ * update. */
 wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank);
 /* In which GRADIENT of the unit that is: accumulator 0, or, where that one is freed, a slice of its
  * own, below 0. */
@@ -384,24 +386,23 @@ static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {
 static inline bool wfi_is_reduction(const wfi_instruction *now) {
     return now->kind == WFI_CHANGE && now->from == WFI_PARTIAL;
 }
-/* An all-reduce has an algorithm; NULL: who gets a piece reads it from whom has it, or has
- * summands of it. */
+/* The algorithm of an all-reduce. NULL: a receiver reads a piece from its owner, or from all
+ * members with summands of it. */
 static inline const wfi_allreduce *wfi_change_algorithm(const wf_program *p,
                                                         const wfi_instruction *now) {
     return wfi_is_reduction(now) && now->to == WFI_REPLICATE ? p->plan->allreduce : NULL;
 }
-/* Whether members stage what they add: so does the algorithm, or their kernels do not reach the
- * memory of all others. */
+/* Whether members stage their operands: because the algorithm does, or because their kernels do not
+ * reach the memory of all others. */
 bool wfi_change_stages(const wf_program *p, const wfi_instruction *now);
 /* How many pieces it moves: its references but the staging, which is the last. */
 static inline int32_t wfi_n_moved(const wf_program *p, const wfi_instruction *now) {
     return now->n_references - wfi_change_stages(p, now);
 }
 int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now);
-/* What member `own` does about piece r of a change in a phase; `now` is its instruction, or any
- * member's of an all-reduce.
- * Elements are of 4 bytes. Fills steps [WFI_STEPS_A_MEMBER for each member, some of which it works
- * in] and returns how many. */
+/* The steps of member `own` for piece r of a change in a phase; `now` is its instruction, or any
+ * member's of an all-reduce. Elements are of 4 bytes. Fills steps [WFI_STEPS_A_MEMBER for each
+ * member, some of which it works in] and returns how many. */
 enum { WFI_STEPS_A_MEMBER = 3 };
 int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps);
@@ -411,14 +412,14 @@ size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now);
 /* So many elements later than for steps[k] the staging begins for the step behind it. */
 int64_t wfi_change_staged_by(const wf_program *p, const wfi_reduce_step *steps, int32_t k);
 
-/* Of a thing that a change moves: some of its bytes, and the member whose part they are. */
+/* A piece of a tensor that a change moves: some of its bytes, and the member that owns them. */
 typedef struct wfi_piece {
     wfi_extent extent;
     int32_t owner;
 } wfi_piece;
 /* That of a reference. Owner -1: it is none. */
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r);
-/* What of the unit's gradient the rank measures for the group. */
+/* The part of the unit's gradient that the rank measures for the group. */
 wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,
                                int32_t rank);
 /* How the member of that number accesses a piece; 0: it has no part in it. */
@@ -426,14 +427,15 @@ int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece
 
 /* How many references; -1: it is no instruction that could be run. */
 int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now);
-/* What reference k, of as many, needs. False: the instruction names what is not there. */
+/* The needs of reference k, of all references. False: the instruction names an object that does not
+ * exist. */
 bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
                          wfi_need *need_out);
 /* Bytes of a TIED, and of a rank's PARAM, BUFFER or STATE of a unit. */
 size_t wfi_tied_bytes(const wf_program *p, int32_t i);
 size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
 
-/* Which byte of what its block is named for a reference begins with. */
+/* The offset of a reference in the tensor that its block is named for. */
 static inline size_t wfi_reference_begin(const wf_program *p, const wfi_reference *r) {
     return r->offset + (size_t)p->blocks[r->block].begin;
 }
@@ -477,7 +479,7 @@ bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wf
 static inline const int32_t *wfi_clock_of(const wf_program *p, int32_t i) {
     return p->clock + (size_t)i * WFI_N_STREAMS;
 }
-/* Of two of one rank. */
+/* Compares two instructions of one rank. */
 static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b) {
     const wfi_instruction *i = &p->instructions[a];
     return a != b && wfi_clock_of(p, b)[i->stream] > i->position;
@@ -489,7 +491,7 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t ran
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 
-/* Of a job, whichever processes they live in. */
+/* Limit on the ranks of a job, in all its processes. */
 #define WFI_MAX_RANKS 1024
 
 /* How the recipe has nodes of a unit computed; borrows the program. */
@@ -509,11 +511,11 @@ static inline const wf_graph *wfi_program_graph_of(const wf_program *p, int64_t 
 static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t micro) {
     return wfi_program_variant(p, micro)->code;
 }
-/* Of a microbatch, counted in the global batch. */
+/* The first sample of a microbatch, counted in the global batch. */
 static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
     return wfi_first_sample(p->recipe.batch, p->recipe.n_micro, micro);
 }
-/* Which PACKED block of its unit a segment reads or packs (R reads what is packed for F); where
+/* The PACKED block of its unit that a segment reads or packs (R reads the one packed for F); where
  * parameters are gathered, of each time, so many apart. */
 enum { WFI_N_PACKED = WFI_MAX_MICRO_VARIANTS * WFI_N_PARTS };
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
@@ -521,9 +523,9 @@ static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
     return (int32_t)part + segment->variant * WFI_N_PARTS;
 }
 
-/* What comes before the schedule: the recipe is resolved, the graph is made, stages are cut,
- * kernels are described. Nothing else of the program may be used yet. `like`: a program whose
- * stages it takes, because both will work on the same state; NULL: it finds its own. */
+/* The steps before scheduling: the recipe is resolved, the graph is made, stages are cut, kernels
+ * are described. Nothing else of the program may be used yet. `like`: a program that passes on its
+ * stages, because both will work on the same state; NULL: it finds its own. */
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
                             wfi_program_use use, const wf_program *like, wf_program **program_out);

@@ -1,11 +1,11 @@
-/* recompute=auto: what units compute again, so that a step takes the least extra time that fits
- * into a device.
+/* recompute=auto: chooses the units to recompute, so that a step takes the least extra time that
+ * fits into a device.
  *
  * Given how many bytes the activations of a microbatch may take, the units of a rank are gone
- * through in order: what those in front keep, and what the unit at hand works with, is not more. Of
- * all choices of which that is true, dynamic programming finds the one of least time. The most
- * bytes with which all that the rank holds still fits are found by halving: a program is made each
- * time, so it is the planned peak that fits, not an estimate.
+ * through in order: the activations that earlier units keep, and the working memory of the current
+ * unit, must stay within that limit. Among all such choices, dynamic programming finds the one of
+ * least time. The most bytes with which all that the rank holds still fits are found by halving: a
+ * program is made each time, so it is the planned peak that fits, not an estimate.
  */
 #include "program/passes.h"
 
@@ -15,7 +15,7 @@
 #define N_LEVELS 2048 /* of bytes that are kept */
 #define N_HALVED 10
 
-/* Of a unit and one way to keep its activations, for a microbatch. */
+/* Memory and time of a unit for one way to keep its activations, for a microbatch. */
 typedef struct unit_need {
     double kept_bytes, work_bytes; /* until its backward, and during it */
     double extra_us;
@@ -31,16 +31,16 @@ typedef struct allowance {
 
 typedef struct search {
     const wf_program *first; /* computes nothing again */
-    wf_plan *plan;           /* whose key is set */
+    wf_plan *plan;           /* with the key recompute set */
     int32_t n_units;
     unit_need *needs;     /* [n_units][N_HOW] */
     allowance *allowed;   /* [pp] */
     wfi_recompute *how;   /* [n_units] */
-    double *time;         /* [2][N_LEVELS] of the units so far, by what they keep */
+    double *time;         /* [2][N_LEVELS] of the units so far, by kept bytes */
     wfi_recompute *taken; /* [n_units][N_LEVELS] how a unit is kept, if so much is kept with it */
 } search;
 
-/* The program of what `how` says. */
+/* Makes the program for the choices in `how`. */
 static wf_status make(search *s, wf_program **program_out) {
     const wf_program *first = s->first;
     WF_TRY(wfi_plan_set_recompute(s->plan, first->graph, s->how));
@@ -62,7 +62,7 @@ static int32_t coordinate_of(const search *s, int32_t unit) {
     return s->first->stages[wfi_program_stage_of(s->first, unit)].pp;
 }
 
-/* ---- what units need ---- */
+/* ---- needs of units ---- */
 
 static unit_need find_need(const wf_program *p, int32_t unit) {
     const wfi_unit_code *code = &p->code->units[unit];

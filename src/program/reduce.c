@@ -4,8 +4,8 @@
  * so it begins while backward still runs on the units in front. All replicas of a stage follow one
  * schedule, so they agree on the buckets and on their order.
  *
- * Where only a slice of a sum is kept, it is copied to a place of its own, and what comes later
- * waits for that: so the memory of what has been summed can be used again.
+ * Where only a slice of a sum is kept, it is copied to a place of its own, and later instructions
+ * wait for that copy: so the memory of the full sum can be used again.
  */
 #include "program/lower.h"
 
@@ -28,7 +28,7 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out)
     return k - first;
 }
 
-/* What the rank keeps of the unit's sum. */
+/* Keeps the rank's slice of the unit's sum. */
 static wf_status keep_slice(wfi_lowering *l, int32_t unit) {
     wfi_extent kept = wfi_summed_extent(l->p, unit, l->rank);
     int32_t depth = wfi_summed_depth(l->p, unit);
@@ -49,7 +49,7 @@ static bool frees(const wfi_lowering *l, int32_t unit) {
     return wfi_summed_depth(l->p, unit) < 0;
 }
 
-/* It is named for the first unit of which there is something in the group. */
+/* The bucket is named for its first unit with bytes in the group. */
 static wf_status change_bucket(wfi_lowering *l, int32_t n, int32_t group, wfi_placement to) {
     bool is_part = l->p->groups[group].part >= 0;
     int32_t unit = -1;
@@ -75,7 +75,7 @@ static wf_status sum_bucket(wfi_lowering *l, int32_t n, int32_t last) {
     for (int32_t i = first; i < p->n_instructions && !frees(l, unit) && !p->plan->overlaps; i++)
         WF_TRY(wfi_depend_on(l, i, last)); /* not before the rank's last action */
     l->n_reduced += n;
-    /* One bucket may be summed beside what computes. */
+    /* With `overlap`, one bucket may be summed during computation. */
     return wfi_lower_early_updates(l, l->n_reduced - (moves && p->plan->overlaps ? n : 0));
 }
 

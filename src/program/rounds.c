@@ -29,8 +29,8 @@ static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind 
     }
 }
 
-/* All stages forward, then all backward: what is gathered is there as a whole before the loss is
- * computed, and before its gradient is scattered. */
+/* All stages forward, then all backward: a value to gather is complete before the loss is computed,
+ * and before its gradient is scattered. */
 static void push_round(rounds *r, int64_t round) {
     const wf_program *p = r->p;
     for (int32_t s = 0; s < p->n_stages; s++) push_stage(r, round, s, WFI_ACTION_F);

@@ -26,7 +26,7 @@ double wfi_program_transfer_time(const wf_program *p, const int32_t *first_unit,
     return p->costs->rates.message_us + (double)most * p->costs->rates.copy_us_per_byte;
 }
 
-/* ---- what a schedule is made for ---- */
+/* ---- request for a schedule ---- */
 
 size_t wfi_program_read_bytes(const wf_program *p, int32_t unit, wfi_part part) {
     const wfi_segment *segment = p->code->units[unit].part[part];
@@ -41,8 +41,8 @@ size_t wfi_program_read_bytes(const wf_program *p, int32_t unit, wfi_part part) 
     return p->graph->units[unit].is_slice ? bytes / (size_t)p->graph->n_slices : bytes;
 }
 
-/* Bytes of a microbatch from F to B, and from B to W: what forward leaves for either, and what
- * backward leaves for the weight gradients. */
+/* Bytes of a microbatch from F to B, and from B to W: values that forward leaves for either, and
+ * that backward leaves for the weight gradients. */
 static wfi_stage_memory find_memory(const wf_program *p, const int32_t *first_unit, int32_t stage) {
     wfi_stage_memory memory = {0, 0};
     for (int32_t u = first_unit[stage]; u < first_unit[stage + 1]; u++) {
@@ -59,7 +59,7 @@ static wfi_stage_memory find_memory(const wf_program *p, const int32_t *first_un
     return memory;
 }
 
-/* In parts of what it is at most on all stages of the device. */
+/* Scales memory to fractions of the device's sum of the stages' larger values. */
 static void scale_memory(const wfi_schedule_request *r, wfi_stage_memory *memory) {
     for (int d = 0; d < r->n_devices; d++) {
         double most = 0;
@@ -101,9 +101,9 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 
 /* ---- the lists ---- */
 
-/* The lists of the longest replica's devices for all lowered ranks, whose microbatches are counted
- * in the step. A replica with fewer leaves out the first ones, so that all end alike and complete
- * units in one order. */
+/* The lists of the longest replica's devices for all lowered ranks; microbatches are counted in the
+ * step. A replica with fewer leaves out the first ones, so that all end alike and complete units in
+ * one order. */
 static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devices, int64_t n_micro,
                                wfi_action_list *lists) {
     for (int32_t i = 0; i < p->n_lowered; i++) {

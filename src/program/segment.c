@@ -118,7 +118,7 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
         out->offset = (size_t)t;
         return WF_OK;
     }
-    /* What a segment makes itself it does not read from outside. */
+    /* A segment does not read its own values from outside. */
     if (wfi_segment_makes(b->segment, code->g, root)) access &= ~WFI_READ;
     bool is_cache = code->g->values[r].is_cache;
     if (access & WFI_WRITE && !is_cache && !wfi_segment_makes(b->segment, code->g, r))
@@ -244,7 +244,7 @@ static wf_status add_accumulates(builder *b, int32_t n) {
     return WF_OK;
 }
 
-/* Of each value the weight gradient that it is, if it is nothing else to anybody, or -1. */
+/* For each value the weight gradient that it is; -1 if it has another use or is none. */
 static void find_sums(const wf_graph *g, int32_t *sum_of) {
     const int32_t nothing = -1, several = -2;
     for (int32_t v = 0; v < g->n_values; v++) sum_of[v] = nothing;
@@ -333,7 +333,7 @@ static wf_status add_node(builder *b, int32_t n) {
     return adding ? WF_OK : add_accumulates(b, n);
 }
 
-/* What an operand of a step, or behind these its scratchpad, needs of the workspace. */
+/* The workspace that an operand of a step needs, or, after the operands, its scratchpad. */
 static size_t needed_bytes(const wfi_temporary *t, const wfi_segment_step *step, int operand,
                            bool assigns) {
     const wfi_kernel *kernel = step->kernel_add && !assigns ? step->kernel_add : step->kernel;
@@ -408,7 +408,7 @@ static wf_status add_gradient(builder *b) {
     return find_slot(b, b->segment, WFI_BLOCK_GRADIENT, unit, 0, WFI_READ | WFI_WRITE, &ignored);
 }
 
-/* R follows F, and reads what is packed for it. */
+/* R follows F, and reads the parameters packed for it. */
 static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_part part) {
     const wf_graph *g = code->g;
     wfi_unit_code *u = &code->units[unit];

@@ -1,4 +1,4 @@
-/* When all ranks' actions begin and end, by what their units cost: one order for everything that
+/* Begin and end of all ranks' actions, by the costs of their units: one order for everything that
  * ranks exchange.
  */
 #include "program/lower.h"
@@ -31,7 +31,7 @@ static size_t index_of(const merge *m, int32_t stage, int64_t micro) {
     return (size_t)stage * (size_t)m->p->recipe.n_micro + (size_t)micro;
 }
 
-/* When what the action needs of another stage is there; negative: not yet. */
+/* When the value that the action needs from another stage arrives; negative: not yet. */
 static double ready_at(const merge *m, const wfi_action *a) {
     const wf_program *p = m->p;
     int32_t from = a->kind == WFI_ACTION_F ? a->stage - 1 : a->stage + 1;
@@ -75,8 +75,8 @@ static void take(merge *m, int32_t rank, double begin) {
     m->n_left--;
 }
 
-/* Of all ranks' next actions, the one that begins first. Lists that wait for each other are taken
- * as they come: the proof will say what is wrong. */
+/* Takes the rank's next action that begins first. Lists that wait for each other are taken in their
+ * order; the proof reports the deadlock. */
 static void take_next(merge *m) {
     int32_t first = -1, any = -1;
     double first_begin = INFINITY;
@@ -93,7 +93,7 @@ static void take_next(merge *m) {
     take(m, first < 0 ? any : first, first < 0 ? m->free_at[any] : first_begin);
 }
 
-/* At one instant the order is that of timing: what an action waits for was timed before it. An
+/* At one instant the order is that of timing: an action is timed after those that it waits for. An
  * action that takes no time begins before it ends, too. */
 static int by_time(const void *a, const void *b) {
     const event *x = a, *y = b;

@@ -1,10 +1,11 @@
-/* What slices give is summed: each writes its summand into one of a few places, and those of a
- * rank are folded as soon as both sides are there, as lanes are; then ranks that divide the slices
- * sum what they have. So the sum is over one tree, whoever has which slices. Or each has made some
- * rows of a value, and ranks gather all; or, where the next reads rows, get only the sums of these.
+/* Values of slices are summed: each writes its summand into one of a few places, and those of a
+ * rank are folded as soon as both sides are there, as lanes are; then the ranks that divide the
+ * slices sum their partial sums. So the sum is over one tree under any placement of slices. Or each
+ * has made some rows of a value, and ranks gather all; or, where the next reads rows, get only the
+ * sums of these.
  *
- * Of a weight that all slices have, each adds up the gradients of its own use along a lane; when
- * the lane is complete, they are summed in the same way.
+ * For a weight that all slices have, each slice adds up the gradients of its own use along a lane;
+ * when the lane is complete, they are summed in the same way.
  */
 #include "base/tree.h"
 #include "op/op_table.h"
@@ -27,7 +28,7 @@ wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, i
     return (wfi_extent){(size_t)wfi_mesh_at(&p->mesh, WFI_TP, rank) * bytes, bytes};
 }
 
-/* Of several blocks of one name, one is added to another. */
+/* Adds block fold.from of a name to its block fold.into. */
 static wf_status fold(wfi_lowering *l, int32_t unit, wfi_block_kind kind, int32_t id, int64_t micro,
                       size_t bytes, wfi_lane_fold fold) {
     wfi_extent all = wfi_whole(bytes);
@@ -37,7 +38,7 @@ static wf_status fold(wfi_lowering *l, int32_t unit, wfi_block_kind kind, int32_
     return wfi_refer(l, i, 1, kind, id, -fold.from, micro, all, WFI_READ);
 }
 
-/* From what slices have made of the value to what is read of it. */
+/* The placements of a value: as slices make it, and as its readers need it. */
 static wfi_placement made_as(const wf_program *p, int32_t value) {
     return wfi_is_slice_sum(p->graph, value) ? WFI_PARTIAL : WFI_SHARD;
 }
@@ -46,7 +47,7 @@ static wfi_placement read_as(const wf_program *p, int32_t value, int64_t micro) 
     return is_split && p->plan->divides_rows ? WFI_SHARD : WFI_REPLICATE;
 }
 
-/* What slices have given that goes from one placement to another, at once. */
+/* Changes the placement of slices' values, all in one instruction. */
 static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
                         wfi_placement from, wfi_placement to) {
     const wf_program *p = l->p;

@@ -1,4 +1,4 @@
-/* What a program will cost: parameters, FLOPs and bytes by rank and unit. */
+/* The cost of a program: parameters, FLOPs and bytes by rank and unit. */
 #include "kernel/backend.h"
 #include "program/passes.h"
 
@@ -38,7 +38,7 @@ static bool is_same(wfi_extent a, wfi_extent b) {
     return a.offset == b.offset && a.bytes == b.bytes;
 }
 
-/* Of what the unit has of that kind, the part that the rank is the first to hold. */
+/* The part of the unit's tensor of that kind that the rank is the first to hold. */
 static wfi_extent first_held(const wf_program *p, int32_t stage, wfi_block_kind kind, int32_t unit,
                              int32_t rank) {
     const wfi_stage *s = &p->stages[stage];

@@ -1,16 +1,15 @@
-/* Terms: what is in a block of memory, as a formula instead of as numbers. Private.
+/* Terms: the content of a block of memory, as a formula instead of as numbers. Private.
  *
- * A term is the hash of the operation that made it and of the terms it read. Two
- * programs that give a block the same term compute the same bits in it, because
- * every kernel's result depends on its operands alone. So the proof that a program
- * computes what one rank computes is the equality of terms.
+ * A term is the hash of the operation that made it and of the terms it read. Two programs that give
+ * a block the same term compute the same bits in it, because every kernel's result depends on its
+ * operands alone. So equal terms prove that a program computes the result of one rank.
  */
 #ifndef WFI_TERM_H
 #define WFI_TERM_H
 
 #include "program/program.h"
 
-typedef uint64_t wfi_term; /* 0: bytes that nobody wrote, or that were overwritten */
+typedef uint64_t wfi_term; /* 0: bytes that were never written, or that were overwritten */
 
 static inline wfi_term wfi_term_mix(wfi_term a, uint64_t b) {
     uint64_t x = (a ^ (b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9u;
@@ -33,8 +32,8 @@ enum {
     WFI_TERM_PART = 2000
 };
 
-/* What an instruction of that kind writes into its reference k, made of what it reads: in[n], in
- * the order of its references. `id`: which tied weight, or 0. */
+/* The term that an instruction of that kind writes into its reference k, made of the terms that it
+ * reads: in[n], in the order of its references. `id`: which tied weight, or 0. */
 wfi_term wfi_term_made(wfi_instruction_kind kind, int32_t id, int32_t k, const wfi_term *in,
                        int32_t n);
 static inline wfi_term wfi_term_fold(wfi_term left, wfi_term right) {
@@ -45,23 +44,23 @@ wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n);
 /* The same for a sum that is made in some other order, the same on all ranks. */
 wfi_term wfi_term_any_order(const wfi_term *leaves, int64_t n);
 
-/* What a segment makes of the terms in its slots: `in` is read, `out` gets the term of
- * every slot that is written, and keeps the others. For GRADIENT and TIED it is the summand. */
+/* Applies a segment to the terms in its slots: `in` is read, `out` gets the term of every slot that
+ * is written, and keeps the others. For GRADIENT and TIED it is the summand. */
 void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in, wfi_term *out);
 
-/* The ideal: what one rank computes with the recipe, one microbatch after the
- * other. Found by (kind, id, micro). */
+/* The ideal: the computation of one rank with the recipe, one microbatch after the other. Found by
+ * (kind, id, micro). */
 typedef struct wfi_ideal wfi_ideal;
 wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out);
 void wfi_ideal_destroy(wfi_ideal *ideal);
-/* Of a VALUE that slices sum: the depth of a slice's summand. */
+/* The depth of a slice's summand, for a VALUE that slices sum. */
 static inline int32_t wfi_summand_depth(int32_t slice) {
     return -1 - slice;
 }
 /* During the step; 0 if there is no such value. PARAM, BUFFER, STATE, HIDDEN: before it. */
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro);
-/* What n replicas of a unit's stage, from the first on, add to its gradient. */
+/* The summand of n replicas of a unit's stage, from the first on, for its gradient. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
 /* Returns the part of n slices, from the first on, of a VALUE that slices sum, or, along the lane
  * that ends with the microbatch, of a TIED that all slices use. */

@@ -1,4 +1,4 @@
-/* What follows a lane of a unit's gradient that is complete. Where other units use a weight of the
+/* The steps after a lane of a unit's gradient is complete. Where other units use a weight of the
  * unit, too (it is tied), each use has a sum of its own for each lane, which is added here: so ties
  * are made before replicas are summed, in one order under every plan. Then lanes are folded.
  */

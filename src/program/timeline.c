@@ -98,7 +98,7 @@ static wf_status name_others(const naming *n, const wf_program *p, const wfi_ins
     return WF_OK;
 }
 
-/* Of the pipeline's stages that the unit's rank has, the one in which the unit is. */
+/* The chunk of the unit's rank that contains the unit. */
 static int chunk_of(const wf_program *p, int32_t unit) {
     const wfi_stage *own = unit < 0 ? p->stages : &p->stages[wfi_program_stage_of(p, unit)];
     int chunk = 0;

@@ -6,7 +6,8 @@
 
 #include <weft/timeline.h>
 
-/* Of a rank; more cannot be seen. Of several, the one that has most in all stays. */
+/* Moments of a rank's memory in a timeline; a picture cannot show more. Several moments are joined
+ * to the one with most memory. */
 #define WFI_MAX_MOMENTS 400
 
 typedef struct wfi_moments {
@@ -69,8 +70,8 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
 /* Divides the step of each rank by its spans, where ranks are workers and then servers. */
 void wfi_timeline_divide_spans(wf_timeline *t, int n_workers);
 
-/* Divides a gap of the compute stream by what was waited for, which was ready and ended then.
- * Returns from when on it was there. */
+/* Divides a gap of the compute stream by the instruction waited for, which was ready and ended
+ * then. Returns from when on it was there. */
 double wfi_divide_gap(double ended_us, double ready_us, double begin, double end,
                       wf_rank_time *time);
 

@@ -1,6 +1,6 @@
-/* What ranks send to and receive from each other in one step, and what goes between their device
- * and other spaces. A rank that reads another's
- * memory receives, and the other one sends, whatever the wire. */
+/* Counts the traffic of each rank in one step: sends and receives, and copies between its device
+ * and other spaces. A rank that reads another's memory receives, and the other one sends, over any
+ * wire. */
 #include "program/passes.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ typedef struct bytes {
     size_t sent, received;
 } bytes;
 
-/* What the members of a group do about pieces of one size. Many are of the same one. */
+/* The traffic of the members of a group for pieces of one size. Many are of the same one. */
 typedef struct tally {
     int32_t n;
     int64_t n_elem;
@@ -49,7 +49,7 @@ static wf_status check_sum(const wf_program *p, const wfi_instruction *now, int3
                     most, kind->name);
 }
 
-/* Nobody knows what an engine moves: no less than a ring, so that is what is counted. */
+/* An engine's traffic is unknown. The count assumes a ring, the least possible. */
 static int32_t list_steps(const counting *c, const wfi_instruction *now,
                           const wfi_reduce_part *part, int32_t r) {
     if (wfi_change_algorithm(c->p, now) == &wfi_allreduce_engine)
@@ -57,7 +57,8 @@ static int32_t list_steps(const counting *c, const wfi_instruction *now,
     return wfi_change_steps(c->p, now, part->own, r, part->phase, c->p->steps);
 }
 
-/* What all members do about gradient r of an all-reduce, lowered or not; `now` is one's. */
+/* The traffic of all members for gradient r of an all-reduce, lowered or not; `now` is one's
+ * instruction. */
 static wf_status count_gradient(const counting *c, const wfi_instruction *now, int32_t r,
                                 bytes *members) {
     int64_t n_elem = (int64_t)(now->references[r].bytes / sizeof(float));
@@ -93,8 +94,8 @@ static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
     return count_gradient(c, now, r, members);
 }
 
-/* Of another change: who gets a piece reads it from whom has it; a sum, from all others. Returns
- * what all receive, beside what stands at the members. */
+/* For another change a receiver reads a piece from its owner, and a sum from all members. Returns
+ * the bytes that all receive, without those that members already have. */
 static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t r) {
     const wfi_piece piece = wfi_named_piece(c->p, now, r);
     int32_t n = c->p->groups[now->group].n;
@@ -122,7 +123,8 @@ static int kind_of(const wf_program *p, int32_t g) {
     return (g >= p->first_norm_group) + (g >= p->first_slice_group);
 }
 
-/* Groups without a lowered rank do what the one does that has those which their ranks follow. */
+/* Whether a group without a lowered rank has the traffic of another one: the group with the lowered
+ * ranks that its ranks follow. */
 static bool is_like(const wf_program *p, const wfi_group *group, int32_t g) {
     const wfi_group *other = &p->groups[g];
     if (other == group) return true;

@@ -1,5 +1,5 @@
-/* What goes from rank to rank in a step: the values that an action reads and another rank makes,
- * the inputs that the root loads for others, and gradients of tied weights.
+/* Transfers between ranks in a step: the values that an action reads and another rank makes, the
+ * inputs that the root loads for others, and gradients of tied weights.
  *
  * All ranks name them in one order, that of the actions that read them first: no transfer stands in
  * a stream behind one that is needed later, so none waits for one that waits for it.
@@ -52,8 +52,8 @@ static int32_t find_action(const wfi_action_list *list, wfi_action action, int32
     return k;
 }
 
-/* When a lane of the unit's gradient is complete, so is what other stages' uses of its weights add
- * to the lane; or it will be, if weight gradients wait. */
+/* When a lane of the unit's gradient is complete, so are the summands of other stages' uses of its
+ * weights; or it will be, if weight gradients wait. */
 static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
     const wf_program *p = s->p;
     const wf_graph *g = p->graph;
@@ -143,7 +143,7 @@ static wfi_extent extent_of(const wfi_lowering *l, wfi_block_kind kind, int32_t 
                                   : wfi_value_extent(l->p, id, micro, l->rank);
 }
 
-/* What an instruction brings here, unless it is here already. */
+/* Emits an instruction that brings a block here, unless the rank has it already. */
 static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind kind) {
     wf_program *p = l->p;
     int32_t block, index, n_before = p->n_blocks;
