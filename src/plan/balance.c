@@ -55,7 +55,7 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_graph *g, const wf_c
  * on the rank that has most, as many as one microbatch and all weights of the model need, count as
  * if the step were so much longer. */
 #define PRICE_OF_HELD 0.3
-/* A parameter, its gradient, and what kernels make of it for forward and backward. */
+/* A parameter, its gradient, and the kernels' formats of it for forward and backward. */
 #define COPIES_OF_WEIGHTS 4
 
 typedef struct search {
@@ -93,7 +93,7 @@ static wf_status find_step(search *s, const int32_t *first_unit, double *step_ou
     return WF_OK;
 }
 
-/* What forward makes and backward reads; and weights. */
+/* The activations that forward saves for backward, and the weights. */
 static wf_status find_kept(const wf_graph *g, double *kept, double *weights) {
     double all = 0;
     bool *is_read = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_read, "stages");
@@ -196,8 +196,8 @@ static wf_status try_legs(search *s, int32_t *first_unit, double best) {
     return WF_OK;
 }
 
-/* The lists of a rule do not depend on times. What auto will find is much like ZB-H2, or
- * ZB-H1 where it may not hold as much, or ZB-V. NULL: unlike any. */
+/* The lists of a rule do not depend on times. The schedule that auto finds resembles ZB-H2, or
+ * ZB-H1 under a tighter limit on memory, or ZB-V. NULL: unlike any. */
 static const wfi_schedule *rule_like(const wf_plan *plan) {
     if (plan->schedule->rule) return plan->schedule;
     if (plan->chunks > 1) return plan->chunks == 2 ? &wfi_schedule_zbv : NULL;

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-/* One core with AVX-512: what convolutions reach (Winograd's are counted as direct ones) and
- * what passes over memory do. With these the units of a ResNet-50 come out within 10 % of what
- * was measured, on a Zen 5. Computed costs serve to compare units and schedules, so the ratio
- * of these matters more than their size. */
+/* One core with AVX-512: rates of convolutions (Winograd's are counted as direct ones) and of
+ * passes over memory. With these the units of a ResNet-50 come out within 10 % of measured times,
+ * on a Zen 5. Computed costs serve to compare units and schedules, so the ratio of these matters
+ * more than their size. */
 #define FLOPS_PER_US 310e3
 #define BYTES_PER_US 31e3
 #define MESSAGE_US   20
-/* An NVMe drive; as everywhere, what is read and what is written count. */
+/* An NVMe drive; as for other rates, bytes read and bytes written both count. */
 #define DISK_BYTES_PER_US 2e3
 /* Adding a weight's gradient to the accumulator: three passes, which miss the cache. */
 #define ACCUMULATE_PASSES 6

@@ -1,4 +1,4 @@
-/* What each unit costs. Private. */
+/* The cost of each unit. Private. */
 #ifndef WFI_COSTS_H
 #define WFI_COSTS_H
 
@@ -15,7 +15,7 @@ struct wf_costs {
     bool shares_cores; /* the streams of a rank share its cores, as on CPUs */
 };
 
-/* What takes time by its bytes. */
+/* Operations that take time by their bytes. */
 typedef enum wfi_rate {
     WFI_RATE_COPY,
     WFI_RATE_PACK,
@@ -43,8 +43,8 @@ wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy
 wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph *g);
 /* The share of a unit's forward that is computed again is not measured: that of other costs. */
 double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit);
-/* What was not measured (NAN) is derived: both gradients take as long as one after the
- * other; what they take together is divided as computed costs are. */
+/* A time that was not measured (NAN) is derived: both gradients take as long as one after the
+ * other; the sum of both is divided as computed costs are. */
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs);
 
 #endif

@@ -1,8 +1,8 @@
 /* Where a plan's ranks are: which kernels they have, and which memory those reach. */
 #include "plan/plan.h"
 
-/* Devices that are named apart are taken for apart, whatever a machine has: so what is planned does
- * not depend on it. */
+/* Devices with different names count as different devices on every machine: so the plan does not
+ * depend on the machine. */
 static int memory_of(const wfi_device_list *list, int rank, bool are_processes) {
     int first = rank;
     if (!list->kinds[rank]->separate) return 0;

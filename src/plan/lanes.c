@@ -30,7 +30,7 @@ static void begin_lane(summation *s, int64_t lane) {
     if (a >= s->out->n_accumulators) s->out->n_accumulators = a + 1;
 }
 
-/* Folds what is complete of the subtree of n lanes from `begin` on, of which `lane` is one. */
+/* Folds the complete parts of the subtree of n lanes from `begin` on, which contains `lane`. */
 static void fold_subtree(summation *s, int64_t begin, int64_t n, int64_t lane) {
     if (n == 1) {
         s->n_done[lane] = 1;

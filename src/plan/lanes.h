@@ -4,7 +4,7 @@
  * each replica has a home in the tree: the subtree at the place that the replica has in the tree of
  * all replicas. A replica usually computes the lanes of its home. Where shares are uneven it
  * computes lanes of others' homes as well: it folds the largest subtrees of each, and sends these
- * partial sums to the replicas whose homes they belong to.
+ * partial sums to the replicas that own these homes.
  */
 #ifndef WFI_LANES_H
 #define WFI_LANES_H

@@ -2,7 +2,7 @@
  *
  * A rank has a coordinate along each axis. Neighbours along an axis are `stride` ranks apart; along
  * the innermost axis they are adjacent. An axis of size 1 takes the same path as any other. Only
- * code that defines what the ranks of an axis divide names that axis. All other code moves along an
+ * code that defines the work division of an axis names that axis. All other code moves along an
  * axis that it is given, or keeps the coordinates of a rank that it has.
  */
 #ifndef WFI_MESH_H
@@ -55,7 +55,7 @@ static inline int32_t wfi_mesh_group(const wfi_mesh *mesh, unsigned axes, int32_
         if (!(axes >> a & 1)) group = group * mesh->size[a] + wfi_mesh_at(mesh, (wfi_axis)a, rank);
     return group;
 }
-/* The member whose coordinates along the axes of the set are 0. */
+/* The member with coordinate 0 along all axes of the set. */
 static inline int32_t wfi_mesh_first(const wfi_mesh *mesh, unsigned axes, int32_t group) {
     int32_t rank = 0;
     for (int a = 0; a < WFI_N_AXES; a++) {

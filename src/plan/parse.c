@@ -254,7 +254,8 @@ static wf_status check_chunks(const wf_plan *plan) {
         plan->chunks, plan->schedule->name, refuses);
 }
 
-/* The text of a key whose value is not the default, without a comma; else "". The caller frees it.
+/* The text of a key with a value other than the default, without a comma; else "". The caller frees
+ * it.
  */
 static wf_status field_text(const wf_plan *plan, int key, char **text_out) {
     wfi_text text;

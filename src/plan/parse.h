@@ -1,4 +1,4 @@
-/* What the files that read plans share. Private to src/plan. */
+/* Shared functions of the files that read plans. Private to src/plan. */
 #ifndef WFI_PARSE_H
 #define WFI_PARSE_H
 
@@ -35,7 +35,7 @@ wf_status wfi_plan_name_axis(wf_plan *plan, const wfi_pair *pair, const char *na
 /* parse_reduction.c: how gradients are summed over replicas. */
 void wfi_plan_default_reduction(wf_plan *plan);
 bool wfi_plan_is_sums(const char *value);
-/* Logs what to write instead of order=. */
+/* Logs the replacement of order=. */
 wf_status wfi_plan_warn_order(const wf_plan *plan);
 
 /* Whether these go together with the other keys. */

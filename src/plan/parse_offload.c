@@ -1,4 +1,4 @@
-/* What is kept elsewhere than on the device: offload=state:disk+params. */
+/* Storage of offloaded tensors: offload=state:disk+params. */
 #include "plan/parse.h"
 
 #include <string.h>

@@ -58,7 +58,7 @@ wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_pair *pair, bool *found_o
     return WF_OK;
 }
 
-/* ---- what goes together ---- */
+/* ---- combinations of keys ---- */
 
 wf_status wfi_plan_refuse_with_rules(const wf_plan *plan, wfi_plan_key key, const char *advice) {
     char *name;

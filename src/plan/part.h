@@ -1,4 +1,4 @@
-/* Which samples of a step belong to whom. Private. */
+/* The division of a step's samples over replicas. Private. */
 #ifndef WFI_PART_H
 #define WFI_PART_H
 

@@ -5,7 +5,7 @@
  *   ROOT -> SHARD         scatter       PARTIAL -> ROOT        reduce
  *   SHARD -> ROOT         gather        PARTIAL -> SHARD       reduce-scatter
  *   SHARD -> REPLICATE    all-gather
- * It moves pieces; where the thing is divided, a piece has an owner, the replica whose part it is.
+ * A collective moves pieces. Each piece of a divided tensor has an owner, one of the replicas.
  */
 #ifndef WFI_PLACEMENT_H
 #define WFI_PLACEMENT_H
@@ -28,13 +28,13 @@ typedef struct wfi_extent {
     size_t offset, bytes;
 } wfi_extent;
 
-/* What replica k of n has of `bytes` bytes; no bytes: nothing. Parts are whole blocks of elements
- * for which a gradient's norm has a sum of its own (WFI_NORM_BLOCK_ELEMENTS), so parts are measured
- * as the whole would be. They are equal but for the last ones, so most replicas have as much as
- * others. Things with fewer blocks than replicas take turns, by their `number`. */
+/* The part of `bytes` bytes that replica k of n has; no bytes: nothing. Parts are whole blocks of
+ * elements for which a gradient's norm has a sum of its own (WFI_NORM_BLOCK_ELEMENTS), so parts are
+ * measured as the whole would be. They are equal but for the last ones, so most replicas have as
+ * much as others. Things with fewer blocks than replicas take turns, by their `number`. */
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
                                 int32_t number);
-/* The replica whose part, of a thing that is divided, begins there. */
+/* The owner of the part of a divided tensor that begins there. */
 int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, int32_t number);
 /* What both have. */
 wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b);

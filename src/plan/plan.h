@@ -26,10 +26,10 @@
  * the first ones are done early. */
 #define WFI_DEFAULT_BUCKET_BYTES ((size_t)4 << 20)
 
-/* As a cut: balanced by costs, whatever the model marks. */
+/* As a cut: balanced by costs; the model's marks are ignored. */
 #define WFI_CUT_BALANCED "balanced"
 
-/* Some units follow a strategy of their own over ranks 0 to n - 1; what no rule names lives on
+/* Some units follow a strategy of their own over ranks 0 to n - 1; units without a rule live on
  * rank 0, which loads all inputs. */
 typedef struct wfi_plan_rule {
     char *unit; /* "layer3": it and "layer3.0", ...; NULL: the whole model but the loss */
@@ -46,7 +46,7 @@ typedef enum wfi_plan_key {
         WFI_N_PLAN_KEYS
 } wfi_plan_key;
 
-/* What may be kept elsewhere than on the device. */
+/* The tensors that may be offloaded. */
 typedef enum wfi_offload {
     WFI_OFFLOAD_STATE,
     WFI_OFFLOAD_PARAMS,
@@ -60,7 +60,7 @@ typedef enum wfi_offload {
 /* Where a rank is. */
 typedef struct wfi_rank_device {
     const wfi_device_class *kind;
-    int memory; /* 0: the host's; others are reached by kernels of those who name the same */
+    int memory; /* 0: the host's; kernels reach other memory from ranks with the same number */
 } wfi_rank_device;
 
 struct wf_plan {
@@ -70,13 +70,13 @@ struct wf_plan {
     wfi_axis axes[WFI_N_AXES];     /* the innermost first */
     int n_named;                   /* axes that the text names */
     bool has_order;                /* the text has order=, an older key */
-    bool divides_rows;             /* along tp, of what stands between pairs (sequence parallel) */
+    bool divides_rows;             /* along tp, of values between pairs (sequence parallel) */
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;
     int n_rules;
     int output;   /* with a rule for the whole model: the loss's rank */
-    int shard;    /* replicas that have the parts of what is SHARD between them; 0: all */
-    int prefetch; /* units whose divided parameters are gathered ahead of use */
+    int shard;    /* replicas that together have all parts of SHARD tensors; 0: all */
+    int prefetch; /* units ahead of use for which divided parameters are gathered */
     wfi_space offload[WFI_N_OFFLOADS]; /* where each is kept */
     const wfi_schedule *schedule;
     int chunks; /* stages that each rank has; 0: as the schedule has it */
@@ -97,15 +97,15 @@ struct wf_plan {
     wf_costs *costs;          /* NULL: computed from the graph */
     wfi_rank_device *devices; /* [n_devices] by rank; 0: all are on WFI_DEFAULT_DEVICE */
     int n_devices;
-    bool stages_at_once; /* what a rank stages in one phase is there at once, side by side */
+    bool stages_at_once; /* all staging of a rank in one phase exists at once */
 };
 
-/* Where its ranks are; it becomes the plan's. Ranks as processes see of each other's memory what is
- * the host's. */
+/* Sets the devices of the plan's ranks; copies the list. Ranks as processes see only the host's
+ * memory of each other. */
 wf_status wfi_plan_set_devices(wf_plan *plan, const wfi_device_list *list, bool are_processes);
-/* Of ranks that are more than the devices, the kind is the first's. */
+/* The device of a rank. Ranks beyond the list have the kind of the first device. */
 wfi_rank_device wfi_plan_device(const wf_plan *plan, int32_t rank);
-/* Whether kernels of rank a read what rank b has; whether all ranks' do. */
+/* Whether kernels of rank a read memory of rank b; whether all ranks' do. */
 bool wfi_plan_is_near(const wf_plan *plan, int32_t a, int32_t b);
 bool wfi_plan_is_one_memory(const wf_plan *plan);
 /* Whether its ranks are on devices of several kinds. */
@@ -127,7 +127,7 @@ int64_t wfi_plan_n_lanes(const wf_plan *plan);
 wf_status wfi_plan_share_lanes(wf_plan *plan, int64_t n_lanes, const double *times);
 /* Sets some keys, as text, and completes the plan. */
 wf_status wfi_plan_set(wf_plan *plan, const char *text);
-/* Checks what goes together, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */
+/* Checks combinations of keys, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */
 wf_status wfi_plan_complete(wf_plan *plan);
 
 /* Whether anything is kept elsewhere. */
@@ -147,8 +147,8 @@ static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
     return mesh;
 }
 
-/* Of the pipeline, for a model of so many units: as many as the schedule puts on each of the pp
- * ranks. */
+/* The number of stages in the pipeline, for a model of so many units: as many as the schedule puts
+ * on each of the pp ranks. */
 static inline int wfi_plan_n_stages(const wf_plan *plan, int32_t n_units) {
     bool by_unit = plan->schedule->by_unit && plan->pp == 1;
     return by_unit ? n_units : plan->pp * wfi_schedule_n_chunks(plan->schedule, plan->chunks);
@@ -161,7 +161,7 @@ typedef struct wfi_unit_placement {
     int32_t pp;       /* coordinate */
     int32_t first_dp; /* coordinate of the first replica */
     int32_t n_replicas;
-    int32_t n_parts; /* of what is SHARD, also in a forward run of the first replica */
+    int32_t n_parts; /* divides SHARD tensors, also in a forward run of the first replica */
 } wfi_unit_placement;
 
 /* Where each unit is in a step of n_micro microbatches: placement_out[n_units]. A replica without

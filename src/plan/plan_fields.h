@@ -2,10 +2,11 @@
  *
  * A row: X(KEY, name, kind, member, least, value, has_effect, otherwise, alone). The kinds are
  * NUMBER (an int member from `least` on, by default `value`), SWITCH (a bool, by default `value`),
- * WORDS (a text, by default NULL) and OTHER. Of the last two, wfi_plan_parse_MEMBER reads a value;
- * of the last, wfi_plan_MEMBER_text adds ",name=value" to a text, unless it is the default. If
- * `has_effect`, an expression of `plan`, is false, a value that is not the default is refused with
- * `otherwise`. With units that have strategies of their own it is refused with the advice `alone`.
+ * WORDS (a text, by default NULL) and OTHER. For WORDS and OTHER, wfi_plan_parse_MEMBER reads a
+ * value; of the last, wfi_plan_MEMBER_text adds ",name=value" to a text, unless it is the default.
+ * If `has_effect`, an expression of `plan`, is false, a value that is not the default is refused
+ * with `otherwise`. With units that have strategies of their own it is refused with the advice
+ * `alone`.
  */
 #ifndef WFI_PLAN_FIELDS_H
 #define WFI_PLAN_FIELDS_H

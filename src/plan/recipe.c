@@ -75,7 +75,7 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
 /* Samples of a microbatch from which batch norm takes its statistics. */
 #define LEAST_OF_BATCH_NORM 16
 
-/* Layers of one family are equal: what holds for two holds for a thousand, and takes a moment. */
+/* Layers of one family are equal, so a check of two holds for a thousand and is fast. */
 #define FEW_LAYERS 2
 
 static wf_status copy_few_layers(const wf_model *model, wf_model **few_out) {
@@ -116,7 +116,7 @@ static int cores_per_rank(const wf_plan *plan) {
     return n / n_ranks > 1 ? n / n_ranks : 1;
 }
 
-/* ---- what a plan needs ---- */
+/* ---- needs of a plan ---- */
 
 /* Replicas that each sum whole subtrees of lanes. A rule has no more of them than microbatches, of
  * which there can be as many as samples if none are given. */

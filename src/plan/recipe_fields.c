@@ -14,7 +14,7 @@ const wfi_recipe_field wfi_recipe_fields[] = {
 };
 const int wfi_recipe_n_fields = (int)WFI_COUNT(wfi_recipe_fields);
 
-/* What a row's kind says of its type. */
+/* The type that a row's kind stands for. */
 #define COUNT(most)  int64_t
 #define SEED(most)   uint64_t
 #define INT(most)    int

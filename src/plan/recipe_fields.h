@@ -1,4 +1,4 @@
-/* The recipe's fields by name: what reads, checks or prints all of them goes through this list.
+/* The recipe's fields by name: code that reads, checks or prints all of them uses this list.
  * Private. */
 #ifndef WFI_RECIPE_FIELDS_H
 #define WFI_RECIPE_FIELDS_H
@@ -32,7 +32,7 @@ extern const int wfi_recipe_n_fields;
 /* The field's value; a choice's place in its words; of names 0. */
 double wfi_recipe_number(const wf_recipe *recipe, const wfi_recipe_field *field);
 /* The same as text, which is returned: another text for every other value, and reading a number
- * gives the same bits. Of names it is the recipe's own. */
+ * gives the same bits. For a name the function returns the recipe's own text. */
 #define WFI_RECIPE_TEXT 40
 const char *wfi_recipe_text(const wf_recipe *recipe, const wfi_recipe_field *field, char *text);
 

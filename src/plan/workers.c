@@ -1,4 +1,4 @@
-/* Recipes whose workers have parameters of their own, and the plans that place them. */
+/* Recipes with separate parameters for each worker, and the plans that place them. */
 #include "plan/workers.h"
 #include "plan/lanes.h"
 

@@ -1,6 +1,6 @@
-/* auto: searches for the best lists for given times and a limit on what a device may hold. It
- * is never worse than a fixed schedule with the same stages that keeps the limit, as those are
- * tried first; small ones are searched to the end. */
+/* auto: searches for the best lists for given times and a limit on the memory of a device. Auto is
+ * never worse than a fixed schedule with the same stages that keeps the limit, as those are tried
+ * first; small ones are searched to the end. */
 #include "plan/schedule/auto.h"
 
 #include <math.h>

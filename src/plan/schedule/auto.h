@@ -1,10 +1,10 @@
-/* What the parts of the schedule `auto` share. Private.
+/* Shared parts of the schedule `auto`. Private.
  *
- * A stage's F, B and W each go in ascending order of microbatches, so with one stage a device a
- * list is a word of three letters, and what a device may hold is one more rule about order: F comes
- * after the B and W that make room. The first action of a device is always F of microbatch 0, whose
- * begin no list can change. So both measures are "the latest end, less a constant of the device",
- * and to delay something never helps: what is known about job shops applies.
+ * A stage's F, B and W each go in ascending order of microbatches. So with one stage a device a
+ * list is a word of three letters, and the memory limit of a device is one more rule about order: F
+ * comes after the B and W that make room. The first action of a device is always F of microbatch 0,
+ * and no list can change its begin. So both measures are "the latest end, less a constant of the
+ * device", and to delay something never helps: results about job shops apply.
  */
 #ifndef WFI_AUTO_H
 #define WFI_AUTO_H
@@ -16,7 +16,7 @@ typedef struct wfi_auto {
     const wfi_schedule_request *request;
     int n_devices;
     int *first_own, *own; /* device d has stages own[first_own[d]] to own[first_own[d + 1] - 1] */
-    double *offset;       /* [n_devices] what is taken off a device's last end */
+    double *offset;       /* [n_devices] subtracted from a device's last end */
     double bound;         /* no schedule costs less */
     wfi_timing timing;
     wfi_action_list *trial, *best; /* [n_devices] */
@@ -44,7 +44,7 @@ static inline bool wfi_auto_fits(const wfi_auto *a, double held) {
     return held <= a->request->hold + 1 / WFI_HELD_UNITS;
 }
 
-/* Of a device with one stage: most microbatches between F and the end of B, and most weight
+/* Limits of a device with one stage: most microbatches between F and the end of B, and most weight
  * gradients that can be left when the last B is done. */
 int wfi_auto_most_forward(const wfi_auto *search, int stage);
 int wfi_auto_most_late(const wfi_auto *search, int stage);

@@ -17,7 +17,8 @@ typedef struct node {
     int *n_nodes;
 } node;
 
-/* What the stage holds, more microbatches having gone forward, and backward. */
+/* The memory that the stage holds with that many more microbatches through forward, and
+ * backward. */
 static double held_with(const wfi_auto *a, const node *at, int s, int forward, int backward) {
     wfi_stage_memory memory = wfi_request_memory_of(a->request, s);
     const int *n = at->n[s];
@@ -45,8 +46,8 @@ static double begin_of(const wfi_auto *a, const node *at, int s, wfi_action_kind
     return s == last ? at->free[s] : fmax(at->free[s], at->backward_end[s + 1][m] + r->transfer);
 }
 
-/* What the rest costs at least: a stage's own work; and after its last B, which all F, B and
- * all W but those that it can hold precede, the way to each earlier stage. */
+/* A lower bound on the cost of the rest: a stage's own work; and after its last B, which all F, B
+ * and all W but those that it can hold precede, the way to each earlier stage. */
 static double bound_of(const wfi_auto *a, const node *at) {
     const wfi_schedule_request *r = a->request;
     double most = 0;

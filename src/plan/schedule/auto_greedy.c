@@ -10,7 +10,7 @@
 #define MAX_ACTIONS 5e6
 
 typedef struct policy {
-    double ahead; /* forwards before the first B, in what keeps the pipeline full */
+    double ahead; /* forwards before the first B; 1: those that fill the pipeline */
     double gap;   /* W begins if nothing else does within this part of its time */
     bool forward_first;
 } policy;
@@ -76,7 +76,7 @@ static void set_next(device *d, wfi_action_kind kind, int s, double begin, doubl
     *least = begin;
 }
 
-/* Of the stages that have W to do the one that has most; -1: none. */
+/* The stage with most W to do; -1: none. */
 static int find_weight(const greedy *g, int number) {
     int found = -1, most = 0;
     for (int k = g->a->first_own[number]; k < g->a->first_own[number + 1]; k++) {
@@ -87,8 +87,8 @@ static int find_weight(const greedy *g, int number) {
     return found;
 }
 
-/* Decides what the device does next, and notes when: what can begin first, of the same kind what is
- * nearer to its end. */
+/* Decides the next action of the device, and its begin: the action that can begin first and, of the
+ * same kind, the one nearer to its end. */
 static void decide(greedy *g, int number) {
     device *d = &g->devices[number];
     wfi_action_kind kinds[] = {WFI_ACTION_B, WFI_ACTION_F};

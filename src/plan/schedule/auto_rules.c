@@ -43,8 +43,8 @@ static wf_status offer_fixed(wfi_auto *a, const wfi_schedule *schedule) {
     return wfi_auto_offer(a);
 }
 
-/* `factor` times as many forwards before the first B as 1F1B has; what is left of the memory
- * goes to W that wait. */
+/* `factor` times as many forwards before the first B as 1F1B has; the rest of the memory goes to
+ * delayed W. */
 static wf_status offer_between(wfi_auto *a, double factor) {
     const wfi_schedule_request *r = a->request;
     int warm = r->n_micro; /* no stage begins more than the one before it */

@@ -1,6 +1,6 @@
 /* Breadth-first (Lamy-Poirier, 2022): a device takes all microbatches through one of its stages
- * before the next, forward and then backward. On one device a stage is a unit, so what a unit needs
- * is needed twice a step, however many microbatches there are, and its gradient is complete before
+ * before the next, forward and then backward. On one device a stage is a unit. So the tensors of a
+ * unit are needed twice a step for any number of microbatches, and its gradient is complete before
  * the next one's begins. The last stage's backward needs nothing but its forward. */
 #include "plan/schedule/schedule.h"
 

@@ -30,19 +30,19 @@ typedef struct wfi_action_list {
     int n;
 } wfi_action_list;
 
-/* Of one microbatch on one stage, in any one unit of time. BW takes backward + weight. */
+/* Times of one microbatch on one stage, in any one unit of time. BW takes backward + weight. */
 typedef struct wfi_stage_times {
     double forward, backward, weight;
 } wfi_stage_times;
 
-/* What a microbatch on one stage takes of its device's memory: from the begin of F to the end of B,
- * and from there to the end of W. The unit is what it takes at most on all stages of the device
- * together, so with one stage and all kept until W, both are 1. */
+/* The part of its device's memory that a microbatch on one stage takes: from the begin of F to the
+ * end of B, and from there to the end of W. The unit is the sum over all stages of the
+ * device of the larger value, so with one stage and all kept until W, both are 1. */
 typedef struct wfi_stage_memory {
     double until_backward, until_weight;
 } wfi_stage_memory;
 
-/* What a schedule is made for. */
+/* The inputs of a schedule. */
 typedef struct wfi_schedule_request {
     int n_stages, n_micro;
     const wfi_stage_times *times; /* [n_stages] */
@@ -50,8 +50,8 @@ typedef struct wfi_schedule_request {
     /* Most microbatches that a device may hold, in the unit of wfi_stage_memory; at least 1. Only
      * auto heeds it, the others have a fixed need. */
     int hold;
-    /* What auto makes small: 0, the time from the first begin to the last end; 1, the longest
-     * time that any one stage takes, as where steps overlap (Zero Bubble's measure). */
+    /* The measure that auto minimizes: 0, the time from the first begin to the last end; 1, the
+     * longest time that any one stage takes, as where steps overlap (Zero Bubble's measure). */
     int by_stage_span;
     int n_devices;        /* with a table */
     const int *device_of; /* [n_stages] the table; NULL: each stage is on a device of its number */
@@ -100,14 +100,15 @@ static inline int wfi_schedule_device_of(const wfi_schedule *schedule, int n_dev
     int at = stage % n_devices;
     return schedule->is_v && stage / n_devices % 2 ? n_devices - 1 - at : at;
 }
-/* NULL if the schedule's devices may have so many stages, else what it has instead. */
+/* NULL if the schedule's devices may have so many stages, else a clause with the number that it
+ * has. */
 const char *wfi_schedule_refuses_chunks(const wfi_schedule *schedule, int n_chunks);
 
 extern const wfi_schedule wfi_schedule_naive, wfi_schedule_gpipe, wfi_schedule_1f1b,
     wfi_schedule_interleaved, wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_zbv,
     wfi_schedule_vhalf, wfi_schedule_vmin, wfi_schedule_breadth, wfi_schedule_auto;
-/* Among what auto chooses where nobody says how many chunks a device has: the best lists that are
- * found with one, or with two on the legs of a V, or a schedule that goes round. */
+/* The candidates of auto where the plan does not set the chunks of a device: the best lists that
+ * are found with one, or with two on the legs of a V, or a schedule that goes round. */
 typedef struct wfi_schedule_choice {
     const wfi_schedule *schedule;
     int n_chunks;

@@ -1,4 +1,4 @@
-/* What a schedule costs for given times, without a model. */
+/* The cost of a schedule for given times, without a model. */
 #include "plan/schedule/timing.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ const char *wf_schedule_name(int i) {
     return i >= 0 && wfi_schedules[i] ? wfi_schedules[i]->name : NULL;
 }
 
-/* ---- what is asked ---- */
+/* ---- request ---- */
 
 static wf_status check_counts(wf_context *ctx, const wf_schedule_request *q) {
     if (q->struct_size != sizeof *q || !q->schedule || !q->times)
@@ -133,7 +133,7 @@ static wf_status make_one(wf_schedule_result *a, const wfi_schedule *schedule, i
     return wfi_timing_run(&a->request, a->lists, &a->timing);
 }
 
-/* ---- what fits ---- */
+/* ---- memory limit ---- */
 
 static int fullest(const wf_schedule_result *a) {
     int device = 0;
@@ -190,7 +190,7 @@ static bool is_shorter(const wf_schedule_result *a, const wf_schedule_result *b)
     return first < -least || (first <= least && span + makespan < -least);
 }
 
-/* The shortest of what auto chooses among that keeps the limit. The first always does. */
+/* The shortest of auto's candidates that keep the limit. The first always does. */
 static wf_status choose(wf_schedule_result *best, const wf_schedule_request *q) {
     WF_TRY(make_one(best, wfi_auto_choices[0].schedule, wfi_auto_choices[0].n_chunks, q));
     for (int k = 1; k < WFI_N_AUTO_CHOICES; k++) {

@@ -58,7 +58,7 @@ static size_t cell(const wfi_timing *t, int stage, int micro) {
     return (size_t)stage * (size_t)t->n_micro + (size_t)micro;
 }
 
-/* ---- what is illegal in one list, whatever the others are ---- */
+/* ---- rules for one list alone ---- */
 
 static wf_status before(const wfi_timing *t, const wfi_action *a, int stage, const char *first) {
     return wfi_fail(t->ctx, WF_INVALID_ARG,
@@ -102,12 +102,12 @@ static wf_status check_complete(const wfi_timing *t, int stage) {
 
 /* ---- time ---- */
 
-/* Whose end the action waits for; outside the pipeline: nobody's. */
+/* The stage with the action that this action waits for; outside the pipeline: none. */
 static int awaited_stage(const wfi_action *a) {
     return a->kind == WFI_ACTION_F ? a->stage - 1 : a->kind == WFI_ACTION_W ? -1 : a->stage + 1;
 }
 
-/* When what the action needs from a neighbour is there; negative: not yet known. */
+/* When the value that the action needs from a neighbour arrives; negative: not yet known. */
 static double arrival(const wfi_schedule_request *request, const wfi_timing *t,
                       const wfi_action *a) {
     int from = awaited_stage(a);

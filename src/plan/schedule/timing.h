@@ -12,7 +12,7 @@ typedef struct wfi_moment {
     double held; /* by the device, in between */
 } wfi_moment;
 
-/* What is held is a sum of parts of microbatches; so many parts of one are told apart. */
+/* Held memory is a sum of parts of microbatches; one microbatch has so many distinct parts. */
 #define WFI_HELD_UNITS 1e9
 
 typedef struct wfi_timing {

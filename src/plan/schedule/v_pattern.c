@@ -1,6 +1,6 @@
 #include "plan/schedule/v_pattern.h"
 
-/* Of the four, the one that begins something then; -1: none. */
+/* The one of the four that begins an action then; -1: none. */
 static int find_begin(const wfi_schedule_request *r, const wfi_v_pattern *pattern, int time) {
     for (int k = 0; k < 4; k++) {
         int since = time - pattern->begin[k];
@@ -13,7 +13,7 @@ void wfi_v_repeat(const wfi_schedule_request *r, int device, wfi_v_pattern patte
                   wfi_action_list *list) {
     int up = r->n_stages - 1 - device;
     const int stages[] = {device, up, up, device};
-    int late = 0; /* behind the B whose W came last */
+    int late = 0; /* after the B of the latest W */
     for (int time = 0; list->n < WFI_V_PERIOD * r->n_micro; time++) {
         int k = find_begin(r, &pattern, time);
         if (k >= 0) {

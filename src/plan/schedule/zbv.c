@@ -41,7 +41,7 @@ static void rule(const wfi_schedule_request *r, int device, wfi_action_list *lis
         push(&v, WFI_ACTION_F, 1);
         push_both(&v, 1);
     }
-    /* What is left of B goes ahead of W, which fills the end. */
+    /* The remaining B go ahead of W, which fills the end. */
     for (int k = 0; k < device; k++)
         for (int leg = 0; leg < 2; leg++) push(&v, WFI_ACTION_B, leg);
     for (int k = 0; k < n_left; k++) push_both(&v, 0);

@@ -7,7 +7,7 @@ const wfi_strategy *const wfi_strategies[] = {&wfi_strategy_dp, &wfi_strategy_da
 const wfi_strategy *const wfi_zero_strategies[] = {&wfi_strategy_zero1, &wfi_strategy_zero2,
                                                    &wfi_strategy_zero3};
 
-/* Whoever has a part of the state also has that part of what is placed so. */
+/* A replica with a part of the state also has that part of a tensor with this placement. */
 static bool is_with_state(const wfi_strategy *s, wfi_placement placement) {
     return placement == WFI_REPLICATE || (placement == s->state && placement != WFI_PARTIAL);
 }

@@ -12,9 +12,9 @@ typedef struct wfi_strategy {
     const char *name;        /* as a key of the plan; of a whole plan: with its value */
     wfi_placement parameter; /* a replica that computes wants it REPLICATE */
     wfi_placement gradient;  /* PARTIAL after backward, then this */
-    wfi_placement state;  /* the optimizer's: who has a part of it updates that of the parameters */
+    wfi_placement state;  /* the optimizer's: its owner updates the same part of the parameters */
     wfi_placement buffer; /* running statistics; no SHARD */
-    bool frees_gradient;  /* once it is summed, only what `gradient` says is kept */
+    bool frees_gradient;  /* after the sum only the part that `gradient` places is kept */
 } wfi_strategy;
 
 extern const wfi_strategy wfi_strategy_dp, wfi_strategy_dataparallel, wfi_strategy_zero1,
@@ -28,7 +28,7 @@ extern const wfi_strategy *const wfi_zero_strategies[WFI_N_ZERO];
 /* Of the former; NULL if there is none of that name. */
 const wfi_strategy *wfi_strategy_find(const char *name);
 
-/* Whether those who have a part of the state have what it takes to update that part, and keep it.
+/* Whether a replica with a part of the state has the tensors to update that part, and keeps it.
  * Errors: UNSUPPORTED. */
 wf_status wfi_strategy_check(wf_context *ctx, const wfi_strategy *strategy);
 
