@@ -1,4 +1,4 @@
-/* weft bench allreduce: what is asked for, and rounds of it. */
+/* weft bench allreduce: its options, and rounds of it. */
 #include "bench/allreduce.h"
 #include "checkpoint.h"
 #include "report.h"
@@ -159,7 +159,7 @@ static exit_status run_all(bench_allreduce *b) {
 
 /* ---- the command ---- */
 
-/* A rank of a job can measure only what spans processes, and cannot start others. */
+/* A rank of a job can measure only wires between processes, and cannot start others. */
 static exit_status check_worker(const bench_allreduce *b, const wf_place *place) {
     for (int w = 0; w < b->n_wires; w++)
         if (!strcmp(b->wires[w], "inproc"))

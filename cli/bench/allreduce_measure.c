@@ -1,4 +1,4 @@
-/* weft bench allreduce: what every rank does, be it a thread or a process. */
+/* weft bench allreduce: the work of every rank, as a thread or a process. */
 #include "bench/allreduce.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ static wf_status repeated(wf_group *group, float *x, int64_t n_elem, bool by_wor
 
 /* ---- the result ---- */
 
-/* Whole numbers, whose sums are exact in any order. */
+/* Integers: their sums are exact in any order. */
 static float value_at(int64_t i, int rank) {
     return (float)(i % 251 + rank);
 }
@@ -116,7 +116,7 @@ static wf_status measure_row(const bench_allreduce *b, wf_context *ctx, wf_group
         status = WF_NO_MEMORY;
     if (status == WF_OK) status = check(ctx, group, of, x, true);
     if (status == WF_OK) status = check(ctx, group, of, x, false);
-    /* Sums of sums would overflow; what is timed adds zeros, which takes as long. */
+    /* Sums of sums would overflow; the timed rounds add zeros, which takes as long. */
     if (status == WF_OK) memset(x, 0, bytes);
     if (status == WF_OK) status = count(group, x, n_elem, row);
     if (status == WF_OK) status = repeated(group, x, n_elem, false, &time_us);
@@ -138,10 +138,10 @@ static wf_status create_group(wf_job *ranks, const json_t *row, wf_group **group
     return wf_group_create(ranks, &config, group_out);
 }
 
-/* ---- what memory can do ---- */
+/* ---- memory bandwidth ---- */
 
-/* Stores that pass the caches: a cache would first fetch what is then overwritten. glibc's memcpy
- * does so only from a size on that depends on the machine. */
+/* Stores that pass the caches: a cache would first fetch the bytes that are then overwritten.
+ * glibc's memcpy does so only from a size on that depends on the machine. */
 static void copy_past_caches(float *to, const float *from, size_t bytes) {
 #ifdef __SSE2__
     for (size_t i = 0; i < bytes / sizeof *to; i += 16)
@@ -161,7 +161,7 @@ static wf_status timed_copy(wf_group *group, float *to, const float *from, size_
         copy_past_caches(to, from, bytes);
     else
         memcpy(to, from, bytes);
-    (void)*(volatile float *)(to + bytes / sizeof *to / 2); /* else nobody reads the copy */
+    (void)*(volatile float *)(to + bytes / sizeof *to / 2); /* else the compiler drops the copy */
     if (status == WF_OK) status = wf_group_barrier(group, NULL);
     *seconds_out = now_seconds() - start;
     return status == WF_OK ? agree(group, seconds_out) : status;

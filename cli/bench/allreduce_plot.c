@@ -1,4 +1,5 @@
-/* weft bench allreduce: bus bandwidth against bytes, a picture a wire; and what each rank moves. */
+/* weft bench allreduce: bus bandwidth against bytes, a picture a wire; and the traffic of each
+ * rank. */
 #include "bench/allreduce.h"
 #include "draw/chart.h"
 
@@ -11,7 +12,7 @@ typedef struct look {
     int point;
 } look;
 
-/* Of weft's algorithms, in their order, then of its peers. */
+/* The looks of weft's algorithms, in their order, then of its peers. */
 static look look_at(int i) {
     static const look peers[] = {
         {"mpi", "Open MPI", CHART_GREY, 4}, {"gloo", "gloo (PyTorch)", CHART_ORANGE, 6}, {0}};
@@ -69,7 +70,7 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
                  "'%s.csv' skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
                  "%d ps %g lc rgb '#%06x' title \"%s\",",
                  name, as.algorithm, as.point, points, as.color, as.title);
-        points = fmax(points - 0.35, 1); /* what lies over another leaves its edge */
+        points = fmax(points - 0.35, 1); /* a lower line keeps a visible edge */
     }
     write_tics(b, tics, sizeof tics);
     snprintf(script, sizeof script,
@@ -108,7 +109,7 @@ static double moved_by(const json_t *row, const char *list, int rank) {
     return json_number_value(bytes) / row_number(row, "bytes");
 }
 
-/* For each algorithm a group of bars, one a rank: what it sends below what it receives. */
+/* For each algorithm a group of bars, one a rank: bytes sent below bytes received. */
 static exit_status plot_traffic(const bench_allreduce *b) {
     char tics[600] = "", title[120], script[3000];
     double x = 0, width = b->n_ranks > 8 ? 8.0 / b->n_ranks : 1;

@@ -84,7 +84,7 @@ static void say_rows(const bench_allreduce *b) {
     json_decref(sorted);
 }
 
-/* Peers are processes, so what counts beside them is the fastest of ours in processes. */
+/* Peers are processes, so they are compared with the fastest of weft's runs in processes. */
 static const json_t *fastest_processes(const bench_allreduce *b, int64_t bytes) {
     const json_t *shm = reduce_best(b, bytes, "shm"), *mpi = reduce_best(b, bytes, "mpi");
     if (shm && mpi) return row_number(shm, "time_us") <= row_number(mpi, "time_us") ? shm : mpi;

@@ -90,7 +90,7 @@ static bool take_cores(int n, cpu_set_t *all_out) {
 
 /* ---- a run ---- */
 
-/* What the run said, to standard error, or its last line to a->last. */
+/* Prints the output of the run to standard error, or stores its last line in a->last. */
 static void show_log(apart *a, bool is_peer) {
     char path[300], text[MAX_LOG + 1];
     FILE *log = fopen(apart_path(a, "log", path), "r");

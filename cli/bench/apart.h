@@ -1,5 +1,5 @@
-/* A measurement in processes of its own: what is measured starts fresh every time, with as many
- * cores as it has ranks, and leaves a report. weft itself and those it is compared with run so.
+/* A measurement in processes of its own: each measured program starts fresh every time, with as
+ * many cores as it has ranks, and leaves a report. weft and its peers run so.
  */
 #ifndef CLI_APART_H
 #define CLI_APART_H
@@ -36,10 +36,10 @@ const char *apart_path(const apart *a, const char *name, char path[300]);
 
 #define APART_SELF "/proc/self/exe" /* this very program */
 
-/* Runs `program` (NULL: what PATH has by the first word's name) with the words as n_ranks processes
- * (0: as one that starts its own) on n_cores cores, and reads the report that it wrote to
- * apart_path(a, "report.json"). What it prints is shown only if it fails, and not even then if
- * `is_peer`: then a->last has a line of it. */
+/* Runs `program` (NULL: the command in PATH with the first word's name) with the words as n_ranks
+ * processes (0: as one that starts its own) on n_cores cores. Reads the report that it wrote to
+ * apart_path(a, "report.json"). The output of the program appears only if it fails. With `is_peer`
+ * it does not even then, but a->last has a line of it. */
 exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,
                       bool is_peer, json_t **report_out);
 
@@ -50,17 +50,17 @@ exit_status apart_check_weights(const char *plan, const json_t *report, char sha
 /* Cores that this process may use, at least 1. */
 int apart_n_cores(void);
 
-/* ---- peers: what weft is measured against ---- */
+/* ---- peers: programs that weft is compared with ---- */
 
 /* The command of a bench that trains: its ranks, repeats and steps, `usual` of both where they are
  * not given, and peers that there are. Complains. */
 exit_status apart_resolve(cli *c, int usual);
-/* It starts its ranks itself, so there must not be others of it. Complains. */
+/* Refuses to run as one of several ranks, because the bench starts its ranks itself. Complains. */
 exit_status apart_check_alone(const cli *c);
 
 /* The file of bench/peers, wherever this program was built or installed; NULL: there is none. */
 const char *peer_file(const char *name, char path[4096]);
-/* --python, or what bench/setup-peers installs, or python3. */
+/* --python, or the interpreter that bench/setup-peers installs, or python3. */
 const char *peer_python(const options *o, char path[4096]);
 
 /* Training by PyTorch, which bench/peers has in that file, with so many samples a rank. `tuning`,

@@ -111,7 +111,7 @@ static void begin_panel(const rounds *b, int panel, char *text, size_t bytes) {
         snprintf(text + n, bytes - n, "set title 'even workers' offset 0,-0.7; plot ");
 }
 
-/* Rows with curves in each panel: the lines of the file whose first column is the row's index,
+/* Adds rows with curves in each panel: lines of the file with the row's index in the first column,
  * drawn as `style`. `width`: of bars side by side; 0: lines. */
 static void add_panels(const rounds *b, const char *list, double width, const char *style,
                        char *text, size_t bytes) {

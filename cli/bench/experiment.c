@@ -1,4 +1,4 @@
-/* Rows of an experiment: which there are, in which order they run, what they came to. */
+/* Rows of an experiment: their list, the order of their runs, and their results. */
 #include "bench/experiment.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ void experiment_release(experiment *e) {
     job_close(&e->j);
 }
 
-/* ---- what a row came to ---- */
+/* ---- results of a row ---- */
 
 double row_mean(const row *r) {
     return samples_mean(&r->seconds);

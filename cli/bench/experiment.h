@@ -1,5 +1,5 @@
-/* An experiment: one recipe timed under many plans and microbatch sizes, each of which is a
- * row. Rows take turns, so that what disturbs the machine for a while disturbs all of them.
+/* An experiment: one recipe timed under many plans and microbatch sizes, each of which is a row.
+ * Rows take turns, so that a temporary disturbance of the machine affects all of them.
  */
 #ifndef CLI_EXPERIMENT_H
 #define CLI_EXPERIMENT_H
@@ -28,14 +28,14 @@ typedef struct row {
     samples seconds;               /* of ROW_BATCHES batches each */
     rank_time time[MAX_ROW_RANKS]; /* sums until row_time divides them */
     double cpu_s;                  /* sum of all of them */
-    double loss;                   /* of the last batch: what the plan must not change */
+    double loss;                   /* of the last batch; equal under all plans */
     double predicted_s;
     char plan[100];        /* as resolved */
     char second_stage[40]; /* the unit it begins with; "" on one rank */
     size_t planned_bytes[MAX_ROW_RANKS], measured_bytes[MAX_ROW_RANKS];
 } row;
 
-/* What the units take in microbatches of `split` images. */
+/* Times of the units in microbatches of `split` images. */
 typedef struct split_costs {
     int64_t split;
     int n_ranks;
@@ -81,9 +81,9 @@ double row_compute(const row *r); /* of all ranks */
 
 /* Draws the batches. */
 wf_status experiment_draw(experiment *e);
-/* Measures, once, what the units take at the row's split on as many ranks. */
+/* Measures, once, the times of the units at the row's split on as many ranks. */
 exit_status experiment_learn(experiment *e, const row *r);
-/* Runs the row once and adds what it took. Complains. */
+/* Runs the row once and adds its times. Complains. */
 exit_status experiment_run(experiment *e, row *r);
 
 /* ---- reports ---- */
@@ -98,7 +98,7 @@ typedef struct loss_account {
     double small_microbatch; /* one device: this split over its best one */
     double shared_memory;    /* two busy devices over one, same split */
     double transfer, waiting;
-    double single_idle; /* what the single device loses itself; negative */
+    double single_idle; /* the single device's own idle time; negative */
 } loss_account;
 
 /* False if there is no such pair of rows. */

@@ -6,8 +6,8 @@
  *     pipeline - single / n = bubble + transfer + wait + host - idle / n
  *                             + (compute of all ranks - compute of the single device) / n
  *
- * Of the bubble a part is imbalance: while the longest stage computes, the others must wait.
- * Of the last line a part is the smaller microbatch; the rest comes from sharing memory.
+ * The bubble includes imbalance: while the longest stage computes, the others must wait.
+ * The last line includes the cost of the smaller microbatch; the rest comes from sharing memory.
  */
 #include "bench/experiment.h"
 

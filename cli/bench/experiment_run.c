@@ -140,7 +140,7 @@ static wf_status run_batches(const experiment *e, row *r, wf_trainer *trainer, d
     return WF_OK;
 }
 
-/* What does not change from one repeat to the next. */
+/* Stores the properties that all repeats share. */
 static wf_status describe(row *r, const wf_plan *plan, const wf_trainer *trainer) {
     const wf_program *program = wf_trainer_program(trainer);
     wf_timeline *timeline;

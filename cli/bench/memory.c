@@ -47,7 +47,7 @@ static exit_status add_plan(rounds *b, const char *text, size_t n) {
     return add(b, NULL, text, n, n_ranks);
 }
 
-/* What replicas can divide, one thing more in each row. */
+/* Plans that divide one more tensor over the replicas in each row. */
 static exit_status add_usual_plans(rounds *b) {
     static const char *const more[] = {"", ",zero=1", ",zero=2", ",zero=3",
                                        ",zero=3,schedule=breadth"};

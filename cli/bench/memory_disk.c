@@ -1,11 +1,11 @@
-/* weft bench memory: how long the disk takes by itself for what a plan keeps there. */
+/* weft bench memory: the time of the disk alone for the tensors that a plan keeps there. */
 #include "bench/memory.h"
 #include "speed.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* What is larger is measured by a part. */
+/* Larger sizes are measured by a part. */
 #define MOST_BYTES ((size_t)1 << 30)
 
 /* In the folder that files of offload= are in, and past the system's cache as these. */

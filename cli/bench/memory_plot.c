@@ -16,7 +16,7 @@ static void write_name(FILE *csv, const json_t *row, const char *between) {
     fputc('"', csv);
 }
 
-/* A bar a row, from the bottom: what is held for ever, and what comes and goes. */
+/* A bar a row, from the bottom: permanent memory, then temporary memory. */
 static exit_status plot_peaks(const rounds *b) {
     char drawing[2500], title[200];
     chart p;

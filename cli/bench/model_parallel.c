@@ -25,7 +25,7 @@ typedef struct splits {
     int64_t tutorial; /* the one that makes as many microbatches as the tutorial has */
 } splits;
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 /* The tutorial's, and 15, or for another batch all that divide it. */
 static void find_splits(const options *o, splits *s) {
@@ -51,7 +51,7 @@ static bool set(options *o, option_id id, const char *value) {
     return option_set(o, id, value);
 }
 
-/* What the tutorial has, where nothing else is asked for. */
+/* Fills in the tutorial's values for options that are not given. */
 static exit_status resolve(cli *c) {
     options *o = &c->o;
     if (!set(o, OPT_model, "resnet50") || !set(o, OPT_data, "synthetic") ||

@@ -1,6 +1,6 @@
-/* A bench whose rows are JSON objects. Runs in rounds add to them. At the end one table of columns
- * prints them, and the report and the CSV files of pictures hold them. A report leaves out fields
- * whose names begin with a dot.
+/* A bench with JSON objects as rows. Runs in rounds add to them. At the end one table of columns
+ * prints them, and the report and the CSV files of pictures hold them. Fields with names that begin
+ * with a dot do not appear in a report.
  */
 #ifndef CLI_BENCH_ROUNDS_H
 #define CLI_BENCH_ROUNDS_H
@@ -56,7 +56,7 @@ json_t *next_row(const json_t *rows, const json_t *row);
 
 json_t *row_public(const json_t *row); /* a copy without fields that begin with a dot */
 const char *row_text(const json_t *row, const char *field); /* "" if there is none */
-/* The number at a path such as "peak_bytes.planned". Of a list, the largest. NAN: there is none. */
+/* The number at a path such as "peak_bytes.planned"; the largest of a list. NAN: there is none. */
 double row_number(const json_t *row, const char *path);
 double row_median(const json_t *row, const char *list); /* NAN: none */
 double row_least(const json_t *row, const char *list);

@@ -36,7 +36,7 @@ static box box_of(const wf_span *span) {
 #define GAP_HAIRS   4
 #define BRIEF_HAIRS 6
 
-/* Whether `next` goes on with what `now` does. */
+/* Whether `next` continues the work of `now`. */
 static bool goes_on(const boxes *b, const box *now, const box *next) {
     return now->kind == next->kind && now->micro == next->micro && now->chunk == next->chunk &&
            next->begin_us - now->end_us <= GAP_HAIRS * b->hair_us;
@@ -46,8 +46,8 @@ static bool is_visible(const boxes *b, const box *now) {
     return now->end_us - now->begin_us > b->hair_us;
 }
 
-/* A short update between two units of one microbatch does not part them. It waits in
- * `brief` until it is clear what follows. */
+/* A short update between two units of one microbatch does not part them. The update waits in
+ * `brief` until its successor is known. */
 typedef struct building {
     box now, brief;
     bool has_now, has_brief;
@@ -95,7 +95,7 @@ static bool add_compute(boxes *b, building *s, const box *next) {
     return true;
 }
 
-/* Moves run on several streams at once: of each kind, what touches becomes one. */
+/* Moves run on several streams at once: touching boxes of one kind are joined. */
 static bool add_move(boxes *b, size_t first, const box *next) {
     for (size_t i = b->n; i-- > first;) {
         box *other = &b->items[i];

@@ -1,4 +1,4 @@
-/* Boxes of a picture: what a rank does over a while, made of the instructions of a timeline. */
+/* Boxes of a picture: the work of a rank over time, made of the instructions of a timeline. */
 #ifndef CLI_BOXES_H
 #define CLI_BOXES_H
 
@@ -21,9 +21,9 @@ typedef struct boxes {
     double hair_us;
 } boxes;
 
-/* Successive instructions of one kind, microbatch and chunk are one box. `hair_us`: what is too
- * short to be seen; gaps and updates as short as that are left out. A rank that does the same as
- * another one (wf_timeline_like) has no boxes. False: no memory left.
+/* Successive instructions of one kind, microbatch and chunk are one box. `hair_us`: the longest
+ * time that is too short to be seen; gaps and updates as short as that are left out. A rank that
+ * does the same as another one (wf_timeline_like) has no boxes. False: no memory left.
  */
 bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);
 /* Adds the boxes of ranks that do the same as others and have a row (row_of [n_ranks], or -1). */

@@ -4,7 +4,7 @@
 
 #include "output.h"
 
-/* Okabe and Ito's colours, which people who see colours differently can tell apart. */
+/* Okabe and Ito's colours, which colour-blind people can tell apart. */
 #define CHART_GREY   0x999999u
 #define CHART_BLUE   0x0072b2u
 #define CHART_SKY    0x56b4e9u

@@ -12,7 +12,7 @@
 #define SPANS_AT_ONCE 64
 #define TEXT_COLUMNS  120 /* of a picture in a file */
 
-/* ---- what the kinds of pictures share ---- */
+/* ---- shared by all kinds of pictures ---- */
 
 double draw_width_us(const drawing *d) {
     double width = 0;

@@ -6,7 +6,7 @@
 #include "cli.h"
 #include "draw/boxes.h"
 
-/* Words of a drawing whose ranks are not those of a plan. Each rank has a row, which shows all of
+/* Words of a drawing with other ranks than those of a plan. Each rank has a row, which shows all of
  * its updates. */
 typedef struct drawing_words {
     const char *const *names; /* [ranks] of rows */
@@ -18,7 +18,7 @@ typedef struct drawing_words {
 /* What is drawn: timelines one above the other, on one scale of time. */
 typedef struct drawing {
     const char *title;
-    const wf_plan *plan; /* names what ranks do; NULL: they have numbers only */
+    const wf_plan *plan; /* names the ranks' parts; NULL: they have numbers only */
     const wf_trace_part *parts;
     int n_parts;
     const drawing_words *words; /* NULL: steps of a plan's ranks */
@@ -40,13 +40,13 @@ double draw_width_us(const drawing *d);
 int draw_decimals(double ms);
 /* "simulated: 812.3 ms a step; bubble 17.2 %, ...", or the drawing's own heading. */
 void draw_heading(const drawing *d, int part, char *text, size_t bytes);
-/* Of a timeline, the rank and moment that have most on the device (rank -1: none has any). */
+/* The rank and moment with most memory on the device in a timeline (rank -1: none has any). */
 typedef struct draw_peak {
     int rank, moment;
     double bytes;
 } draw_peak;
 draw_peak draw_find_peak(const wf_timeline *timeline);
-/* What its boxes mean, for people. */
+/* The meaning of its boxes, for people. */
 const char *draw_kind_help(const drawing *d, wf_span_kind kind);
 /* Whether weight gradients are boxes of their own somewhere. */
 bool draw_is_split(const drawing *d);

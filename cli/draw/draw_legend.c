@@ -50,7 +50,7 @@ static void add_text(pen *p, const char *text) {
     p->x += CHAR * (double)strlen(text) + BETWEEN;
 }
 
-/* Of one colour, or of two: `below` is in the lower part. */
+/* Adds an entry of one colour, or of two: `below` is in the lower part. */
 static void add_entry(pen *p, const char *text, unsigned color, unsigned below) {
     make_room(p, SWATCH + SPACE + CHAR * (double)strlen(text));
     double y = y_of(p), middle = below == color ? y + 7 : y + 3;

@@ -1,4 +1,5 @@
-/* Memory in time below the rows: areas on top of each other, of the rank whose device has most. */
+/* Memory in time below the rows: areas on top of each other, of the rank with most memory on its
+ * device. */
 #include "draw/sheet.h"
 #include "text.h"
 

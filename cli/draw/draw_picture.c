@@ -27,7 +27,7 @@ static const unsigned memory_colors[WF_N_MEMORY_KINDS] = {
     [WF_MEMORY_HOST] = 0x7a5230,        [WF_MEMORY_DISK] = 0xc9a77c,
 };
 
-/* Of the last chunk three fifths are white. */
+/* The colour of the last chunk is three fifths white. */
 unsigned sheet_color(const sheet *s, wf_span_kind kind, int chunk) {
     double white = s->n_chunks > 1 ? 0.6 * chunk / (s->n_chunks - 1) : 0;
     unsigned color = 0;

@@ -19,8 +19,8 @@ exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, cons
 /* Such a status, not 0, in words: "gnuplot is not installed". */
 const char *gnuplot_meaning(int status);
 
-/* `text` as it can stand between quotes in a script: what gnuplot would take for markup, a
- * quote or a command becomes a space. Changes and returns it. */
+/* `text` as it can stand between quotes in a script: gnuplot's markup, quotes and commands become
+ * spaces. Changes and returns it. */
 char *gnuplot_plain(char *text);
 
 #endif

@@ -114,7 +114,7 @@ static void compare_ranks(const boxes *b, const wf_timeline *timeline, size_t *b
     }
 }
 
-/* The ranks that do what `rank` does are one row if they are a block that can be named. */
+/* Ranks with the same work as `rank` are one row if they are a block that can be named. */
 static void add_rows(const drawing *d, const int *first_of, int n_ranks, int rank, rows *out) {
     block all = no_ranks(d, n_ranks);
     int n = 0;

@@ -7,7 +7,7 @@
 #define ROW_NAME_BYTES 96
 
 typedef struct row {
-    int rank; /* the first of them, whose boxes are drawn */
+    int rank; /* the first of them; the row shows its boxes */
     char name[ROW_NAME_BYTES];
 } row_of_ranks;
 
@@ -19,11 +19,11 @@ typedef struct rows {
     bool is_folded; /* some row is of several ranks */
 } rows;
 
-/* Of a part of the drawing, by its boxes. False: no memory left. */
+/* Makes the rows of a part of the drawing, from its boxes. False: no memory left. */
 bool rows_create(const drawing *d, const wf_timeline *timeline, const boxes *b, rows *out);
 void rows_release(rows *r);
 
-/* What a rank is in the plan: "replica 1, stage 0"; "rank 3" if nothing is known of it. */
+/* The role of a rank in the plan: "replica 1, stage 0"; "rank 3" if it is unknown. */
 char *role_of_rank(const drawing *d, int rank, char text[ROW_NAME_BYTES]);
 
 #endif

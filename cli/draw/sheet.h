@@ -43,8 +43,8 @@ typedef struct sheet {
     FILE *script;
 } sheet;
 
-/* Colours of work are Okabe and Ito's, which people who see colours differently can tell apart.
- * Those of memory are one hue from dark to pale, which no work has. */
+/* Colours of work are Okabe and Ito's, which colour-blind people can tell apart. Those of memory
+ * are one hue from dark to pale, which no work has. */
 unsigned sheet_color(const sheet *s, wf_span_kind kind, int chunk);
 unsigned sheet_memory_color(wf_memory_kind kind);
 
@@ -54,7 +54,7 @@ void sheet_rectangle(const sheet *s, int to, double begin_ms, double end_ms, dou
 /* draw_legend.c: as lines from `y` on, if there is a script; returns how many lines there are. */
 int sheet_legend(const sheet *s, int picture_height);
 
-/* draw_panel.c: finds what the panels show of a part, how high they are and draws them. */
+/* draw_panel.c: finds the content of a part's panels and their height, and draws them. */
 void panel_look_at(sheet *s, const wf_timeline *timeline);
 int panel_height(const sheet *s, const wf_timeline *timeline);
 void panel_add(const sheet *s, const wf_timeline *timeline, double top);

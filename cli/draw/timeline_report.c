@@ -99,7 +99,7 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *
     return bad;
 }
 
-/* The same program with what its units took in this run. */
+/* The same program with the measured times of its units in this run. */
 static wf_status simulate_like(const wf_trainer *trainer, wf_timeline **timeline_out) {
     wf_costs *costs;
     wf_status status = wf_trainer_costs(trainer, &costs);
@@ -113,7 +113,7 @@ exit_status timeline_check(const cli *c) {
     return c->o.trace ? output_check_file("the trace", c->o.trace) : EXIT_DONE;
 }
 
-/* Adds a measured timeline to what is printed and reported. */
+/* Adds a measured timeline to the output and the report. */
 static json_t *tell(const cli *c, const drawing *d, json_t *report) {
     const wf_timeline *measured = d->parts[0].timeline;
     json_t *bytes = json_pack("{s:o}", "measured", timeline_bytes_json(measured));

@@ -1,4 +1,4 @@
-/* Timelines in what commands print, report and write. */
+/* Timelines in the output, reports and files of commands. */
 #ifndef CLI_TIMELINE_REPORT_H
 #define CLI_TIMELINE_REPORT_H
 
@@ -10,8 +10,8 @@ void timeline_say(const cli *c, const drawing *d);
 /* {step_ms, ranks: [{compute_ms, bubble_ms, transfer_ms, wait_ms}]} */
 json_t *timeline_json(const wf_timeline *timeline);
 
-/* Of the rank whose device has most at some moment: {rank, peak_bytes, peak_ms, time_ms: [...], and
- * for each kind of memory its bytes: [...]}, the n-th from the n-th time on. */
+/* Memory of the rank with most on its device at some moment: {rank, peak_bytes, peak_ms, time_ms:
+ * [...], and for each kind of memory its bytes: [...]}, the n-th from the n-th time on. */
 json_t *timeline_bytes_json(const wf_timeline *timeline);
 
 /* weft plan: adds "simulated" and "bytes_over_time" to the report, prints if there are

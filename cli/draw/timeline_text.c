@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* character, what fills the box, colour on a terminal */
+/* character, fill of the box, colour on a terminal */
 static const struct {
     char character, fill;
     const char *color;
@@ -30,7 +30,7 @@ static const struct {
 typedef struct canvas {
     const drawing *d;
     FILE *out;
-    const box **row;    /* [columns] what covers most of the column; NULL: nothing does */
+    const box **row;    /* [columns] the box that covers most of the column; NULL: there is none */
     double *covered;    /* [columns] how much of it, in microseconds */
     int columns, label; /* label: columns of the ranks in front of a row */
     double column_us;
