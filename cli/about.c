@@ -41,7 +41,8 @@ json_t *about_read_json(const cli *c, const char *path) {
     return found;
 }
 
-/* What a GPT-2 may say of itself beside its sizes, and still be the one that weft has. */
+/* Checks that members of a GPT-2 configuration besides its sizes have the values that weft
+ * supports. */
 static exit_status check_config(const char *path, const json_t *config) {
     static const struct {
         const char *key;
@@ -70,7 +71,7 @@ static exit_status check_config(const char *path, const json_t *config) {
     return EXIT_DONE;
 }
 
-/* Hugging Face's config.json as what weft would have written; NULL: there is none of a GPT-2. */
+/* Converts Hugging Face's config.json to weft's metadata; NULL: there is none of a GPT-2. */
 static exit_status read_config(const cli *c, const char *weights, json_t **about_out) {
     static const char *const keys[][2] = {{"n_layer", "layers"},
                                           {"n_embd", "hidden"},
@@ -158,7 +159,7 @@ exit_status about_take(cli *c, const saved_model *a, option_id id, const char *k
                     a->path, text);
 }
 
-/* Of a model whose sizes its name says. */
+/* Checks the saved sizes against those of a model that is chosen by name. */
 static exit_status check_sizes(const cli *c, const saved_model *a, const wf_model_info *model) {
     const struct {
         const char *key;
@@ -287,7 +288,7 @@ exit_status about_tokenizer(const cli *c, const saved_model *a, wf_tokenizer **t
 
 #define GO_ON "; --other-data accepts it"
 
-/* Tokens of a file do not say what made them. */
+/* Checks the kind of tokens: a file of tokens does not name its tokenizer. */
 static exit_status check_numbers(const cli *c, const saved_model *a) {
     bool is_synthetic = c->o.data && !strcmp(c->o.data, "synthetic");
     if (is_synthetic || !a->tokenizer || !strcmp(a->tokenizer, "bpe")) return EXIT_DONE;

@@ -1,8 +1,7 @@
-/* What saved weights say of themselves: the model and its sizes, and what a token is or what pixels
- * and classes mean. It stands in
- * the metadata of every file of tensors that weft train writes (weft.model, JSON), or is read from
- * Hugging Face's config.json beside them. Nothing of it is trusted: sizes have their ranges, a
- * tokenizer its hash. */
+/* Metadata of saved weights: the model and its sizes, and the tokenizer, or the meaning of pixels
+ * and classes. The metadata (weft.model, JSON) is in every file of tensors that weft train writes,
+ * or comes from Hugging Face's config.json next to the weights. Nothing of it is trusted: sizes
+ * have their ranges, a tokenizer its hash. */
 #ifndef CLI_ABOUT_H
 #define CLI_ABOUT_H
 
@@ -10,7 +9,7 @@
 
 #define ABOUT_KEY "weft.model"
 
-/* Of a model that reads images; 0 and NULL: the weights do not say it. */
+/* Metadata of a model that reads images; 0 and NULL: not in the metadata. */
 typedef struct saved_images {
     int64_t channels, height, width, n_classes;
     const json_t *class_names; /* of `all`: [n_classes] */
@@ -27,8 +26,9 @@ typedef struct saved_model {
     saved_images images;
 } saved_model;
 
-/* Rank 0 reads what --init, or with --resume the run's state, says; all ranks get it, and c->o
- * takes model and sizes over; contradictions are refused, and so is a file that cannot be read. */
+/* Rank 0 reads the metadata of --init, or with --resume of the run's state; all ranks get it, and
+ * c->o takes model and sizes over; contradictions are refused, and so is a file that cannot be
+ * read. */
 exit_status about_read(cli *c, saved_model *about_out);
 void about_release(saved_model *a);
 
@@ -48,15 +48,15 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
 
 /* ---- about_images.c ---- */
 
-/* What `all` says of images; c->o takes image and stem over. */
+/* Reads the metadata of images in `all`; c->o takes image and stem over. */
 exit_status about_take_images(cli *c, saved_model *a);
-/* Pixels are to be what the weights were trained with, unless --other-data says otherwise. */
+/* Pixels must be normalized as for the training of the weights, unless --other-data is given. */
 void about_prepare(const cli *c, const saved_model *a, wf_data_config *config);
 /* Whether the data's pictures and classes are those that the weights were trained with. */
 exit_status about_check_images(const cli *c, const saved_model *a, const wf_data *data);
-/* What `all` says of images, of these. */
+/* Adds the metadata of these images to `all`. */
 void about_add_images(const cli *c, const wf_model_info *info, const wf_data *data, json_t *all);
-/* A size that is not given is what `all` says by this key; another one is refused. */
+/* A size that is not given comes from this key of `all`; another size is refused. */
 exit_status about_take(cli *c, const saved_model *a, option_id id, const char *key);
 
 #endif

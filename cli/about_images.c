@@ -1,4 +1,4 @@
-/* What saved weights say of images: their size, how pixels were normalised, what classes there are.
+/* Metadata of images in saved weights: their size, the normalization of pixels, and the classes.
  */
 #include "about.h"
 
@@ -9,7 +9,7 @@
  * does, of ResNets. */
 static int64_t count_classes(const cli *c, const char *path) {
     wf_safetensors *file;
-    if (wf_safetensors_open(c->ctx, path, &file) != WF_OK) return 0; /* who loads it says why */
+    if (wf_safetensors_open(c->ctx, path, &file) != WF_OK) return 0; /* the loader reports why */
     int k = wf_safetensors_find(file, "fc.bias");
     const wf_safetensors_entry *bias = k >= 0 ? wf_safetensors_get(file, k) : NULL;
     int64_t n = bias && bias->n_dims == 1 ? bias->dim[0] : 0;
@@ -78,7 +78,7 @@ void about_prepare(const cli *c, const saved_model *a, wf_data_config *config) {
     memcpy(config->std, a->images.std, sizeof config->std);
 }
 
-/* Whether --init-skip names what tells classes apart, or a part of it: then these are new. */
+/* Whether --init-skip names the classifier, or a part of it: then its classes are new. */
 static bool has_new_classes(const cli *c) {
     const char *layer = wf_model_registry_find(c->o.model)->classifier, *word = c->o.init_skip.text;
     size_t n = strlen(layer);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Settings and what their texts lie in. */
+/* Settings and the memory of their texts. */
 typedef struct settings {
     wf_setting of[N_OPTIONS + 8];
     char name[N_OPTIONS + 8][TEXT_BYTES], value[N_OPTIONS + 8][TEXT_BYTES];

@@ -1,4 +1,4 @@
-/* What the ranks of a job were started with, compared before anything long begins. */
+/* The consistency check of the ranks' options, before any long work begins. */
 #ifndef CLI_AGREE_H
 #define CLI_AGREE_H
 

@@ -87,8 +87,8 @@ exit_status checkpoint_describe(const job *j) {
     return complain_of(j->c, status);
 }
 
-/* The recipe without the data's path: what --resume opens is never named by a file of tensors,
- * which may come from anywhere. */
+/* The recipe without the data's path: a file of tensors may come from anywhere, so it must not name
+ * a file that --resume opens. */
 char *checkpoint_recipe(const options *o) {
     json_t *recipe = options_recipe(o);
     json_object_del(recipe, option_about(OPT_data).key);

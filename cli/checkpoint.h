@@ -1,5 +1,6 @@
-/* Checkpoints of a run: what is in --out's folder beside the log. The state is the commit: weights
- * for others to read (model.safetensors) follow it, and are written again when a run goes on. */
+/* Checkpoints of a run: the files in --out's folder besides the log. The state is the commit:
+ * weights for others to read (model.safetensors) follow it, and are written again when a run goes
+ * on. */
 #ifndef CLI_CHECKPOINT_H
 #define CLI_CHECKPOINT_H
 
@@ -13,7 +14,7 @@ typedef struct position {
 
 enum { LIBRARY_BYTES = 1200, MADE_BY_BYTES = LIBRARY_BYTES + 80 };
 
-/* What a checkpoint says of the run, beside tensors and recipe. */
+/* The metadata of the run in a checkpoint, besides tensors and recipe. */
 typedef struct resumed {
     position next;
     scores tests;
@@ -40,7 +41,7 @@ exit_status checkpoint_lock(const cli *c, int *lock_out);
 void checkpoint_unlock(int lock);
 /* By the launcher: makes --out and locks it for all attempts; the ranks inherit the lock. */
 exit_status checkpoint_hold(const cli *c, held_folder *held_out);
-/* After all attempts: removes what killed ranks have left, and a folder that stayed empty. */
+/* Removes files of killed ranks after all attempts, and a folder that stayed empty. */
 void checkpoint_release(const cli *c, const held_folder *held);
 
 /* ---- checkpoint.c ---- */
@@ -49,7 +50,7 @@ void checkpoint_release(const cli *c, const held_folder *held);
 bool checkpoint_exists(const cli *c);
 /* Refuses --out if a run is there already. */
 exit_status checkpoint_refuse_old(const cli *c);
-/* run.json: what is trained on what, for people and for --resume. */
+/* run.json: the model, the data and the options, for people and for --resume. */
 exit_status checkpoint_describe(const job *j);
 /* Where "state", "model" or "model_ema" is in --out: a file, or the index of its shards. */
 const char *checkpoint_path(const cli *c, const char *name, char path[4096]);
@@ -61,8 +62,8 @@ char *checkpoint_recipe(const options *o);
 char *checkpoint_record(const job *j, position next, const scores *tests, int64_t n_steps);
 /* model.safetensors, and with --ema model_ema.safetensors: their average. */
 wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer);
-/* The libraries that numbers are computed with, of each kind of device in the order of ranks, and
- * what else their bits depend on. */
+/* The libraries that compute, for each kind of device in the order of ranks, and other properties
+ * that decide the bits. */
 const char *checkpoint_library(const cli *c, char text[LIBRARY_BYTES]);
 /* The text that resumed.made_by is. */
 const char *checkpoint_made_by(const char *version, const char *library, char text[MADE_BY_BYTES]);
@@ -75,10 +76,10 @@ exit_status checkpoint_describe_model(const job *j);
 
 /* ---- keep.c ---- */
 
-/* Removes what a run that was killed has left in --out, which is this run's alone. */
+/* Removes stale temporaries of a killed run from --out; no other run uses that folder. */
 void checkpoint_remove_leftovers(const cli *c);
 
-/* Keeps what is in --out now as the folder best there, in place of an older one. */
+/* Links the current files of --out into the folder best there; replaces an older one. */
 exit_status checkpoint_keep_best(const cli *c);
 /* The same as step-N, and removes those before the last --keep. */
 exit_status checkpoint_keep_last(const cli *c, int64_t step);
@@ -95,8 +96,8 @@ int64_t checkpoint_step(const cli *c);
 /* After a restart: sets --resume if rank 0 finds a snapshot or a checkpoint in --out, and chooses
  * the newer. Without one the run begins anew. */
 exit_status checkpoint_resume_after_restart(cli *c);
-/* Rank 0 reads what the checkpoint says, all ranks get it: c->o takes the recipe over, and
- * contradictions are refused. `bad`: what has gone wrong on rank 0 before. */
+/* Rank 0 reads the checkpoint's metadata, and all ranks receive it: c->o takes the recipe over, and
+ * contradictions are refused. `bad`: an earlier failure on rank 0. */
 exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out);
 /* Compares data, place and versions, then reads the tensors and writes the weights again. */
 exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from);

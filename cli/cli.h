@@ -1,4 +1,4 @@
-/* What every command shares: exit statuses, where to write, errors. */
+/* Shared by all commands: exit statuses, output streams, errors. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -33,7 +33,7 @@ typedef struct cli {
     int64_t saved_step;        /* of the checkpoint in --out after a restart; -1: none */
     char *lost; /* [LOST_BYTES] the sentence, if the job has lost a rank that is replaced; NULL:
                  * none will be */
-    struct progress *waiting; /* shows what the library does meanwhile; NULL: nothing does */
+    struct progress *waiting; /* shows the library's progress meanwhile; or NULL */
     char memory_cap[200];     /* the limit of a rank's memory that no option gave, and why; or "" */
     int *say_error;           /* why the first of them did not get through: errno, or 0 */
 } cli;
@@ -94,9 +94,8 @@ const command *find_command(int argc, char *const *argv, int *n_words_out);
 
 /* ---- complete.c ---- */
 
-/* Prints what may stand for the last of the words, argv[0] being the first behind weft: a line
- * each;
- * ":files N" is any path, behind N characters of the word. */
+/* Prints the completions of the last of the words, one a line. argv[0] is the first word after
+ * weft. ":files N" stands for any path, after N characters of the word. */
 void complete(int argc, char *const *argv);
 /* The script of bash, zsh or fish; false for any other. */
 bool print_completion(FILE *out, const char *shell);
@@ -112,9 +111,9 @@ exit_status run_help(int argc, char *const *argv);
 
 /* The words for the help of the command with that flag; 0: of those to which it is the same. */
 void option_describe(option_id id, unsigned flag, char *text, size_t bytes);
-/* What the option is to this command alone; NULL: the same as to others. */
+/* The meaning of the option in this command alone; NULL: the same as in others. */
 const char *option_describe_other(option_id id, const command *about);
-/* What the command's short help has, up to N_OPTIONS; NULL: it shows all. */
+/* The options in the command's short help, up to N_OPTIONS; NULL: it shows all. */
 const option_id *option_shorts(unsigned flag);
 
 /* ---- processes.c ---- */
@@ -131,8 +130,8 @@ exit_status launch_self(cli *c);
 
 /* ---- interrupt.c ---- */
 
-/* From now on SIGINT, SIGTERM and SIGHUP are remembered; a second one ends the process. Standard
- * output that nobody reads any more is no reason to end, but a failure in the end. */
+/* From now on SIGINT, SIGTERM and SIGHUP are remembered; a second one ends the process. Closed
+ * standard output does not end the process early, but the command fails in the end. */
 void interrupt_watch(void);
 /* Also ends the process `seconds` after the first signal, with its exit status, even in the middle
  * of a step. Complains. */

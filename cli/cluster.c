@@ -295,7 +295,7 @@ typedef struct points {
     size_t n, capacity;
 } points;
 
-/* Of many plans, those past the room are left out. */
+/* Adds a plan; beyond the capacity plans are left out. */
 static void add_point(void *self, const wf_choice *choice) {
     points *p = self;
     if (p->n == p->capacity) {

@@ -1,5 +1,5 @@
-/* Completion: what may stand in the place of the last word of a line, from the table of options.
- * The shells' scripts ask for it, `weft help --complete WORDS...`, and show it in their way. */
+/* Completion: lists the possible last words of a line, from the table of options. The shells'
+ * scripts ask for it, `weft help --complete WORDS...`, and show it in their way. */
 #include "cli.h"
 #include "text.h"
 
@@ -29,7 +29,7 @@ static void offer_names(const char *word, const char *at, option_id id) {
         offer(word, at, name, strlen(name));
 }
 
-/* What the keys of a plan take; + may stand between several. */
+/* The values of a plan's keys; + may stand between several. */
 static const struct {
     const char *key, *words;
 } plan_values[] = {

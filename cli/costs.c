@@ -1,5 +1,5 @@
-/* What is measured before a run: unit times, from which stages are balanced, the schedule
- * auto is made, and --micro auto is chosen. */
+/* Measurements before a run: unit times, from which stages are balanced, the schedule auto is made,
+ * and --micro auto is chosen. */
 #include "progress.h"
 #include "text.h"
 

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- what each member is ---- */
+/* ---- rows: the meaning of each member ---- */
 
 typedef enum meaning {
     IS_OURS,     /* our option `ours` */
-    IS_TIME,     /* decides how fast, never what comes out, and weft has no such knob */
+    IS_TIME,     /* affects only speed, not results, and weft has no such option */
     IS_ONLY,     /* the only value that weft can do is `ours` */
     IS_LATER,    /* several members make one option: see below */
     IS_SAID,     /* somewhere else: `ours` says where */
@@ -88,7 +88,7 @@ static const struct {
     {"zero_optimization.ignore_unused_parameters", IS_TIME, NULL},
     {"fp16", IS_CONTAINER, NULL},
     {"fp16.enabled", IS_ONLY, "false"},
-    {"fp16.loss_scale", IS_TIME, NULL}, /* of what is off */
+    {"fp16.loss_scale", IS_TIME, NULL}, /* a parameter of a disabled feature */
     {"fp16.loss_scale_window", IS_TIME, NULL},
     {"fp16.initial_scale_power", IS_TIME, NULL},
     {"fp16.hysteresis", IS_TIME, NULL},
@@ -123,7 +123,7 @@ typedef struct reading {
     const options *typed;
     const json_t *root;
     const char *where;
-    json_t *ours; /* what has been understood */
+    json_t *ours; /* the options found so far */
     bool good;
 } reading;
 
@@ -138,12 +138,12 @@ static void fail(reading *r, const char *format, ...) {
     r->good = false;
 }
 
-/* Hugging Face's word for what the command line is to say. */
+/* Hugging Face's word for a value from the command line. */
 static bool is_auto(const json_t *value) {
     return json_is_string(value) && !strcmp(json_string_value(value), "auto");
 }
 
-/* What is at the end of the path; NULL. */
+/* The value at the end of the path; NULL. */
 static const json_t *member_at(const reading *r, const char *path) {
     const json_t *at = r->root;
     for (const char *word = path; at && *word;) {
@@ -185,7 +185,7 @@ static bool is_only(const json_t *value, const char *only) {
     return is;
 }
 
-/* Every member of `at` has a row, and what single members say goes into r->ours. */
+/* Every member of `at` has a row, and options of single members go into r->ours. */
 static void read_members(reading *r, const json_t *at, const char *path) {
     const char *key;
     json_t *value;
@@ -211,7 +211,7 @@ static void read_members(reading *r, const json_t *at, const char *path) {
     }
 }
 
-/* ---- what several members make ---- */
+/* ---- options made from several members ---- */
 
 /* `fallback` where there is none; anything but a whole number of at least `least` is refused. */
 static int64_t count_of(reading *r, const char *path, int64_t least, int64_t fallback) {
@@ -243,8 +243,8 @@ static int choice_of(reading *r, const char *path, const char *const *names) {
     return -1;
 }
 
-/* A typed plan says how many there are, whatever else its ranks do; without one each rank is one:
- * those that were typed, or that a launcher's variables tell of. */
+/* A typed plan sets the number of replicas, for any division of its ranks; without one each rank is
+ * one: those that were typed, or that a launcher's variables tell of. */
 static wf_status read_replicas(const options *typed, wf_context *ctx, int *n_out) {
     wf_place place;
     wf_plan *plan;

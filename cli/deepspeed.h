@@ -5,9 +5,9 @@
 
 #include "options.h"
 
-/* An object as --config has it, of what `root` says; how many ranks there are was typed, or a
- * launcher's variables say it. NULL after a sentence in o->error: a member has no counterpart. The
- * caller releases it. */
+/* Converts `root` to an object in the form of --config. The number of ranks comes from typed
+ * options or a launcher's variables. NULL after a sentence in o->error: a member has no
+ * counterpart. The caller releases it. */
 json_t *deepspeed_options(options *o, const json_t *root, const options *typed);
 
 #endif

@@ -1,9 +1,9 @@
 /* --ranks A:B: a job of B ranks that continues with fewer after it has lost some, at least A.
  *
- * The launcher has B places, each with a device of --devices. It leaves out the places of lost
- * ranks, and takes as many replicas as the other places have room for. It stores the ranks of an
- * attempt in the roster, a part of the history; the ranks read it before they use their options.
- * The recipe stays that of the first attempt, so the bits stay the same. */
+ * The launcher has B places, each with a device of --devices. The launcher leaves out the places of
+ * lost ranks, and takes as many replicas as the other places have room for. The launcher stores the
+ * ranks of an attempt in the roster, a part of the history; the ranks read it before they use their
+ * options. The recipe stays that of the first attempt, so the bits stay the same. */
 #ifndef CLI_ELASTIC_H
 #define CLI_ELASTIC_H
 
@@ -12,7 +12,7 @@
 #include <signal.h>
 
 #define PLAN_BYTES    1024
-#define MOST_ATTEMPTS 1000 /* whose ranks the report lists */
+#define MOST_ATTEMPTS 1000 /* limit on the attempts in the report's list of ranks */
 
 typedef struct roster {
     int n_ranks, n_places; /* of the latest attempt, and in all; 0: --ranks N */

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A message with its scalars, and what a file begins with, fit. */
+/* Room for a message with its scalars, and for the first message of a file. */
 #define MOST_BYTES (40 + EVENTS_SCALARS * (EVENTS_TAG_BYTES + 16))
 
 typedef struct message {
@@ -49,7 +49,8 @@ static void put_scalar(message *m, const event_scalar *scalar) {
     put_bytes(m, 1, value.bytes, value.n); /* Summary.value */
 }
 
-/* An Event without what it tells: wall_time first, then step, where events_copy looks for them. */
+/* Begins an Event without its content: wall_time first, then step, where events_copy looks for
+ * them. */
 static message begin_event(double wall_time, int64_t step) {
     message m = {.n = 0};
     uint64_t bits;

@@ -1,4 +1,4 @@
-/* The folder of a run, and whose it is. */
+/* The folder of a run, and its lock. */
 #include "checkpoint.h"
 #include "restart.h"
 
@@ -66,7 +66,7 @@ static int find_inherited(int folder) {
 exit_status checkpoint_lock(const cli *c, int *lock_out) {
     *lock_out = -1;
     int fd = open(c->o.out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return EXIT_DONE; /* whoever makes it or writes there says what is wrong */
+    if (fd < 0) return EXIT_DONE; /* the code that writes there reports the error */
     *lock_out = find_inherited(fd);
     if (*lock_out < 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
         *lock_out = fd;

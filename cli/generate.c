@@ -23,7 +23,7 @@ typedef struct generation {
     wf_trainer *trainer;
     bool is_recurrent;
     int64_t vocab, positions, block;
-    int32_t *tokens; /* the prompt, and what follows */
+    int32_t *tokens; /* the prompt, and its continuation */
     int64_t n_prompt, n_steps;
     const char *stop;                /* NULL: there is none */
     size_t prompt_bytes, stop_bytes; /* of the text: up to the prompt's end, up to `stop` */
@@ -83,7 +83,7 @@ static exit_status check_finite(const generation *g, const float *logits) {
     return EXIT_DONE;
 }
 
-/* Whether what follows the prompt, up to token n, has the text that ends it. */
+/* Whether the continuation of the prompt, up to token n, contains the text that ends it. */
 static exit_status look_for_stop(generation *g, int64_t n, bool *is_there_out) {
     char *text, *found;
     size_t n_bytes;
@@ -175,8 +175,8 @@ static wf_status find_model(generation *g) {
     return WF_OK;
 }
 
-/* Attention with a cache is never cut, so what cuts only the rest would run: but nothing has been
- * trained in such slices. */
+/* Slicing never cuts attention with a cache, so slices of the other layers alone would run: but
+ * nothing has been trained in such slices. */
 static exit_status check_slices(const generation *g) {
     const wf_recipe *given = &g->c->o.recipe;
     wf_recipe recipe;
@@ -216,7 +216,7 @@ static exit_status read_prompt(generation *g) {
     return bad;
 }
 
-/* --stop, or what ends GPT-2's texts, if that is a token. */
+/* --stop, or the token that ends GPT-2's texts, if the vocabulary has it. */
 static exit_status find_stop(generation *g) {
     static const char end_of_text[] = "<|endoftext|>";
     const wf_tokenizer *t = g->tokenizer;

@@ -15,8 +15,8 @@ static const char same_for_all[] =
     "\"scale_attn_weights\": true, \"scale_attn_by_inverse_layer_idx\": false, "
     "\"add_cross_attention\": false, \"use_cache\": true}";
 
-/* The BPE whose tokens the model reads: the data's. Files of tokens have none themselves, so the
- * one that came with the model counts. NULL: there is none. */
+/* The BPE of the tokens that the model reads: the data's. Files of tokens have none themselves, so
+ * the one that came with the model counts. NULL: there is none. */
 static const wf_tokenizer *find_bpe(const job *j) {
     const wf_tokenizer *t = wf_data_tokenizer(j->data);
     if (!t && !j->c->o.other_data) t = j->tokenizer;

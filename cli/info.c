@@ -37,7 +37,7 @@ static json_int_t memory_bytes(hwloc_topology_t topology) {
 static json_t *machine(void) {
     hwloc_topology_t topology;
     char name[100];
-    (void)setenv("HWLOC_HIDE_ERRORS", "2", 0); /* it would print what it does not find */
+    (void)setenv("HWLOC_HIDE_ERRORS", "2", 0); /* else it prints messages about missing devices */
     if (hwloc_topology_init(&topology)) return NULL;
     if (hwloc_topology_load(topology)) {
         hwloc_topology_destroy(topology);
@@ -94,7 +94,7 @@ static void say_machine(const cli *c, const json_t *m) {
     }
 }
 
-/* What a container leaves of the machine. */
+/* Prints the limits of a container. */
 static void say_limits(const cli *c, const wf_limits *limits) {
     char size[TEXT_BYTES];
     if (limits->cpu_quota > 0)
@@ -104,8 +104,8 @@ static void say_limits(const cli *c, const wf_limits *limits) {
             text_of_bytes(size, (double)limits->memory_bytes));
 }
 
-/* What the machine has of a kind of device, or why nothing. A child asks, as drivers end the
- * process that asks them where something is broken. Whether there is any. */
+/* Finds the machine's devices of a kind, or the reason that there are none. A child process calls
+ * the driver, because a broken driver may end its caller. Returns whether there is any. */
 static bool find_devices(cli *c, const char *kind, char *text, size_t bytes) {
     int ends[2], status = 0;
     size_t n = 0;

@@ -48,13 +48,13 @@ static void set(void (*handler)(int number), int flags) {
     action.sa_flags = flags;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, NULL); /* nohup means what it says */
+    if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, NULL); /* respects nohup */
     if (!is_ignored(SIGQUIT)) sigaction(SIGQUIT, &action, NULL);
 }
 
 void interrupt_watch(void) {
     set(remember, (int)(SA_RESETHAND | SA_RESTART)); /* the second one kills */
-    signal(SIGPIPE, SIG_IGN); /* who reads what we say may go: the work goes on */
+    signal(SIGPIPE, SIG_IGN); /* the work continues when the reader of our output ends */
 }
 
 exit_status interrupt_within(double seconds) {

@@ -31,14 +31,14 @@ static exit_status check_use(const options *o) {
     return EXIT_DONE;
 }
 
-/* What a size that is not given is, and that no other is 0. */
+/* Sets sizes that were not given, and checks that no other is 0. */
 static exit_status resolve_sizes(options *o, const wf_model_info *model) {
     const struct {
         option_id id;
         int64_t *value, usual;
     } sizes[] = {{OPT_layers, &o->layers, model->n_layers},
                  {OPT_hidden, &o->hidden, model->hidden},
-                 {OPT_embedding, &o->embedding, 0}, /* as wide as what is hidden */
+                 {OPT_embedding, &o->embedding, 0}, /* as wide as the hidden layer */
                  {OPT_heads, &o->heads, 0},         /* by the width */
                  {OPT_vocab, &o->vocab, 0}};        /* by the data */
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && model->has_sizes; k++) {
@@ -70,7 +70,7 @@ static int64_t synthetic_samples(const options *o, int64_t n_steps) {
     return batch * n_batches;
 }
 
-/* What decoded pictures may take. */
+/* The limit on the memory of decoded pictures. */
 static size_t cache_bytes(const cli *c) {
     size_t most = wf_info_limits().memory_bytes,
            n_ranks = c->job ? (size_t)wf_job_n_ranks(c->job) : 1;
@@ -107,7 +107,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     return status;
 }
 
-/* A vocabulary may be larger than the data's, whose tokens it has to hold. */
+/* The vocabulary must contain the data's tokens, and may be larger. */
 static exit_status check_vocab(job *j) {
     options *o = &j->c->o;
     if (option_no_use(o, OPT_vocab)) return EXIT_DONE;
@@ -177,7 +177,7 @@ static wf_status note_needed(job *j) {
     return status;
 }
 
-/* How many steps there are, what a schedule's end is, and the rest of the recipe. */
+/* Resolves the number of steps, the end of a schedule, and the rest of the recipe. */
 wf_status job_resolve_steps(job *j, int64_t n_steps) {
     options *o = &j->c->o;
     wf_recipe *r = &o->recipe;
@@ -231,7 +231,7 @@ wf_status job_use_devices(const cli *c, wf_plan *plan) {
     return wf_plan_use_devices(plan, c->o.devices);
 }
 
-/* What is predicted are pictures of any folder, unless it is a set of another format. */
+/* weft predict reads pictures of any folder, unless the data is a set of another format. */
 static bool reads_pictures(const cli *c) {
     const char *data = c->o.data;
     wf_data_format format = wf_data_find_format(data, (wf_data_format)c->o.data_format);
@@ -241,7 +241,7 @@ static bool reads_pictures(const cli *c) {
     return is_plain || format == WF_FORMAT_IMAGES;
 }
 
-/* What GPUs have free; whether that is known. */
+/* Sets the memory limit from the free memory of GPUs; also returns whether that is known. */
 static exit_status cap_of_devices(cli *c, bool *is_known_out) {
     char text[TEXT_BYTES];
     *is_known_out = false;
@@ -283,7 +283,7 @@ void job_say_cap(const cli *c) {
     if (*c->memory_cap) say(c, "memory  %s\n", c->memory_cap);
 }
 
-/* What the options say, without a look at data. */
+/* Resolves the options without reading data. */
 static exit_status resolve(job *j) {
     options *o = &j->c->o;
     o->has_pictures = o->data && reads_pictures(j->c);
@@ -316,7 +316,7 @@ static exit_status resolve(job *j) {
     return EXIT_DONE;
 }
 
-/* The data, whose tokens have to be those that saved weights know. */
+/* Opens the data; its tokens must be those of the saved weights. */
 static exit_status open_known_data(job *j, int64_t n_steps) {
     const options *o = &j->c->o;
     bool is_synthetic = !strcmp(o->data, "synthetic");

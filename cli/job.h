@@ -6,13 +6,13 @@
 
 typedef struct job {
     cli *c;
-    saved_model saved;       /* what the weights that it begins with say */
+    saved_model saved;       /* the metadata of its first weights */
     wf_tokenizer *tokenizer; /* of --tokenizer or of the weights; or NULL */
     wf_data *data;
     wf_data_description about;
     wf_model *model;
     wf_plan *plan;
-    wf_proposal *would_fit; /* [n_would_fit]: what --plan auto has chosen from */
+    wf_proposal *would_fit; /* [n_would_fit]: the candidates of --plan auto */
     int n_would_fit;
     char data_hash[WF_DATA_HASH_BYTES]; /* "" until job_hash_data */
     bool is_tokens;                     /* the model reads tokens */
@@ -29,25 +29,25 @@ typedef struct job {
     wf_recipe needed; /* weft plan: lanes and slices that are not the recipe's own; 0: they are */
 } job;
 
-/* Fills *j and resolves c->o: what is 0 or not given gets its value. `n_steps` < 0: from
+/* Fills *j and resolves c->o: options that are 0 or not given get their values. `n_steps` < 0: from
  * --steps and --epochs. Complains and returns the exit status if that is impossible. */
 exit_status job_open(cli *c, int64_t n_steps, job *j);
 void job_close(job *j);
 /* Whether --model names one of the registry. Complains. */
 exit_status job_check_model(const cli *c);
-/* Without a cap of the user's, a rank of what runs has its part of what the control group may have,
- * if that is limited and all ranks are in it. */
+/* Without a cap of the user's, each rank gets its part of the control group's limit, if there is
+ * one and all ranks are in the group. */
 exit_status job_cap_memory(cli *c, const wf_plan *plan);
 /* Prints that limit and its reason, if there is one. */
 void job_say_cap(const cli *c);
-/* Tells the plan what the options say of its devices: their kind, and their memory. */
+/* Sets the plan's devices from the options: their kind, and their memory. */
 wf_status job_use_devices(const cli *c, wf_plan *plan);
 
 /* The recipe of a single step: how the learning rate falls, and how many steps there are, is not
  * known while a plan or --micro is chosen. */
 wf_recipe job_recipe_of_a_step(const job *j);
-/* Gives what is open in the recipe its value. Training needs lanes and slices that suit the plan;
- * weft plan, which runs nothing, takes those that the plan needs; forward runs need none. */
+/* Resolves the recipe's open fields. Training needs lanes and slices that suit the plan; weft plan,
+ * which runs nothing, takes those that the plan needs; forward runs need none. */
 wf_status job_resolve(const job *j, wf_recipe *recipe);
 /* Resolves the job's recipe, with the number of steps; `n_steps` as in job_open. */
 wf_status job_resolve_steps(job *j, int64_t n_steps);
@@ -64,8 +64,8 @@ wf_status job_choose_on_cluster(job *j);
 /* Lanes and slices that the plan needs beyond the recipe's own; null: none. */
 json_t *job_needed_json(const job *j);
 
-/* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
- * plan the latter. Complains and returns the exit status if that is impossible. */
+/* Measures for --micro auto and --costs measured: chooses the former, gives the plan the latter.
+ * Complains and returns the exit status if that is impossible. */
 exit_status job_measure(job *j);
 
 /* Fills j->data_hash, once. */
@@ -74,7 +74,7 @@ wf_status job_hash_data(job *j);
 /* The name of the rank's device. */
 const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]);
 
-/* The first lines of a run: what is trained, how, and how to repeat it. */
+/* Prints the first lines of a run: the model, the data, the plan, and how to repeat it. */
 void job_describe(const job *j);
 /* The plan that auto has made of it, if that is another. */
 void job_describe_chosen(const job *j, const wf_program *program);
@@ -97,7 +97,7 @@ void job_find_streams(const job *j, int64_t n_streams_out[2]);
 /* An evaluation takes as many samples at once as a microbatch has, or all there are; of streams,
  * one of each. */
 int64_t job_eval_samples(const job *j, wf_data_split split);
-/* Plans them beside the program's step: its peaks, and what would fit, are then theirs, too. */
+/* Plans the evaluation together with the program's step: peaks and proposals then include it. */
 wf_status job_plan_tests(const job *j, wf_program *program);
 /* The first replica evaluates; processes of the others have nothing to read. */
 bool job_reads_eval(const job *j);

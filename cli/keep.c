@@ -50,7 +50,7 @@ static void remove_files(const char *path) {
     rmdir(path);
 }
 
-/* A folder that is not whole has another name, which nobody takes for a checkpoint's. */
+/* An incomplete folder has another name, so that it is not mistaken for a checkpoint. */
 static void hidden_path(const cli *c, const char *name, char path[4096]) {
     snprintf(path, 4096, "%.3800s/" HIDDEN "%.200s", c->o.out, name);
 }
@@ -109,7 +109,7 @@ static exit_status keep_as(const cli *c, const char *name) {
     exit_status bad = link_files(c->o.out, made);
     if (!bad && rename(made, path) && renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
         bad = failed(path, "kept");
-    remove_files(made); /* what could not be kept, or the one before */
+    remove_files(made); /* an incomplete folder, or the previous one */
     return bad;
 }
 

@@ -47,8 +47,8 @@ static char *read_words(char ***words_out) {
     return block;
 }
 
-/* Ranks have said themselves what they have saved, unless they were killed. One that could not save
- * has failed. */
+/* Ranks have already reported their saves, unless they were killed. One that could not save has
+ * failed. */
 static exit_status tell_interrupted(const cli *c, wf_launch_config *config,
                                     const wf_launch_result *result) {
     exit_status status = (exit_status)(128 + result->interrupted_by);
@@ -58,7 +58,7 @@ static exit_status tell_interrupted(const cli *c, wf_launch_config *config,
     return has_failed ? EXIT_FAILED : status;
 }
 
-/* What went wrong a rank has said itself, unless it was killed. */
+/* The failing rank has already reported its error, unless it was killed. */
 static exit_status tell(const cli *c, wf_launch_config *config, const wf_launch_result *result) {
     if (result->failed_rank < 0)
         return result->interrupted_by ? tell_interrupted(c, config, result) : EXIT_DONE;
@@ -68,7 +68,7 @@ static exit_status tell(const cli *c, wf_launch_config *config, const wf_launch_
     return status;
 }
 
-/* What outlives all ranks; each inherits the descriptors. */
+/* Memory that outlives all ranks; each inherits the descriptors. */
 typedef struct memories {
     int history, snapshot;
 } memories;

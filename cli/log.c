@@ -22,7 +22,7 @@ static double seconds_since_1970(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Both copy what is of old steps. `in` may be NULL. */
+/* Both copy the lines of old steps. `in` may be NULL. */
 static bool copy_lines(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested_step_out) {
     char *line = NULL;
     size_t bytes = 0;
@@ -46,7 +46,7 @@ static bool copy_events(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested
 
 typedef bool (*copy_function)(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested_step_out);
 
-/* What to keep of a file, in memory; the caller frees *text_out. */
+/* Reads the part of a file to keep into memory; the caller frees *text_out. */
 static wf_status read_old(const cli *c, const char *path, copy_function copy, int64_t keep_steps,
                           int64_t *tested_step_out, char **text_out, size_t *n_out) {
     int fd = -1;
@@ -62,7 +62,7 @@ static wf_status read_old(const cli *c, const char *path, copy_function copy, in
     return status;
 }
 
-/* Never through a link, and never to what would make the call wait. */
+/* Opens no link, and no file that would block the call. */
 static FILE *open_end(const char *path) {
     int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "a");

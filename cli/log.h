@@ -1,6 +1,6 @@
-/* The log of a run, DIR/log.jsonl: one JSON object a line for each step and epoch. It is
- * also what the picture is drawn from, so that a resumed run has its whole history. TensorBoard
- * shows the same curves from DIR/events.out.tfevents.weft. */
+/* The log of a run, DIR/log.jsonl: one JSON object a line for each step and epoch. The picture is
+ * drawn from it, too, so that a resumed run has its whole history. TensorBoard shows the same
+ * curves from DIR/events.out.tfevents.weft. */
 #ifndef CLI_LOG_H
 #define CLI_LOG_H
 
@@ -21,9 +21,9 @@ typedef struct run_log {
 
 /* All of them complain, with the reason. */
 
-/* Keeps what an earlier run logged up to and with step `keep_steps`; 0: nothing. Lines are only
- * added from then on; the last one may be half a line after a kill, and is dropped when the log is
- * opened again. `dir` NULL: nothing is logged. */
+/* Keeps the lines that an earlier run logged up to and with step `keep_steps`; 0: nothing. Lines
+ * are only added from then on; the last one may be half a line after a kill, and is dropped when
+ * the log is opened again. `dir` NULL: nothing is logged. */
 exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps);
 /* `n_skipped`: steps that this one leaves out, itself included; 0: none. */
 exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
@@ -31,7 +31,8 @@ exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_re
 /* `accuracy` may be NAN. The test that a run makes at its end is not logged again by one that goes
  * on from there. */
 exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);
-/* Once a second by itself. Before a checkpoint: what it counts as done is then in the log. */
+/* Writes buffered lines; the log does so itself once a second. Before a checkpoint is saved, the
+ * log must contain all steps that the checkpoint counts as done. */
 exit_status log_flush(run_log *log);
 exit_status log_close(run_log *log);
 

@@ -1,4 +1,4 @@
-/* Which classes or tokens are likeliest, by what a model gives for each. */
+/* Finds the likeliest classes or tokens from a model's logits. */
 #ifndef CLI_LOGITS_H
 #define CLI_LOGITS_H
 

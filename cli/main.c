@@ -150,7 +150,7 @@ static bool configure_log(cli *c, wf_context_config *config) {
     const char *text = wf_info_variable_value("WEFT_LOG");
     config->log = log_line;
     config->log_self = c;
-    config->log_level = WF_LOG_INFO; /* progress; what is shown of all else log_line decides */
+    config->log_level = WF_LOG_INFO; /* progress; log_line filters the other messages */
     if (!text || !*text) return true;
     size_t n = strcspn(text, ":");
     for (int level = WF_LOG_ERROR; level <= WF_LOG_DEBUG; level++) {
@@ -167,8 +167,7 @@ static bool configure_log(cli *c, wf_context_config *config) {
 
 /* ---- commands ---- */
 
-/* What was printed may not have got through, to a full disk for one. `code`: why, if it is known.
- */
+/* Output may have been lost, for example on a full disk. `code`: the reason, if it is known. */
 static exit_status close_output(exit_status status, int code) {
     bool good = !ferror(stdout);
     if (fflush(stdout) && !code) code = errno;
@@ -225,7 +224,7 @@ static exit_status run_once(const command *about, int argc, char *const *argv, i
     return status;
 }
 
-/* A rank whose job has lost another one stays, and runs the command anew with its replacement. */
+/* A rank of a job that lost another rank stays, and runs the command anew with the replacement. */
 static exit_status run_until_whole(const command *about, int argc, char *const *argv,
                                    int *say_error) {
     char lost[LOST_BYTES];
@@ -302,8 +301,8 @@ static exit_status run_first_word(int argc, char *const *argv) {
     return about->run_words ? about->run_words(argc, argv) : run_command(about, argc, argv);
 }
 
-/* A file that is opened must not become what weft prints to. What is written to a stream that was
- * closed still fails, and is said. */
+/* A newly opened file must not become one of weft's output streams. Writing to a stream that was
+ * closed still fails, and the error is reported. */
 static void hold_closed_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
@@ -325,8 +324,8 @@ static void watch_limit(void) {
     signal(SIGSEGV, report_limit);
 }
 
-/* For who ends because of others: where MPI waits for those, in a thread of its own, that thread is
- * left in there, and must not find its libraries destroyed by what runs at a regular exit. */
+/* Ends a process that stops because of other ranks. Where MPI waits for those in a thread of its
+ * own, that thread stays in MPI. A regular exit would destroy its libraries while it runs. */
 static void end_beside_threads(exit_status status) {
     struct stat threads; /* two links more than there are threads */
     if (status >= EXIT_RANK && stat("/proc/self/task", &threads) == 0 && threads.st_nlink > 3)

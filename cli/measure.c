@@ -83,7 +83,7 @@ static wf_status measure_products(const cli *c, wf_dtype dtype, product_speed *s
     wf_status status = time_product(c, dtype, LONG_K, &long_us);
     if (status == WF_OK) status = time_product(c, dtype, SHORT_K, &short_us);
     if (status != WF_OK) return status;
-    double least = area * LONG_K / long_us; /* of what was reached */
+    double least = area * LONG_K / long_us; /* of the rate reached */
     double flops_per_us = fmax(least, area * (LONG_K - SHORT_K) / fmax(1e-3, long_us - short_us));
     *speed_out =
         (product_speed){1e6 * flops_per_us, fmax(0, long_us * flops_per_us / area - LONG_K)};
@@ -132,7 +132,7 @@ static exit_status measure_all(const cli *c, measured *m) {
     return bad;
 }
 
-/* Cores that share memory: what each sends, the others' copies do not slow down here. */
+/* Cores share memory: here the copies of one core do not slow down those of another. */
 static json_t *levels_of(const measured *m, int n_cores) {
     if (n_cores < 2) return json_array();
     return json_pack("[{s:s, s:s, s:i, s:f, s:f, s:b}]", "name", "machine", "of", "device", "count",

@@ -1,5 +1,5 @@
-/* What the help says of an option: the words of its row, or of a command to which it is something
- * else; and which options a command's short help has. */
+/* The help text of an option: the words of its row, or of a command where it has another meaning.
+ * Also the options of a command's short help. */
 #include "cli.h"
 #include "text.h"
 

@@ -35,7 +35,7 @@ static const char *choice_text(const char *list, int place, char *text) {
     return text;
 }
 
-/* What other programs call a value of ours; "" if that is not known. */
+/* Other programs' name of a value; "" if it is not known. */
 static const char *choice_hint(option_id id, const char *value) {
     static const struct {
         const char *theirs, *ours;
@@ -123,7 +123,7 @@ bool option_set(options *o, option_id id, const char *value) {
             return options_fail(o, "%s: '%.60s' is not one of %s%s", name, value, about.argument,
                                 choice_hint(id, value));
         memcpy(field_of(o, id), &i, sizeof i);
-        /* A table of a file that was named before is what this value stands in the place of. */
+        /* This value replaces the table of a file that was named before. */
         if (id == OPT_kernels && *o->tuned_for) *o->recipe.tuned.text = *o->tuned_for = 0;
         return true;
     case OPTION_COUNT:

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a field's kind and use come to as an option. */
+/* The option's kind and scope for a field's kind and use. */
 #define KIND_COUNT             OPTION_COUNT
 #define KIND_SEED              OPTION_SEED
 #define KIND_INT               OPTION_INT
@@ -43,8 +43,8 @@ static const option table[N_OPTIONS] = {
 #undef ROW
 };
 
-/* What single fields have beside their row: other commands, another argument, a default that
- * depends on other options, and what the help says of it. */
+/* Properties of single fields besides their row: other commands, another argument, a default that
+ * depends on other options, and the help text. */
 static const struct {
     option_id id;
     unsigned commands;
@@ -196,7 +196,7 @@ option_id option_nearest(const char *name, unsigned flag) {
     return best;
 }
 
-/* What other programs call an option of ours. */
+/* Other programs' names of options. */
 static const struct {
     const char *theirs, *ours;
 } elsewhere[] = {
@@ -245,7 +245,7 @@ static const struct {
     {"fsdp", "--plan dp=N,zero=3"},
 };
 
-/* What the option is called here, if that is known; else writes nothing. */
+/* Writes weft's name of the option, if it is known; else writes nothing. */
 static void translate(const char *name, unsigned flag, char *ours, size_t bytes) {
     *ours = 0;
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
@@ -355,7 +355,7 @@ bool options_parse(options *o, unsigned flag, int argc, char *const *argv) {
     options_init(&typed);
     bool good = parse_words(&typed, flag, argc, argv);
     if (good && (typed.config || typed.deepspeed)) {
-        /* What was typed goes on top of the files. */
+        /* Typed options override the files. */
         good = options_read_files(o, flag, &typed) && parse_words(o, flag, argc, argv);
     } else if (good) {
         options_release(o);

@@ -78,8 +78,8 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
 enum { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_REWIND };
 #define MICRO_AUTO (-1)
 
-/* Whose an option is, where there are several ranks: all of them need the same, but for those of
- * one rank alone; of those that name a file of rank 0's, only whether they are given. */
+/* The scope of an option in a job of several ranks: all ranks need the same value, except for
+ * OF_RANK. OF_ROOT names a file of rank 0; ranks compare only whether it is given. */
 typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option_scope;
 
 /* name (with _ for -), kind, field, group, commands, scope (1: of the recipe, 0: of the run, or
@@ -389,12 +389,12 @@ typedef struct options {
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     bool has_pictures;   /* --data is a folder of them: known when it has been looked at */
-    bool names_no_files; /* what is read is not trusted to have another file opened */
-    char tuned_for[200]; /* what the table of --kernels was measured on: tuned_place; "" none */
+    bool names_no_files; /* untrusted source of options: must not name files to open */
+    char tuned_for[200]; /* tuned_place where the table of --kernels was measured; "" none */
     char error[600];     /* the sentence, after a function has returned false */
 } options;
 
-/* What there is to know of an option. */
+/* The description of an option. */
 option option_about(option_id id);
 /* Its value if it is not given, as text; NULL: there is none, or it depends on other options.
  * `text` has room for TEXT_BYTES. */
@@ -411,9 +411,9 @@ void options_release(options *o);
 bool options_parse(options *o, unsigned command, int argc, char *const *argv);
 /* A JSON object; untrusted. `where` names it in errors. */
 bool options_read_json(options *o, unsigned command, const char *text, size_t n, const char *where);
-/* Takes over from the table that weft tune has written there what is not computed as usual. */
+/* Reads the kernels other than the defaults from the table that weft tune has written there. */
 bool options_read_kernels(options *o, const char *path);
-/* --config and --deepspeed, of what was typed. */
+/* Reads the files of --config and --deepspeed, which `typed` names. */
 bool options_read_files(options *o, unsigned command, const options *typed);
 /* Writes o->error; returns false. */
 bool options_fail(options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -436,7 +436,7 @@ json_t *options_recipe(const options *o);
  */
 bool option_is_of_recipe(const options *o, option_id id);
 
-/* The option of `command` whose name resembles `name` most; N_OPTIONS if none does. */
+/* The option of `command` with the name nearest to `name`; N_OPTIONS if none is near. */
 option_id option_nearest(const char *name, unsigned command);
 
 #endif

@@ -1,6 +1,6 @@
-/* What a command writes to a file: reports, tables, pictures. It is made in memory first. A file
- * is then replaced as a whole (weft/file.h); "-" and what is no file of the disk, /dev/null or a
- * pipe, is written to where it is. */
+/* Output files of a command: reports, tables, pictures. The content is made in memory first. A file
+ * is then replaced as a whole (weft/file.h). "-", and a path that is not a regular file, such as
+ * /dev/null or a pipe, is written in place. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
@@ -23,7 +23,7 @@ exit_status output_check_file(const char *what, const char *path);
 
 /* Complains. */
 exit_status output_begin(output *out, const cli *c, const char *what, const char *path);
-/* Puts what was written in its place. Complains, with the reason. */
+/* Moves the output to its path. Complains, with the reason. */
 exit_status output_end(output *out);
 /* Instead: nothing is written. After output_end it does nothing. */
 void output_drop(output *out);

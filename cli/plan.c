@@ -1,4 +1,4 @@
-/* weft plan: what a plan costs, before anything runs. */
+/* weft plan: the cost of a plan, before a run. */
 #include "checkpoint.h"
 #include "cluster.h"
 #include "crew.h"
@@ -19,7 +19,7 @@
 
 #define MISSING_BYTES 400
 
-/* What of the peak lies between blocks: of it less what may be alive at once. */
+/* The share of the peak that is gaps between blocks: the peak less the bytes alive at once. */
 static double fragmentation_of(const wf_rank_summary *r) {
     return r->peak_bytes ? 1 - (double)r->bound_bytes / (double)r->peak_bytes : 0;
 }
@@ -246,7 +246,7 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *un
     return json;
 }
 
-/* ---- what would fit ---- */
+/* ---- proposals ---- */
 
 /* Says whether it fits, and adds "fits", "proposals" and, with their plans' texts, "would_fit". */
 static exit_status check_fits(const job *j, const wf_program *p, json_t *report) {
@@ -281,7 +281,7 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *report)
 
 /* ---- the command ---- */
 
-/* Of devices that the list names, and that this machine does not have, what is missing; or "". */
+/* Why this machine lacks a device of the list, for the first such device; or "". */
 static const char *find_missing(const job *j, char why[MISSING_BYTES]) {
     char kind[WF_DEVICE_NAME_BYTES];
     *why = 0;

@@ -1,5 +1,5 @@
-/* --plan auto: the plan for all ranks that fits and is predicted to be the fastest. It keeps the
- * recipe, so the memory of the machine may change the plan, but no number. */
+/* --plan auto: the plan for all ranks that fits and is predicted to be the fastest. The recipe
+ * stays, so the memory of the machine may change the plan, but no number. */
 #include "progress.h"
 
 #include <stdio.h>

@@ -60,7 +60,7 @@ static json_t *json_text(const char *text) {
     return string ? string : json_string(wf_text_escape(text, shown, sizeof shown));
 }
 
-/* On its line, whatever it holds. */
+/* Prints the text on one line, with any content. */
 static void say_text(const prediction *p, const char *before, const char *text) {
     char shown[4096];
     say(p->c, "%s%s", before, wf_text_escape(text, shown, sizeof shown));

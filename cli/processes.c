@@ -19,8 +19,8 @@ static exit_status be_silent(cli *c) {
     return EXIT_DONE;
 }
 
-/* Another launcher that is killed leaves its ranks to themselves: they save and stop. Who has
- * started ranks by hand may log out, and weft's own launcher sees to it itself. */
+/* Another launcher that is killed leaves its ranks to themselves: they save and stop. Ranks that
+ * were started by hand may outlive a login, and weft's own launcher ends its ranks itself. */
 static void end_with_launcher(const wf_place *place) {
     static const char *const launchers[] = {"Open MPI", "PMI", "Slurm"};
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
@@ -91,7 +91,8 @@ exit_status processes_begin(cli *c, bool *done_out) {
     end_with_launcher(&place);
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = o->rendezvous ? o->rendezvous : "env://";
-    /* Of a list to measure, a job has one: shared memory, where there is any, unless it is mpi. */
+    /* From a list of wires to measure, a job uses one: shared memory, where there is any, unless it
+     * is mpi. */
     bool is_wire = c->command & JOBS || is_mpi;
     if (is_wire) meeting.wire = o->wire;
     interrupt_unwatch(); /* there is nothing to lose, and the others may never come */

@@ -20,7 +20,7 @@
 #define CROWDED_SHARE   0.25
 #define CROWDED_SECONDS 3
 
-/* ---- what it is ---- */
+/* ---- identity ---- */
 
 const char *processor_name(char name[100]) {
     snprintf(name, 100, "unknown");
@@ -54,7 +54,7 @@ typedef struct instruction_set {
     const char *name; /* as Linux calls it */
     unsigned leaf, subleaf;
     int word, bit;       /* word: a, b, c, d of cpuid */
-    unsigned long state; /* what the system has to keep for it, in xgetbv's words */
+    unsigned long state; /* the state that the system must save for it, in xgetbv's words */
 } instruction_set;
 
 #define SSE_STATE    0x2ul
@@ -102,7 +102,7 @@ json_t *processor_instructions(void) {
     return list;
 }
 
-/* ---- what it has done ---- */
+/* ---- load ---- */
 
 static double seconds_of(int who) {
     struct rusage u;
@@ -111,7 +111,7 @@ static double seconds_of(int who) {
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* NAN where there is no /proc. What a guest system lost to its host ("steal") counts, too. */
+/* NAN where there is no /proc. Time that a guest system lost to its host ("steal") counts, too. */
 static double busy_seconds(int *n_cores_out) {
     char line[400];
     double ticks = 0;

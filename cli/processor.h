@@ -1,4 +1,4 @@
-/* The processor, and what of its time this program and others have taken. */
+/* The processor, and the shares of its time that this program and others have taken. */
 #ifndef CLI_PROCESSOR_H
 #define CLI_PROCESSOR_H
 

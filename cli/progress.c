@@ -24,7 +24,7 @@ double now_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Of the user's locale, which nothing else in the program depends on. */
+/* Whether the user's locale is UTF-8; the rest of the program ignores the locale. */
 static bool has_utf8(void) {
     locale_t users = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
     bool has = users && !strcmp(nl_langinfo_l(CODESET, users), "UTF-8");
@@ -32,7 +32,7 @@ static bool has_utf8(void) {
     return has;
 }
 
-/* Of the terminal that standard error is, or that a launcher shows it on; 0: there is none. */
+/* Columns of the terminal of standard error, or of the launcher; 0: there is none. */
 static int terminal_columns(void) {
     if (isatty(STDERR_FILENO)) return columns_of(stderr, 1, 10000);
     const char *columns = getenv(WF_LAUNCH_TERMINAL);
@@ -55,7 +55,7 @@ void progress_begin(progress *p, const job *j, int64_t first_step) {
     p->first_step = first_step;
 }
 
-/* "epoch 1/2  step 230/938", and what is left after it. */
+/* "epoch 1/2  step 230/938", and the remaining time. */
 static int status_text(const progress *p, int64_t step, int64_t epoch, char *text, size_t bytes) {
     const job *j = p->j;
     char left[TEXT_BYTES], rate[TEXT_BYTES], accuracy[TEXT_BYTES] = "";
@@ -72,7 +72,7 @@ static int status_text(const progress *p, int64_t step, int64_t epoch, char *tex
                     j->is_tokens ? "tokens" : "images", text_of_seconds(left, left_s));
 }
 
-/* In one piece: what shows it must not show the half. `part` below 0: no bar. */
+/* Written in one piece, because a terminal must not show half of it. `part` below 0: no bar. */
 static void draw_bar(progress *p, double part, const char *text) {
     char bar[600];
     int columns = terminal_columns(), n = (int)strlen(text), n_bar = 0;

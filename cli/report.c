@@ -23,12 +23,12 @@ const char *costs_text(const wf_program *program) {
     return wf_costs_is_measured(wf_program_costs(program)) ? "measured" : "computed";
 }
 
-/* null: what needs most has not run. */
+/* null: the part with most memory has not run. */
 static json_t *measured_of(const wf_trainer_memory *m, size_t bytes) {
     return m->is_measured ? json_integer((json_int_t)bytes) : json_null();
 }
 
-/* Of each rank, in the host's memory or on disk. */
+/* Peaks of each rank, in the host's memory or on disk. */
 static json_t *peaks_elsewhere(wf_trainer *trainer, int n_ranks, bool is_disk) {
     json_t *planned = json_array(), *measured = json_array();
     for (int rank = 0; rank < n_ranks; rank++) {
@@ -52,7 +52,7 @@ static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
     return json_pack("{s:o, s:o, s:o}", "planned", planned, "measured", measured, "wire", wire);
 }
 
-/* What each rank moves in a step, to and from others; the training step's program says it. */
+/* Bytes that each rank sends and receives in a step, from the program of the training step. */
 static void add_traffic(const wf_program *step, json_t *report) {
     json_t *sent = json_array(), *received = json_array();
     for (int rank = 0; rank < wf_program_n_ranks(step); rank++) {

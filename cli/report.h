@@ -5,7 +5,7 @@
 #include "job.h"
 #include "samples.h"
 
-/* What the steps of a run gave, in their order. */
+/* Results of the steps of a run, in their order. */
 typedef struct record {
     samples loss, ms;
     int64_t n_skipped;     /* steps that were not finite and changed nothing */
@@ -20,14 +20,14 @@ void record_release(record *r);
 wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
                         json_t **report_out);
 
-/* What was trained on: samples, how pixels were normalised, the hash if there is one yet. */
+/* The training data: samples, the normalization of pixels, the hash if there is one yet. */
 json_t *report_data(const job *j);
 
 /* "computed" or "measured". */
 const char *costs_text(const wf_program *program);
 /* Whether o->json can be written, before the work; leaves the file as it is. */
 exit_status report_check(const cli *c);
-/* Writes to `path`, which is `what` in sentences; leaves no half of a report. */
+/* Writes to `path`; messages call it `what`; leaves no half of a report. */
 exit_status report_put(const cli *c, const json_t *report, const char *what, const char *path);
 /* Writes to o->json, if it was given, and releases the report. */
 exit_status report_write(const cli *c, json_t *report);

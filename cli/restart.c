@@ -98,7 +98,7 @@ static void double_wait(supervisor *s) {
 
 /* ---- attempts ---- */
 
-/* Passes the number to the ranks. It includes the restarts of an outer launcher. */
+/* Passes the number to the ranks. The number includes the restarts of an outer launcher. */
 static void set_number(const supervisor *s) {
     char text[32];
     int64_t number = s->outer + s->number + s->n_asked;

@@ -35,7 +35,7 @@ typedef struct history {
     int64_t n_marks;
     uint64_t identity; /* of recipe and data; 0: no attempt has resolved them yet */
     int is_final;      /* a failure that would repeat */
-    int is_reported;   /* rank 0 has reported the interruption, and saved what it could */
+    int is_reported;   /* rank 0 has reported the interruption, and saved if possible */
     int stop_signal;   /* the launcher was interrupted: the ranks save a snapshot and end; or 0 */
     double grace_s;    /* that is left for that */
     int64_t n_retries; /* failures before a new step that need not repeat */
@@ -76,7 +76,8 @@ void history_step(history *h, int64_t n_done);
 bool history_is_same_run(history *h, const char *recipe, const char *data_hash);
 /* A checkpoint of `n_done` steps is being written, or is written. */
 void history_mark(history *h, int64_t n_done);
-/* A snapshot of `n_done` steps is being taken. It may be whole before its rank 0 notices. */
+/* A snapshot of `n_done` steps is being taken. The snapshot may be whole before its rank 0
+ * notices. */
 void history_mark_snapshot(history *h, int64_t n_done);
 /* Passes the number of restarts on to this process, which was not started again itself. */
 void history_follow(const history *h);

@@ -1,5 +1,5 @@
-/* Going on from a checkpoint. What it says is not trusted: every number has its range, the data is
- * compared by its hash, and the data's path is not taken from the file of tensors, but from the
+/* Going on from a checkpoint. The checkpoint is not trusted: every number has its range, the data
+ * is compared by its hash, and the data's path is not taken from the file of tensors, but from the
  * run's own run.json or from --data. */
 #include "agree.h"
 #include "checkpoint.h"
@@ -12,7 +12,7 @@
 
 #define MAX_NOTE_BYTES 65536 /* no recipe comes near */
 
-/* What a checkpoint has to say, by its keys in the file. */
+/* Required metadata of a checkpoint, by its keys in the file. */
 static const char *const keys[] = {"weft.n_steps", "epoch", "sample",  "recipe",
                                    "data_hash",    "weft",  "library", "tests"};
 #define N_KEYS (sizeof keys / sizeof *keys)
@@ -132,7 +132,7 @@ static bool is_open(option_id id, const char *text) {
     return (may_be || id == OPT_n_threads) && !strcmp(text, "0");
 }
 
-/* What was given must agree with what was recorded; what was not given is taken over. */
+/* Options that were given must agree with the checkpoint; the others are taken from it. */
 static exit_status merge(cli *c, const options *recorded) {
     options *o = &c->o;
     for (option_id id = 0; id < N_OPTIONS; id++) {
@@ -173,7 +173,7 @@ static const char *text_of(const json_t *record, const char *key) {
     return text ? text : "";
 }
 
-/* Names what the record is of; a run with snapshots may have no --out. */
+/* Names the source of the checkpoint; a run with snapshots may have no --out. */
 static const char *name_source(const cli *c, char text[4096]) {
     snprintf(text, 4096, c->image ? "the snapshot" : "%.4000s/state.safetensors", c->o.out);
     return text;
@@ -228,7 +228,7 @@ exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
     return bad;
 }
 
-/* ---- what has to be as it was ---- */
+/* ---- properties that must not change ---- */
 
 /* Every epoch has the same number of steps, so the place follows from the step. */
 static exit_status check_place(const job *j, const resumed *from) {

@@ -1,4 +1,4 @@
-/* The ranks' side of --ranks A:B: what the launcher has chosen for this attempt. */
+/* The ranks' side of --ranks A:B: the launcher's choices for this attempt. */
 #include "restart.h"
 
 #include <stdlib.h>

@@ -64,7 +64,7 @@ static exit_status run_program(const options *o, char *const *program) {
     config.grace_ms = o->grace > 0 ? (int64_t)(o->grace * 1000 + 0.999) : 0;
     config.argv = program;
     if (wf_context_create(NULL, &ctx) != WF_OK) return complain(EXIT_FAILED, "no memory left");
-    signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */
+    signal(SIGCHLD, SIG_DFL); /* the parent may have ignored it */
     exit_status status = launch(ctx, o, &config);
     wf_context_destroy(ctx);
     return status;

@@ -1,4 +1,4 @@
-/* Measured values in the order in which they came, and what they add up to. */
+/* Measured values in their order, and their statistics. */
 #ifndef CLI_SAMPLES_H
 #define CLI_SAMPLES_H
 
@@ -15,7 +15,7 @@ typedef struct samples {
 bool samples_add(samples *s, double value);
 void samples_release(samples *s);
 
-/* Of those from `first` on; NAN if there are none. */
+/* Statistics of the values from `first` on; NAN if there are none. */
 double samples_median(const samples *s, size_t first);
 double samples_least(const samples *s, size_t first);
 /* Of all. */

@@ -10,7 +10,7 @@
 
 #define MAX_ROWS 64 /* of the table and the picture */
 
-/* ---- what is asked ---- */
+/* ---- options ---- */
 
 static exit_status check_counts(const options *o) {
     static const option_id needed[] = {OPT_stages, OPT_n_micro, OPT_forward_ms, OPT_backward_ms,
@@ -85,7 +85,7 @@ static exit_status read_all_times(const options *o, wf_stage_times *times) {
     return bad;
 }
 
-/* ---- what is answered ---- */
+/* ---- results ---- */
 
 static void say_result(const cli *c, const wf_schedule_result *result) {
     const options *o = &c->o;

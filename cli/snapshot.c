@@ -187,7 +187,7 @@ bool snapshot_read_steps(const snapshot *s, int64_t first, int64_t last, record 
     return true;
 }
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 
 size_t snapshot_bytes(const wf_program *program) {
     return 2 * wf_program_image_bytes(program);

@@ -1,7 +1,7 @@
 /* Snapshots of the state in host memory: weft train --snapshot N.
  *
- * The launcher creates the memory, and the ranks inherit its descriptor. It outlives any rank and
- * has no name, so nothing is left when the last process ends. Two images of the state take turns.
+ * The launcher creates the memory, and the ranks inherit its descriptor. The memory outlives any
+ * rank and has no name, so the last process to end frees it. Two images of the state take turns.
  * Each has the record of a checkpoint. The steps' losses are there too, so that a run without --out
  * reports all of them. */
 #ifndef CLI_SNAPSHOT_H

@@ -25,7 +25,7 @@ bool text_to_real(const char *text, double *value_out); /* finite */
 /* Whether it holds a character that a terminal would obey, where the text is repeated. */
 bool text_has_control(const char *text);
 
-/* The same as UTF-8: what is none becomes U+FFFD; free() it. NULL: no memory left. */
+/* The same as UTF-8: invalid bytes become U+FFFD; free() it. NULL: no memory left. */
 char *text_repaired(const char *text, size_t n_bytes);
 
 #endif

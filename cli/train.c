@@ -21,7 +21,7 @@ static void draw(run *r, bool is_last) {
     (void)plot_curve(r->c, r->log.lines.path, gnuplot_plain(title), is_last);
 }
 
-/* Of the steps so far. */
+/* Draws the picture of the steps so far. */
 static exit_status draw_at_times(run *r) {
     double seconds = now_seconds() - r->begun_s;
     if (seconds < r->draw_s) return EXIT_DONE;
@@ -33,7 +33,7 @@ static exit_status draw_at_times(run *r) {
 
 /* ---- the loop ---- */
 
-/* What the step has left is not saved. */
+/* The result of the failed step is not saved. */
 static exit_status not_finite(run *r) {
     char last[4200] = "nothing has been saved", why[600], path[4096];
     snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
@@ -207,7 +207,7 @@ static exit_status loop(run *r) {
     return bad && bad == interrupt_agreed(r->c) ? train_interrupted(r) : bad;
 }
 
-/* Everything is done and saved; but for what was interrupted, such as the picture. */
+/* Everything is done and saved, except interrupted work such as the picture. */
 static exit_status interrupted_late(const run *r) {
     exit_status why = interrupt_status();
     if (!why || !r->c->is_root) return why;

@@ -65,7 +65,7 @@ exit_status train_prepare(run *r);
 exit_status train_verify(run *r);
 /* Saves a checkpoint, unless the steps have been saved. */
 exit_status train_save(run *r);
-/* Waits until what is written in the background is in its place. */
+/* Waits for the end of writes in the background. */
 exit_status train_settle(run *r);
 /* Keeps the last checkpoint for --keep and --keep-best. */
 exit_status train_keep(run *r);
@@ -75,7 +75,7 @@ exit_status train_take_snapshot(run *r);
 exit_status train_test(run *r, int64_t epoch);
 /* Makes the test that is due after the steps since `before`; the best one is saved. */
 exit_status train_score(run *r, int64_t before);
-/* Saves what has been done; all ranks stop. Returns the exit status of the signal. */
+/* Saves the steps done so far; all ranks stop. Returns the exit status of the signal. */
 exit_status train_interrupted(run *r);
 
 /* ---- train_finish.c ---- */

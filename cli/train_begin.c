@@ -60,14 +60,14 @@ static exit_status check(const cli *c) {
     return EXIT_DONE;
 }
 
-/* All ranks save what they have read and stop. */
+/* All ranks save the state that they have read and stop. */
 static void begin_rescue(cli *c) {
     interrupt_assume(c->history->stop_signal);
     c->stop = interrupt_status();
 }
 
-/* From here on the folder is this run's, and what is in it is what a run goes on from, or nothing.
- */
+/* From here on the folder belongs to this run, and contains the checkpoint that the run continues
+ * from, or nothing. */
 static exit_status own_folder(run *r) {
     const options *o = &r->c->o;
     if (!o->out || !r->c->is_root) return EXIT_DONE;

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* How often the run was started again, and what that has cost. */
+/* The number of restarts of the run, and their cost. */
 static void report_restarts(run *r, json_t *report) {
     const history *h = r->c->history;
     double lost_s, all_s;

@@ -66,7 +66,7 @@ exit_status train_save(run *r) {
     if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
     exit_status bad = train_verify(r);
     if (!bad) bad = log_flush(&r->log);
-    if (!bad) bad = train_keep(r); /* what an earlier save has written meanwhile */
+    if (!bad) bad = train_keep(r); /* the files that an earlier save has written meanwhile */
     if (bad) return bad;
     history_mark(train_history(r), r->n_done);
     wf_status status = WF_OK;
@@ -81,7 +81,8 @@ exit_status train_save(run *r) {
     return r->c->o.save_async ? EXIT_DONE : train_keep(r);
 }
 
-/* Copies the state to memory, for a restart. What the log counts as done is in it then. */
+/* Copies the state to memory, for a restart. Flushing the log first ensures that it contains the
+ * steps of the snapshot. */
 exit_status train_take_snapshot(run *r) {
     cli *c = r->c;
     exit_status bad = log_flush(&r->log);
@@ -163,13 +164,13 @@ exit_status train_score(run *r, int64_t before) {
 }
 
 /* The launcher stops all ranks when one ends, so workers and servers wait here until rank 0 has
- * what it needs of them. */
+ * received its data from them. */
 static exit_status wait_for_root(run *r) {
     if (!r->crew.workers || !r->c->job) return EXIT_DONE;
     return complain_of(r->c, wf_job_barrier(r->c->job));
 }
 
-/* All ranks stop here; what has been done is saved. */
+/* All ranks stop here; the steps done so far are saved. */
 exit_status train_interrupted(run *r) {
     exit_status why = interrupt_agreed(r->c), bad = r->n_done ? train_save(r) : EXIT_DONE;
     if (!bad) bad = wait_for_root(r);

@@ -44,7 +44,7 @@ static json_t *row_json(const wf_tuning *tuning, int number) {
                      "nodes", s.n_nodes, "ways_us", ways);
 }
 
-/* Those that gain, and what all of them come to. */
+/* Prints the shapes that gain, and their total. */
 static void say_table(const cli *c, const wf_tuning *tuning) {
     double before_us = 0, after_us = 0;
     int n = wf_tuning_n_shapes(tuning), n_gain = 0, n_wrong = 0;

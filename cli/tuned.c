@@ -13,7 +13,7 @@ static const char *text_of(const json_t *object, const char *key) {
     return is_whole ? text : NULL;
 }
 
-/* "SHAPE=WAY", or nothing if that is what is done anyway. */
+/* Adds "SHAPE=WAY", or nothing if that is the default. */
 static bool add_row(options *o, const json_t *row, size_t number, const char *where) {
     const char *shape = text_of(row, "shape"), *choice = text_of(row, "choice"),
                *usual = text_of(row, "usual");

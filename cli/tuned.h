@@ -1,4 +1,4 @@
-/* Tables of kernels by shape: what weft tune writes and --kernels reads. */
+/* Tables of kernels by shape: weft tune writes them and --kernels reads them. */
 #ifndef CLI_TUNED_H
 #define CLI_TUNED_H
 
@@ -8,8 +8,8 @@ struct cli;
 
 #define TUNED_VERSION 1 /* of the tables */
 
-/* Takes over what the table, which is not trusted, has computed in another way than the usual one:
- * `tuned` of the recipe. `where` names it in errors. */
+/* Adds the table's choices that differ from the defaults to `tuned` of the recipe. The table is not
+ * trusted. `where` names it in errors. */
 bool tuned_of_table(options *o, const json_t *root, const char *where);
 /* Where a table is measured, or used: on a CPU, or the first device of another kind. */
 typedef struct tuned_place {

@@ -6,8 +6,8 @@
 #include "cli.h"
 
 /* All units of a program while ranks are looked at: with --verbose the lines of each rank, else
- * each unit once, whichever ranks have it. A unit whose name begins with that of an earlier one and
- * a dot is a part of it, as slicing makes h.0.pair0.1 of h.0. */
+ * each unit once, whichever ranks have it. A unit is a part of an earlier one if its name begins
+ * with that name and a dot, as slicing makes h.0.pair0.1 of h.0. */
 typedef struct unit_table {
     const cli *c;
     const wf_program *program;

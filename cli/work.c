@@ -1,4 +1,4 @@
-/* A job at work: loader, trainer, steps, evaluation, and what is said before. */
+/* A job at work: loader, trainer, steps, evaluation, and the first output. */
 #include "progress.h"
 #include "text.h"
 #include "tuned.h"
@@ -223,7 +223,7 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
     return WF_OK;
 }
 
-/* ---- what is said before ---- */
+/* ---- output before the run ---- */
 
 /* Only a whole recipe is wrapped: a start has few lines. */
 static void say_wrapped(const job *j, const char *label, const char *const *words, int n) {
@@ -319,7 +319,7 @@ static void say_shared(const job *j) {
     if (any) say(j->c, "\n");
 }
 
-/* What another program has to do with pixels to see what the model sees. */
+/* Prints the normalization that another program must apply to pixels for this model. */
 static void say_normalization(const job *j) {
     const wf_data_description *about = &j->about;
     bool from_files = about->kind == WF_DATA_IMAGES && strcmp(j->c->o.data, "synthetic") != 0;
