@@ -17,7 +17,9 @@
 typedef struct table {
     const job *j;
     wf_choice rows[WF_N_STRATEGIES];
-    int recommended; /* -1: nothing fits */
+    int recommended;                        /* -1: nothing fits */
+    double reserved_bytes[WF_N_STRATEGIES]; /* of a device, beyond the predictions */
+    int n_tries[WF_N_STRATEGIES];           /* plans that need more than was predicted */
     char why[WHY_BYTES];
 } table;
 
@@ -30,6 +32,83 @@ static int find_recommended(const table *t) {
         if (p->fits && (1 - TIE) * p->step_ms <= least) return k;
     }
     return -1;
+}
+
+/* ---- the recommended plan, lowered ---- */
+
+static size_t peak_of(const wf_program *p) {
+    size_t peak = 0;
+    for (int r = 0; r < wf_program_n_ranks(p); r++)
+        if (wf_program_rank(p, r).peak_bytes > peak) peak = wf_program_rank(p, r).peak_bytes;
+    return peak;
+}
+
+/* Sets *peak_out to the planned peak, or to 0 if the plan is too large to be lowered here. */
+static wf_status lower(const job *j, const wf_choice *row, size_t *peak_out) {
+    wf_context *ctx = j->c->ctx;
+    wf_recipe recipe = j->c->o.recipe;
+    wf_program *p = NULL;
+    wf_plan *plan;
+    *peak_out = 0;
+    recipe.n_micro = row->n_micro;
+    recipe.n_lanes = row->n_lanes;
+    recipe.n_slices = row->n_slices;
+    wf_status status = wf_plan_parse(ctx, row->plan, &plan);
+    if (status != WF_OK) return status;
+    if (!cluster_is_large(j, plan, row->n_micro))
+        status = wf_program_create_short(ctx, j->model, &recipe, plan, WF_PROGRAM_TRAIN, &p);
+    if (status == WF_OK && p) *peak_out = peak_of(p);
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    return status;
+}
+
+/* A plan that needs more than was predicted is replaced by one that leaves these bytes, if there is
+ * one. */
+#define MOST_TRIES 4
+static wf_status replace(table *t, int k, size_t peak) {
+    wf_choice rows[WF_N_STRATEGIES] = {WF_CHOICE_INIT};
+    wf_prediction_request q = cluster_request(t->j);
+    wf_prediction *p = &t->rows[k].prediction;
+    double missing = (double)peak + p->library_bytes - p->memory_bytes;
+    wf_status status = WF_OK;
+    t->reserved_bytes[k] += missing;
+    q.reserved_bytes = t->reserved_bytes[k];
+    if (t->n_tries[k]++ < MOST_TRIES) status = wf_cluster_advise(t->j->c->ctx, &q, rows);
+    if (status != WF_OK) return status;
+    if (rows[k].prediction.fits) {
+        t->rows[k] = rows[k];
+        return WF_OK;
+    }
+    p->peak_bytes = (double)peak + p->library_bytes;
+    p->short_by_bytes = missing;
+    p->lacks = "device memory";
+    p->fits = 0;
+    return WF_OK;
+}
+
+/* Finds the row to recommend. A prediction may be too low, so the plan is lowered if that is quick.
+ */
+static exit_status recommend(table *t) {
+    wf_status status = WF_OK;
+    bool fits = false;
+    while (!fits && (t->recommended = find_recommended(t)) >= 0 && status == WF_OK) {
+        wf_choice *row = &t->rows[t->recommended];
+        wf_prediction *p = &row->prediction;
+        size_t peak;
+        status = lower(t->j, row, &peak);
+        if (status == WF_INVALID_ARG || status == WF_UNSUPPORTED) {
+            snprintf(row->why, sizeof row->why, "%.190s", wf_context_error(t->j->c->ctx));
+            *row->plan = 0;
+            p->fits = 0;
+            status = WF_OK;
+            continue;
+        }
+        if (status != WF_OK) break;
+        fits = (double)peak + p->library_bytes <= p->memory_bytes;
+        if (!fits) status = replace(t, t->recommended, peak);
+    }
+    return complain_of(t->j->c, status);
 }
 
 /* ---- why ---- */
@@ -169,7 +248,8 @@ static exit_status draw(const table *t) {
 }
 
 static exit_status show(table *t) {
-    t->recommended = find_recommended(t);
+    exit_status bad = recommend(t);
+    if (bad) return bad;
     explain(t);
     say(t->j->c, "  %-16s %10s %10s  %-29s %s\n", "strategy", "step", "spare", "bound by", "plan");
     for (int k = 0; k < WF_N_STRATEGIES; k++) say_row(t, k);

@@ -115,11 +115,10 @@ exit_status cluster_predict(const job *j, wf_prediction *prediction_out) {
     return complain_of(j->c, wf_predict(j->c->ctx, &q, prediction_out));
 }
 
-static bool is_large(const job *j) {
-    const options *o = &j->c->o;
-    int64_t n_micro = o->recipe.n_micro / wf_plan_dp(j->plan), n_layers = o->layers;
-    return wf_plan_n_ranks(j->plan) > MOST_LOWERED_RANKS ||
-           (n_layers ? n_layers : 1) * n_micro > MOST_LOWERED_WORK;
+bool cluster_is_large(const job *j, const wf_plan *plan, int64_t n_micro) {
+    int64_t n_layers = j->c->o.layers;
+    return wf_plan_n_ranks(plan) > MOST_LOWERED_RANKS ||
+           (n_layers ? n_layers : 1) * (n_micro / wf_plan_dp(plan)) > MOST_LOWERED_WORK;
 }
 
 exit_status cluster_begin(job *j, bool *is_predicted_out) {
@@ -128,7 +127,8 @@ exit_status cluster_begin(job *j, bool *is_predicted_out) {
     *is_predicted_out = false;
     exit_status bad = j->cluster ? cluster_predict(j, &p) : EXIT_DONE;
     if (bad || !j->cluster) return bad;
-    *is_predicted_out = !o->proof && !o->certificate && (!p.fits || is_large(j));
+    *is_predicted_out = !o->proof && !o->certificate &&
+                        (!p.fits || cluster_is_large(j, j->plan, o->recipe.n_micro));
     if (!o->device_memory) o->device_memory = (size_t)(p.memory_bytes - p.library_bytes);
     return EXIT_DONE;
 }

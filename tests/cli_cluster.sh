@@ -141,6 +141,16 @@ expect 2 "suits --batch 8 and --micro 9" advise --model mlp --batch 8 --micro 9 
 expect 2 "--cluster is missing" advise --model mlp
 expect 2 "has no option --plan" advise --model mlp --cluster laptop --plan dp=2
 
+# A prediction may be too low: the recommended plan is lowered, and another one is taken.
+changed cut 'c["device"]["memory_bytes"] = 419430400; c["device"]["library_bytes"] = 0'
+cut="--model gpt --layers 4 --hidden 384 --heads 4 --vocab 5000 --tokens 128 --batch 32 --optimizer sgd --dtype bf16 --micro 1"
+report advise $cut --cluster "$folder/cut.json" >"$folder/advice"
+plan=$(python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+r = next(r for r in d["rows"] if r["strategy"] == d["recommended"])
+print(r["plan"], "--lanes", r["lanes"], "--slices", r["slices"])' "$folder/advice")
+"$WEFT" plan $cut --plan ${plan:-none} --cluster "$folder/cut.json" >"$folder/out" || fail "the recommended plan $plan: exit $?: $(head -3 "$folder/out")"
+
 # ---- pictures ----
 if command -v gnuplot >/dev/null; then
     is_png() { [[ $(head -c 4 "$1" | tail -c 3) == PNG ]] || fail "$1 is no PNG"; }
