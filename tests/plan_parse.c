@@ -130,6 +130,8 @@ static void bad(void **state) {
          "there are naive, gpipe, 1f1b, interleaved, zb1, zb2, zbv, vhalf, vmin, breadth, auto"},
         {"cut=layer3", "add pp=2"},
         {"pp=2,cut=", "names no unit"},
+        {"pp=2,cut=a+", "cut=a+ at position 6 names no unit"},
+        {"pp=2,cut=a++b", "cut=a++b at position 6 names no unit"},
         {"dp=2\n", "is not text"},
         {"dp=2,allreduce=nccl", "no allreduce 'nccl' (position 6); there are root, ring, tree, "},
         {"allreduce=", "no allreduce ''"},

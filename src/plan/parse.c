@@ -40,9 +40,11 @@ void wfi_plan_schedule_text(const wf_plan *plan, wfi_text *text) {
 }
 
 wf_status wfi_plan_parse_cut(wf_plan *plan, const wfi_pair *pair) {
-    if (!*pair->value)
+    const char *value = pair->value;
+    size_t n = strlen(value);
+    if (!n || value[0] == '+' || value[n - 1] == '+' || strstr(value, "++"))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: cut= at position %d names no unit; write cut=A or cut=A+B",
+                        "plan: cut=%s at position %d names no unit; write cut=A or cut=A+B", value,
                         pair->position);
     plan->cut = wfi_strdup(plan->ctx, pair->value);
     return plan->cut ? WF_OK : WF_NO_MEMORY;
