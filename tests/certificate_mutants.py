@@ -95,6 +95,65 @@ def unordered(c):
     return f"rank {rank}"
 
 
+def touched(c, i):
+    """Rank, space, first and last byte, and access of each reference."""
+    for r in c["instructions"][i][REFERENCES]:
+        b = c["blocks"][r[0]]
+        if r[2]:
+            yield b[B_RANK], b[B_SPACE], b[B_OFFSET] + r[1], b[B_OFFSET] + r[1] + r[2], r[3]
+
+
+def conflict(c, x, y):
+    return any(a[:2] == b[:2] and a[2] < b[3] and b[2] < a[3] and (a[4] | b[4]) & 2
+               for a in touched(c, x) for b in touched(c, y))
+
+
+def race(c):
+    """Two streams of a rank use the same bytes, and one no longer waits for the other."""
+    found = [(i, d) for i, now in enumerate(c["instructions"]) for d in now[DEPENDS] if conflict(c, i, d)]
+    random.shuffle(found)
+    for i, d in found[:20]:
+        c["instructions"][i][DEPENDS].remove(d)
+        order = checker.Order(checker.Certificate(copy.deepcopy(c)))
+        stream = next(k for k, s in enumerate(c["streams"]) if d in s)
+        if order.clocks[i][stream] <= c["streams"][stream].index(d):
+            return f"{name(c, c['instructions'][i])} after {name(c, c['instructions'][d])}"
+        c["instructions"][i][DEPENDS].append(d)
+    return None
+
+
+def other_input(c):
+    i = any_of(c, lambda i: name(c, i) == "load")
+    i[_] += 1
+    return "load"
+
+
+def less_norm(c):
+    i = any_of(c, lambda i: name(c, i) == "total_norm")
+    if not i:
+        return None
+    r = random.choice([r for r in i[REFERENCES] if kind(c, r) == "norm" and r[2] > 8])
+    r[1], r[2] = r[1] + 8, r[2] - 8
+    return "total_norm"
+
+
+def other_unit(c):
+    i = any_of(c, lambda i: name(c, i) in ("update", "norm", "fold_stats", "tie"))
+    i[UNIT] = (i[UNIT] + 1) % len(c["units"])
+    return name(c, i)
+
+
+def other_slice(c):
+    """Two ranks keep optimizer state of each other's parameters."""
+    state = [b for b in c["blocks"] if c["kind_names"][b[B_KIND]] == "state" and b[B_STATE]]
+    found = [(x, y) for x in state for y in state if x[B_ID] == y[B_ID] and x[B_BEGIN] < y[B_BEGIN]]
+    if not found:
+        return None
+    x, y = random.choice(found)
+    x[B_BEGIN], y[B_BEGIN] = y[B_BEGIN], x[B_BEGIN]
+    return "state"
+
+
 def over_state(c):
     """Not over parameters: those that are gathered after the update may be overwritten before."""
     found = [b for b in c["blocks"] if b[B_STATE] and b[B_BYTES] and c["kind_names"][b[B_KIND]] != "param"]
@@ -124,7 +183,8 @@ def other_block(c):
 
 
 def fewer_bytes(c):
-    i = any_of(c, lambda i: any(r[2] > 64 and kind(c, r) != "norm" for r in i[REFERENCES]) and name(c, i) != "norm")
+    i = any_of(c, lambda i: any(r[2] > 64 and kind(c, r) != "norm" for r in i[REFERENCES])
+               and name(c, i) != "norm")
     r = random.choice([r for r in i[REFERENCES] if r[2] > 64])
     if kind(c, r) in ("staging", "norm"):
         return None
@@ -167,7 +227,8 @@ def no_state(c):
     return c["kind_names"][b[B_KIND]]
 
 
-BREAKAGES = (other_microbatch, missing, doubled, assigned, swapped, unordered, over_state, other_block,
+BREAKAGES = (race, other_input, less_norm, other_unit, other_slice, other_microbatch, missing, doubled,
+             assigned, swapped, unordered, over_state, other_block,
              fewer_bytes, other_part, other_kind, no_sum, lower_peak, no_state)
 
 

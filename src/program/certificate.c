@@ -131,14 +131,17 @@ static void add_groups(const wf_program *p, wfi_text *text) {
 }
 
 /* Rank, space, offset and bytes; then the name: kind, unit or value, microbatch, and the byte of
- * the named tensor that is the block's first; whether it is state. */
+ * the named tensor (of state: of the parameters) that is the block's first; whether it is state. */
 static void add_blocks(const wf_program *p, wfi_text *text) {
     wfi_text_add(text, "\"blocks\": [\n");
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        wfi_text_add(text, "%s[%d, %d, %zu, %zu, %d, %d, %lld, %lld, %d]", b ? ",\n" : "",
+        bool is_state = block->kind == WFI_BLOCK_STATE;
+        size_t begin = is_state ? wfi_kept_extent(p, block->kind, block->id, block->rank).offset
+                                : (size_t)block->begin;
+        wfi_text_add(text, "%s[%d, %d, %zu, %zu, %d, %d, %lld, %zu, %d]", b ? ",\n" : "",
                      block->rank, (int)block->space, block->offset, block->bytes, (int)block->kind,
-                     block->id, (long long)block->micro, (long long)block->begin, block->is_state);
+                     block->id, (long long)block->micro, begin, block->is_state);
     }
     wfi_text_add(text, "],\n");
 }
