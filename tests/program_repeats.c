@@ -1,6 +1,8 @@
 /* Steps whose steady phase repeats: the memory plan does not depend on how often it does, except
  * for the records of losses. Each program is proved when it is made. WEFT_TEST_FULL=1 takes all
  * plans; otherwise each test takes every third one.
+ *
+ * label: serial
  */
 #include "equal_programs.h"
 
