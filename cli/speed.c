@@ -17,7 +17,7 @@
 #define LINK_BYTES   ((size_t)1 << 20)
 #define MEMORY_BYTES ((size_t)64 << 20) /* beyond the caches */
 
-/* Two threads, a core each, which measure in turns and at once. */
+/* Two threads, a core each, which measure in turns and at once. The second is the caller's. */
 typedef struct measuring {
     char *of[N_CORES]; /* [MEMORY_BYTES] */
     char *to[N_CORES]; /* the same, to copy to */
@@ -97,23 +97,25 @@ static memory_speed speed_of(const measuring *m) {
 bool speed_of_memory(memory_speed *speed_out) {
     measuring m = {.of = {NULL}};
     member members[N_CORES] = {{&m, 0}, {&m, 1}};
-    pthread_t threads[N_CORES];
+    pthread_t other;
+    cpu_set_t cores;
     char *memory = malloc(2 * N_CORES * MEMORY_BYTES);
-    int n = 0;
     bool is_ready = memory && !pthread_barrier_init(&m.barrier, NULL, N_CORES);
+    bool has_cores = !sched_getaffinity(0, sizeof cores, &cores);
     for (int k = 0; k < N_CORES && memory; k++) {
         m.of[k] = memory + (size_t)(2 * k) * MEMORY_BYTES;
         m.to[k] = m.of[k] + MEMORY_BYTES;
     }
-    while (is_ready && n < N_CORES &&
-           !pthread_create(&threads[n], NULL, measure_memory, &members[n]))
-        n++;
-    if (n == 1) pthread_cancel(threads[0]); /* it waits for the other one */
-    for (int k = 0; k < n; k++) pthread_join(threads[k], NULL);
+    bool measures = is_ready && !pthread_create(&other, NULL, measure_memory, &members[0]);
+    if (measures) {
+        measure_memory(&members[1]);
+        pthread_join(other, NULL);
+        *speed_out = speed_of(&m);
+    }
+    if (has_cores) (void)sched_setaffinity(0, sizeof cores, &cores);
     if (is_ready) pthread_barrier_destroy(&m.barrier);
     free(memory);
-    if (n == N_CORES) *speed_out = speed_of(&m);
-    return n == N_CORES;
+    return measures;
 }
 
 /* ---- disk ---- */

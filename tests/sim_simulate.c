@@ -212,6 +212,32 @@ static void streams_share_cores(void **state) {
     test_context_end(ctx);
 }
 
+/* With such times a simulation would not end. */
+static void wrong_times(void **state) {
+    (void)state;
+    const double wrong[] = {NAN, INFINITY, -1};
+    wf_context *ctx = test_context();
+    wf_program *p = make_program_of(ctx, "dp=2", 4, 2);
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        wf_costs *costs;
+        wf_timeline *t;
+        TEST_OK(ctx, wfi_costs_copy(ctx, wf_program_costs(p), &costs));
+        wf_unit_cost unit = wf_costs_unit(costs, 1);
+        wf_rates rates = wf_costs_rates(costs);
+        unit.weight_us = wrong[k];
+        wf_costs_set_unit(costs, 1, unit);
+        TEST_REFUSED(ctx, wf_program_simulate(p, costs, &t), WF_INVALID_ARG, "a time of unit b");
+        unit.weight_us = 1;
+        wf_costs_set_unit(costs, 1, unit);
+        rates.sum_us_per_byte = wrong[k];
+        wf_costs_set_rates(costs, rates);
+        TEST_REFUSED(ctx, wf_program_simulate(p, costs, &t), WF_INVALID_ARG, "a rate is");
+        wf_costs_destroy(costs);
+    }
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
 /* A step from the least CPU times of its instructions has the same instructions. */
 static void replays_a_step(void **state) {
     (void)state;
@@ -481,6 +507,7 @@ int main(void) {
         cmocka_unit_test(transfers),
         cmocka_unit_test(replicas_reduce_together),
         cmocka_unit_test(streams_share_cores),
+        cmocka_unit_test(wrong_times),
         cmocka_unit_test(replays_a_step),
         cmocka_unit_test(costs_of_another_model),
         cmocka_unit_test(traces_are_read_back),

@@ -74,7 +74,7 @@ extern "C" {
 WF_API const char *wf_span_kind_name(wf_span_kind kind);
 
 /* Simulates the program with one clock per stream. `costs` NULL means the program's own. Errors:
- * INVALID_ARG (costs of another model), NO_MEMORY. */
+ * INVALID_ARG (costs of another model, or times that are negative or not finite), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_program_simulate(const wf_program *program, const wf_costs *costs,
                                                   wf_timeline **timeline_out);
 

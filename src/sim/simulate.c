@@ -105,11 +105,32 @@ static wf_status simulate_cores(const simulation *s, wf_timeline **timeline_out)
     return status;
 }
 
+static bool is_time(double us) {
+    return us >= 0 && us < INFINITY;
+}
+
+/* A simulation with other times would not end. */
+static wf_status check_times(wf_context *ctx, const wf_costs *costs) {
+    wf_rates rates = costs->rates;
+    bool are = is_time(rates.message_us);
+    for (int k = 0; k < WFI_N_RATES; k++) are &= is_time(*wfi_rate_of(&rates, (wfi_rate)k));
+    if (!are) return wfi_fail(ctx, WF_INVALID_ARG, "costs: a rate is negative or not finite");
+    for (int32_t u = 0; u < costs->n_units; u++) {
+        const wf_unit_cost *unit = &costs->units[u];
+        if (!is_time(unit->forward_us) || !is_time(unit->backward_us) ||
+            !is_time(unit->weight_us) || !is_time(unit->backward_weight_us))
+            return wfi_fail(ctx, WF_INVALID_ARG,
+                            "costs: a time of unit %s is negative or not finite", unit->name);
+    }
+    return WF_OK;
+}
+
 wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
                               wf_timeline **timeline_out) {
     simulation s = {.p = p, .costs = costs ? costs : p->costs};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     WF_TRY(wfi_costs_match(p->ctx, s.costs, p->graph));
+    WF_TRY(check_times(p->ctx, s.costs));
     if (p->shorter && s.costs->shares_cores)
         return wfi_fail(
             p->ctx, WF_UNSUPPORTED,
