@@ -98,6 +98,10 @@ static void failed_rank_first(void **state) {
     expect(&b, 10000, "");
     wfi_merge_put_first(&b.m, 2);
     expect(&b, 150, "step 5\ndisk full\nrank 2 has died\n");
+    wfi_merge_know(&b.m, "rank 2 ended");
+    wfi_merge_know(&b.m, "rank 2 has died");
+    say(&b, 0, ERR, "weft: rank 2 has died; its last call: step 5\n", 150);
+    say(&b, 0, ERR, "weft: rank 2 ended with 1\n", 150);
     say(&b, 1, ERR, "end\n", 150);
     expect(&b, 150, "end\n");
     end(&b);

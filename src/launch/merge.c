@@ -41,7 +41,7 @@ void wfi_merge_release(wfi_merge *m) {
     wfi_free(m->ctx, m->partial);
     for (size_t i = 0; i < WFI_MERGE_SEEN; i++) wfi_free(m->ctx, m->seen[i]);
     free_waiting(m);
-    wfi_free(m->ctx, m->known);
+    for (int i = 0; i < m->n_known; i++) wfi_free(m->ctx, m->known[i]);
 }
 
 /* ---- drawing ---- */
@@ -177,8 +177,9 @@ void wfi_merge_flush(wfi_merge *m) {
 }
 
 void wfi_merge_know(wfi_merge *m, const char *words) {
-    wfi_free(m->ctx, m->known);
-    m->known = wfi_strdup(m->ctx, words);
+    if (m->n_known == WFI_MERGE_KNOWN) return;
+    m->known[m->n_known] = wfi_strdup(m->ctx, words);
+    m->n_known += m->known[m->n_known] != NULL;
 }
 
 void wfi_merge_abandon(wfi_merge *m) {
@@ -213,7 +214,9 @@ static bool is_twin(wfi_merge *m, const wfi_line *line) {
 }
 
 static bool is_known(const wfi_merge *m, const wfi_line *line) {
-    return m->known && memmem(line->text, line->n, m->known, strlen(m->known));
+    for (int i = 0; i < m->n_known; i++)
+        if (memmem(line->text, line->n, m->known[i], strlen(m->known[i]))) return true;
+    return false;
 }
 
 static void finish_first(wfi_merge *m, bool is_printed) {

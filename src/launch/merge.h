@@ -8,7 +8,8 @@
 
 #include "base/base.h"
 
-#define WFI_MERGE_SEEN 512 /* lines that are remembered */
+#define WFI_MERGE_SEEN  512 /* lines that are remembered */
+#define WFI_MERGE_KNOWN 2
 
 enum { WFI_STREAM_OUT, WFI_STREAM_ERR, WFI_N_STREAMS };
 
@@ -37,11 +38,12 @@ typedef struct wfi_merge {
     bool is_flushing;                      /* nothing need wait any more */
     bool is_delayed;                       /* until it is known which rank's lines go first */
     bool is_abandoned;
-    int errors[WFI_N_STREAMS]; /* errno, where nothing can be written any more */
-    char *known;               /* lines with these words are not printed */
-    bool is_terminal;          /* standard error is one: rank 0 may draw there */
-    bool draws;                /* rank 0's unfinished line is to be drawn */
-    bool is_drawn;             /* and stands there, where a line would go */
+    int errors[WFI_N_STREAMS];    /* errno, where nothing can be written any more */
+    char *known[WFI_MERGE_KNOWN]; /* lines with any of these are not printed */
+    int n_known;
+    bool is_terminal; /* standard error is one: rank 0 may draw there */
+    bool draws;       /* rank 0's unfinished line is to be drawn */
+    bool is_drawn;    /* and stands there, where a line would go */
     wfi_line *seen[WFI_MERGE_SEEN];
     size_t n_seen; /* ever */
 } wfi_merge;
@@ -61,7 +63,8 @@ bool wfi_merge_is_full(const wfi_merge *m);
 void wfi_merge_delay(wfi_merge *m);
 /* The lines of this rank go first, and no line waits any more. */
 void wfi_merge_put_first(wfi_merge *m, int rank);
-/* The launcher says this in the end, so ranks that have been told it need not say it, too. */
+/* The launcher's last sentence says this, so lines of ranks that contain the words are dropped. At
+ * most WFI_MERGE_KNOWN texts. */
 void wfi_merge_know(wfi_merge *m, const char *words);
 /* Nothing waits from here on. */
 void wfi_merge_flush(wfi_merge *m);

@@ -231,7 +231,7 @@ void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms) 
 }
 
 static void decide(wfi_process_group *group, int64_t now_ms) {
-    char end[300];
+    char end[300], dead[WFI_CONTROL_DEAD];
     group->is_decided = true;
     group->ranks[group->failed_rank].is_lost |=
         group->ranks[group->failed_rank].exit_status != BLAMES;
@@ -240,6 +240,9 @@ static void decide(wfi_process_group *group, int64_t now_ms) {
     wfi_merge_put_first(&group->merge, group->failed_rank);
     wfi_say_end(group, group->failed_rank, end, sizeof end);
     wfi_merge_know(&group->merge, end);
+    /* A rank that noticed the death before it was told has said so in fewer words. */
+    wfi_control_say_dead(group->failed_rank, group->ranks[group->failed_rank].pid, dead);
+    wfi_merge_know(&group->merge, dead);
     wfi_process_group_stop(group, SIGTERM);
 }
 

@@ -81,6 +81,10 @@ static void warn(const wfi_control *c, int rank, int64_t waited_ms, int64_t *due
     *due_ms *= 6;
 }
 
+void wfi_control_say_dead(int rank, int64_t pid, char text_out[WFI_CONTROL_DEAD]) {
+    snprintf(text_out, WFI_CONTROL_DEAD, "rank %d (process %lld) has died", rank, (long long)pid);
+}
+
 /* A rank that failed before it left, died or diverged has set the failure, which comes first. */
 static wf_status fail_gone(wfi_control *c, int rank) {
     WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
@@ -90,8 +94,9 @@ static wf_status fail_gone(wfi_control *c, int rank) {
     if (pid < 0)
         return wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; its last call: %s", rank,
                         doing);
-    return wfi_fail(c->ctx, WF_REMOTE, "rank %d (process %lld) has died; its last call: %s", rank,
-                    (long long)pid, doing);
+    char dead[WFI_CONTROL_DEAD];
+    wfi_control_say_dead(rank, pid, dead);
+    return wfi_fail(c->ctx, WF_REMOTE, "%s; its last call: %s", dead, doing);
 }
 
 static bool has_come(const wfi_shared_epoch *count, uint64_t n) {

@@ -106,6 +106,9 @@ wf_status wfi_control_barrier(wfi_control *control, const char *what);
 wf_status wfi_control_fail_all(const wfi_control *control, wf_status status);
 /* Whether that rank is a thread of this process. */
 bool wfi_control_is_here(const wfi_control *control, int rank);
+/* The words in which ranks report the death of another. The launcher recognizes them by this. */
+#define WFI_CONTROL_DEAD 64
+void wfi_control_say_dead(int rank, int64_t pid, char text_out[WFI_CONTROL_DEAD]);
 /* Called by the launcher when one of its ranks has ended: all ranks of the segment fail with
  * REMOTE, unless they have failed before. */
 void wfi_control_fail_segment(int segment_fd, const char *sentence);
