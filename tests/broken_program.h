@@ -2,7 +2,7 @@
 #ifndef TESTS_BROKEN_PROGRAM_H
 #define TESTS_BROKEN_PROGRAM_H
 
-#include "program/program.h"
+#include "compile/compile.h"
 #include "test.h"
 
 #include <weft/nn.h>

@@ -2,7 +2,7 @@
 #ifndef TESTS_CHECKED_TRAINER_H
 #define TESTS_CHECKED_TRAINER_H
 
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "small_models.h"
 
 #include <stdlib.h>

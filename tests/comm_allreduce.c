@@ -4,7 +4,7 @@
  */
 #include "comm/algorithm/allreduce.h"
 #include "comm/runtime/step.h"
-#include "program/term.h"
+#include "prove/term.h"
 #include "test.h"
 
 #define MOST_REPLICAS 33

@@ -3,8 +3,8 @@
  *
  * label: serial stand_in
  */
+#include "api/trainer.h"
 #include "base/random.h"
-#include "run/trainer.h"
 #include "small_models.h"
 
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
  *
  * label: serial
  */
-#include "run/worker.h"
+#include "execute/worker.h"
 #include "small_models.h"
 
 static wfi_device_list list;

@@ -4,7 +4,7 @@
 #ifndef TESTS_EQUAL_PROGRAMS_H
 #define TESTS_EQUAL_PROGRAMS_H
 
-#include "program/timeline.h"
+#include "program/program.h"
 #include "test.h"
 
 #include <weft/program.h>

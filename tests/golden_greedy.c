@@ -3,8 +3,8 @@
  *
  * label: once
  */
+#include "api/trainer.h"
 #include "golden/formula.h"
-#include "run/trainer.h"
 #include "state/pieces.h"
 #include "test_trainer.h"
 

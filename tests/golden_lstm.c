@@ -4,8 +4,8 @@
  *
  * label: once
  */
+#include "api/trainer.h"
 #include "golden/formula.h"
-#include "run/trainer.h"
 #include "test_trainer.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
  *
  * label: once long
  */
+#include "api/trainer.h"
 #include "golden/formula.h"
-#include "run/trainer.h"
 #include "state/pieces.h"
 #include "test.h"
 

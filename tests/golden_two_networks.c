@@ -3,8 +3,8 @@
  *
  * label: once
  */
+#include "api/trainer.h"
 #include "golden/formula.h"
-#include "run/trainer.h"
 #include "test.h"
 
 #include <stdlib.h>

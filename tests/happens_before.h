@@ -1,5 +1,5 @@
 /* What happens before what, by brute force: a search along the edges that the program lists.
- * The checker's clocks (program/order.c) are compared with it, and it decides in their place
+ * The checker's clocks (layout/order.c) are compared with it, and it decides in their place
  * whether a broken program races.
  *
  * Edges: from each instruction of a stream to the next; from a dependency to who depends on it.

@@ -4,6 +4,8 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "compile/compile.h"
+#include "program/change.h"
 
 #include <weft/timeline.h>
 

@@ -4,7 +4,9 @@
  * label: serial
  */
 #include "broken_program.h"
-#include "program/passes.h"
+#include "compile/compile.h"
+#include "lower/schedule.h"
+#include "prove/actions.h"
 
 #define N_STAGES     3
 #define N_UNITS      4

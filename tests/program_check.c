@@ -8,7 +8,8 @@
  */
 #include "broken_program.h"
 #include "happens_before.h"
-#include "program/passes.h"
+#include "layout/layout.h"
+#include "program/clock.h"
 
 static const struct {
     const char *plan;

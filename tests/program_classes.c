@@ -3,6 +3,7 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "compile/compile.h"
 #include "equal_programs.h"
 #include "sharded_plan.h"
 #include "small_models.h"

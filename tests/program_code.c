@@ -4,6 +4,7 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "compile/compile.h"
 #include "small_models.h"
 
 #define FURTHER 64 /* bytes */

@@ -3,8 +3,8 @@
  *
  * label: serial
  */
+#include "compile/compile.h"
 #include "equal_programs.h"
-#include "program/program.h"
 #include "test.h"
 
 #include <weft/nn.h>

@@ -6,6 +6,7 @@
  * label: serial once
  */
 #include "broken_program.h"
+#include "compile/compile.h"
 
 static wf_program *make_gpt(wf_context *ctx) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;

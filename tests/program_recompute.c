@@ -6,7 +6,8 @@
 #include "broken_program.h"
 
 #include "plan/costs.h"
-#include "program/timeline.h"
+#include "program/clock.h"
+#include "program/stage.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
  *
  * label: serial
  */
+#include "compile/compile.h"
 #include "equal_programs.h"
 
 #include <stdlib.h>

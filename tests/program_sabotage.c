@@ -4,6 +4,7 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "compile/compile.h"
 
 static const char *const grids[] = {"pp=2,", "pp=3,"};
 #define N_GRIDS 2

@@ -4,6 +4,7 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "program/change.h"
 #include "sharded_plan.h"
 #include "test_program.h"
 

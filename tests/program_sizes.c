@@ -5,6 +5,9 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "compile/compile.h"
+#include "program/change.h"
+#include "program/clock.h"
 #include "small_models.h"
 
 #define FURTHER 64 /* bytes; a cache line */

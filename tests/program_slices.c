@@ -3,7 +3,7 @@
  *
  * label: serial
  */
-#include "program/program.h"
+#include "program/stage.h"
 #include "test_program.h"
 
 #include <weft/nn.h>

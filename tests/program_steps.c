@@ -4,7 +4,10 @@
  * label: serial
  */
 #include "broken_program.h"
-#include "program/check.h"
+#include "compile/compile.h"
+#include "program/change.h"
+#include "program/clock.h"
+#include "prove/check.h"
 
 /* Each member of a change, and reference k of one. */
 typedef struct attempt {

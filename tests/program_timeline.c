@@ -2,7 +2,8 @@
  *
  * label: serial
  */
-#include "program/timeline.h"
+#include "program/clock.h"
+#include "show/timeline.h"
 #include "small_models.h"
 #include "test_program.h"
 

@@ -3,9 +3,9 @@
  *
  * label: serial
  */
+#include "api/trainer.h"
+#include "lower/schedule.h"
 #include "plan/schedule/timing.h"
-#include "program/passes.h"
-#include "run/trainer.h"
 #include "small_models.h"
 #include "test_program.h"
 

@@ -4,7 +4,7 @@
  * label: serial
  */
 #include "plan/costs.h"
-#include "program/timeline.h"
+#include "program/program.h"
 #include "sim/cores.h"
 #include "test_program.h"
 

@@ -4,8 +4,9 @@
  *
  * label: serial
  */
+#include "api/trainer.h"
+#include "compile/compile.h"
 #include "data_folder.h"
-#include "run/trainer.h"
 #include "small_models.h"
 #include "state/pieces.h"
 

@@ -4,8 +4,8 @@
  *
  * label: serial
  */
-#include "program/program.h"
-#include "run/trainer.h"
+#include "api/trainer.h"
+#include "program/change.h"
 #include "small_models.h"
 #include "test_program.h"
 

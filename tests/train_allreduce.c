@@ -2,7 +2,7 @@
  * the bits are those of one rank, the planned peak is the measured one, and no task touches what
  * no event has released to it. Also under random delays.
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "small_models.h"
 
 #include <math.h>

@@ -4,9 +4,9 @@
  *
  * label: serial
  */
+#include "api/trainer.h"
 #include "data_folder.h"
 #include "group_ranks.h"
-#include "run/trainer.h"
 #include "small_models.h"
 #include "wide_net.h"
 

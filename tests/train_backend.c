@@ -3,7 +3,7 @@
  *
  * label: serial
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "small_models.h"
 
 #include <pthread.h>

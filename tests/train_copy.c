@@ -3,8 +3,8 @@
  *
  * label: once
  */
+#include "api/trainer.h"
 #include "data_folder.h"
-#include "run/trainer.h"
 #include "small_models.h"
 #include "wide_net.h"
 

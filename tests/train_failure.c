@@ -1,7 +1,7 @@
 /* A rank that fails in the middle of a step: all stop at once, what failed first is told,
  * and the trainer can be destroyed.
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "small_models.h"
 
 #include <limits.h>

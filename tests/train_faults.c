@@ -3,8 +3,8 @@
  *
  * label: serial
  */
-#include "program/instruction.h"
-#include "run/fault.h"
+#include "execute/fault.h"
+#include "program/program.h"
 #include "test.h"
 
 #include <signal.h>

@@ -6,8 +6,8 @@
  *
  * label: serial
  */
+#include "api/trainer.h"
 #include "data_folder.h"
-#include "run/trainer.h"
 #include "small_models.h"
 #include "wide_net.h"
 

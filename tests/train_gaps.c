@@ -5,7 +5,8 @@
  *
  * label: serial
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
+#include "program/clock.h"
 #include "small_models.h"
 
 #include <stdlib.h>

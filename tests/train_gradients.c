@@ -3,8 +3,8 @@
  *
  * label: serial
  */
+#include "api/trainer.h"
 #include "program/program.h"
-#include "run/trainer.h"
 #include "small_models.h"
 #include "wide_net.h"
 

@@ -4,7 +4,7 @@
  * label: once serial
  */
 #include "checked_trainer.h"
-#include "run/issue.h"
+#include "execute/issue.h"
 
 static void three_clean_steps(wf_model_function function, int64_t n_slices, const char *plan) {
     wf_context *ctx = test_context();

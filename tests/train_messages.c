@@ -3,9 +3,10 @@
  * everywhere; who does not come, disagrees or falls silent is named. The ranks are threads of this
  * process, the messages are between threads; all memory but the mail's is each rank's own.
  */
+#include "api/trainer.h"
 #include "comm/job/control.h"
 #include "fake_network.h"
-#include "run/trainer.h"
+#include "program/clock.h"
 #include "sharded_plan.h"
 #include "small_models.h"
 

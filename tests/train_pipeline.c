@@ -20,7 +20,7 @@
 typedef enum net { RESNET, GPT2, N_NETS } net;
 static const char *const net_names[N_NETS] = {"resnet18", "gpt2-tiny"};
 
-/* The last number of microbatches is large: its steady phase repeats (program/fold.c). */
+/* The last number of microbatches is large: its steady phase repeats (compile/fold.c). */
 static const int stages[] = {1, 2, 3, 4}, micros[] = {1, 2, 5, 8, 64};
 #define N_STAGES 4
 #define N_MICROS 4

@@ -1,9 +1,9 @@
 /* Ranks as processes: every plan gives the bits of one rank and of threads, on every process;
  * the planned peak is the measured one; who dies, stalls or disagrees is named, and the others
  * stop. The test starts itself again for each rank. */
+#include "api/trainer.h"
 #include "comm/job/control.h"
 #include "rank_processes.h"
-#include "run/trainer.h"
 #include "sharded_plan.h"
 #include "small_models.h"
 

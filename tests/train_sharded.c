@@ -5,7 +5,7 @@
  *
  * label: once serial long
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "sharded_plan.h"
 #include "small_models.h"
 #include "wide_net.h"

@@ -1,7 +1,7 @@
 /* A slow rank (WEFT_SLOW_RANK) sleeps for each of its compute instructions, the other ranks
  * never, and no bit of the result changes.
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "small_models.h"
 #include "workers/workers.h"
 

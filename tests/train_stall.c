@@ -2,7 +2,7 @@
  * whoever waits for whom; at the deadline the sentence does. Ranks as threads; processes that are
  * stopped: train_stop.
  */
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "small_models.h"
 
 #include <stdlib.h>

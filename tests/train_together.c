@@ -5,8 +5,8 @@
  *
  * label: long
  */
+#include "api/trainer.h"
 #include "group_ranks.h"
-#include "run/trainer.h"
 #include "small_models.h"
 
 #include <sys/mman.h>

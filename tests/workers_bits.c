@@ -3,9 +3,9 @@
  * changes are averaged by hand. */
 #include "workers_case.h"
 
+#include "api/share.h"
 #include "base/tree.h"
 #include "plan/workers.h"
-#include "run/share.h"
 #include "workers/record.h"
 
 #include <unistd.h>

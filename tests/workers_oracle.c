@@ -4,8 +4,8 @@
  */
 #include "workers_case.h"
 
+#include "api/share.h"
 #include "plan/workers.h"
-#include "run/share.h"
 #include "workers/record.h"
 
 #include <math.h>

@@ -2,7 +2,9 @@
  * comparison covers every property of a slice that lowering reads, against the slice at the same
  * place of the other rank: sizes, segments, uses of weights, costs, and the bytes that ranks keep.
  */
-#include "program/passes.h"
+#include "program/map.h"
+#include "program/need.h"
+#include "program/stage.h"
 
 typedef struct comparison {
     const wf_program *p;

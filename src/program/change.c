@@ -8,7 +8,10 @@
  *
  * A member that has no part in a piece names it with no bytes.
  */
-#include "program/lower.h"
+#include "program/change.h"
+
+#include "program/clock.h"
+#include "program/need.h"
 
 #include <string.h>
 
@@ -22,9 +25,8 @@ static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
     return &p->stages[wfi_program_stage_of(p, unit)];
 }
 
-/* Pieces of a PARAM, GRADIENT, STATS or NORM; pieces may be empty. */
-static int32_t count_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                            int32_t id) {
+int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                         int32_t id) {
     int32_t n = p->groups[now->group].n;
     if (kind == WFI_BLOCK_STATS) return 1;
     if (kind == WFI_BLOCK_NORM)
@@ -46,8 +48,8 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     return piece;
 }
 
-static wfi_piece find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                            int32_t id, int64_t micro, int32_t k) {
+wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                         int32_t id, int64_t micro, int32_t k) {
     const wfi_group *group = &p->groups[now->group];
     wfi_piece piece = {.owner = k % group->n};
     if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
@@ -84,16 +86,16 @@ static wfi_piece find_piece(const wf_program *p, const wfi_instruction *now, wfi
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r) {
     const wfi_reference *reference = &now->references[r];
     const wfi_block *b = &p->blocks[reference->block];
-    int32_t n = count_pieces(p, now, b->kind, b->id);
+    int32_t n = wfi_count_pieces(p, now, b->kind, b->id);
     size_t begin = wfi_reference_begin(p, reference), at = begin;
     if (b->kind == WFI_BLOCK_NORM)
         at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     int32_t k = 0;
     if (n > 1 && b->kind == WFI_BLOCK_VALUE)
-        k = (int32_t)(begin / find_piece(p, now, b->kind, b->id, b->micro, 0).extent.bytes);
+        k = (int32_t)(begin / wfi_find_piece(p, now, b->kind, b->id, b->micro, 0).extent.bytes);
     else if (n > 1)
         k = wfi_placement_owner(p->graph->units[b->id].param_bytes, n, at, b->id);
-    wfi_piece piece = find_piece(p, now, b->kind, b->id, b->micro, k);
+    wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, k);
     if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
     return piece;
 }
@@ -113,66 +115,6 @@ int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece
     bool has = wfi_placement_has(now->from, member, piece->owner);
     bool gets = wfi_placement_has(now->to, member, piece->owner);
     return has * WFI_READ + (gets && (!has || now->from == WFI_PARTIAL)) * WFI_WRITE;
-}
-
-/* ---- lowering ---- */
-
-typedef struct wfi_thing {
-    wfi_block_kind kind;
-    int32_t id, depth;
-    int64_t micro;
-} thing;
-
-wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
-                        int64_t micro) {
-    WF_TRY(WFI_GROW(l->p->ctx, l->things, l->n_things, l->thing_capacity, "lowering"));
-    l->things[l->n_things++] = (thing){kind, id, depth, micro};
-    return WF_OK;
-}
-
-/* References for the pieces of all things that are not empty; without `index`, only counts them. */
-static wf_status refer_to_pieces(wfi_lowering *l, const wfi_instruction *now, const int32_t *index,
-                                 int32_t *n_out) {
-    int32_t member = wfi_group_find(&l->p->groups[now->group], l->rank), n = 0;
-    for (int32_t t = 0; t < l->n_things; t++) {
-        const thing *what = &l->things[t];
-        int32_t n_pieces = count_pieces(l->p, now, what->kind, what->id);
-        for (int32_t k = 0; k < n_pieces; k++) {
-            wfi_piece piece = find_piece(l->p, now, what->kind, what->id, what->micro, k);
-            if (!piece.extent.bytes) continue;
-            int access = wfi_piece_access(now, member, &piece);
-            if (!access) piece.extent.bytes = 0;
-            if (index)
-                WF_TRY(wfi_refer(l, *index, n, what->kind, what->id, what->depth, what->micro,
-                                 piece.extent, access));
-            n++;
-        }
-    }
-    *n_out = n;
-    return WF_OK;
-}
-
-wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
-                           int32_t unit) {
-    wf_program *p = l->p;
-    wfi_instruction now = wfi_make(WFI_CHANGE, unit, 0, -1);
-    int32_t n, i;
-    now.group = group;
-    now.from = from;
-    now.to = to;
-    if (from == to || p->groups[group].n == 1) l->n_things = 0;
-    WF_TRY(refer_to_pieces(l, &now, NULL, &n));
-    if (n) {
-        bool stages = wfi_change_stages(p, &now);
-        WF_TRY(wfi_emit(l, now, n + stages, &i));
-        WF_TRY(refer_to_pieces(l, &now, &i, &n));
-        if (stages)
-            WF_TRY(wfi_refer(l, i, n, WFI_BLOCK_STAGING, unit, 0, -1,
-                             wfi_whole(wfi_change_staged_bytes(p, &p->instructions[i])),
-                             WFI_WRITE));
-    }
-    l->n_things = 0;
-    return WF_OK;
 }
 
 /* ---- steps ---- */

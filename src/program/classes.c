@@ -21,7 +21,8 @@
  * - By induction along the order: if the lowered rank has read only the ideal's values so far, so
  *   has a follower, under its own names. So it writes the ideal's values, too.
  */
-#include "program/passes.h"
+#include "program/map.h"
+#include "program/stage.h"
 
 /* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
  * nothing but the references' names. */

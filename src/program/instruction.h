@@ -48,7 +48,7 @@ typedef enum wfi_id_meaning {
 
 /* Kind, name, stream, class, span in a timeline, cost, unit, id; then functions of instructions.c:
  * the number of references, the need of each, arguments as text. A kind needs a row here, the
- * functions that its row names and, if it is of one rank, a runner (run/instructions.c). */
+ * functions that its row names and, if it is of one rank, a runner (execute/instructions.c). */
 #define WFI_INSTRUCTION_LIST(X)                                                                    \
     X(LOAD, "load", COPY, HOST, HOST, COPY, NONE, VALUE, load, input, input)                       \
     X(PACK, "pack", COMPUTE, SEGMENT, UPDATE, COPY, ANY, NONE, slots, slot, pack)                  \

@@ -3,7 +3,10 @@
  * the references; check_sizes.c compares them with the needs here, which come only from the graph,
  * the compiled units, the recipe and the plan.
  */
-#include "program/program.h"
+#include "program/change.h"
+#include "program/clock.h"
+#include "program/need.h"
+#include "program/rate.h"
 
 size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
     size_t bytes = wfi_kept_extent(p, kind, unit, rank).bytes;
@@ -377,5 +380,21 @@ bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_
                          wfi_need *need_out) {
     if (!is_sound(p, now)) return false;
     *need_out = wfi_type_of(now)->need(p, now, k);
+    return true;
+}
+
+bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b) {
+    if (b->stream != WFI_STREAM_REDUCE || a->kind != b->kind || a->unit != b->unit ||
+        a->from != b->from || a->to != b->to || a->group != b->group ||
+        a->n_references != b->n_references)
+        return false;
+    for (int32_t k = 0; k < a->n_references; k++) {
+        const wfi_block *x = &p->blocks[a->references[k].block],
+                        *y = &p->blocks[b->references[k].block];
+        if (wfi_reference_begin(p, &a->references[k]) != wfi_reference_begin(p, &b->references[k]))
+            return false;
+        if (x->kind != y->kind || x->id != y->id || x->depth != y->depth || x->micro != y->micro)
+            return false;
+    }
     return true;
 }

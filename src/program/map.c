@@ -1,6 +1,7 @@
 /* Units that are placed alike are a stage; the ranks that it is on, and which ranks form groups. */
+#include "program/map.h"
 #include "optimizer/optimizer.h"
-#include "program/passes.h"
+#include "program/change.h"
 
 int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];

@@ -1,15 +1,7 @@
-/* Values of slices are summed: each writes its summand into one of a few places, and those of a
- * rank are folded as soon as both sides are there, as lanes are; then the ranks that divide the
- * slices sum their partial sums. So the sum is over one tree under any placement of slices. Or each
- * has made some rows of a value, and ranks gather all; or, where the next reads rows, get only the
- * sums of these.
- *
- * For a weight that all slices have, each slice adds up the gradients of its own use along a lane;
- * when the lane is complete, they are summed in the same way.
+/* Values that slices make: sums of one summand a slice, and values of which each makes some rows.
  */
-#include "base/tree.h"
 #include "op/op_table.h"
-#include "program/lower.h"
+#include "program/stage.h"
 
 bool wfi_is_slice_sum(const wf_graph *g, int32_t value) {
     int32_t n = g->values[value].node;
@@ -23,93 +15,7 @@ bool wfi_is_made_by_slices(const wf_graph *g, int32_t value) {
 
 wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank) {
     const wfi_place *place = &wfi_program_code_of(p, micro)->place[value];
-    if (!place->is_split || !p->plan->divides_rows) return wfi_whole(place->bytes);
+    if (!place->is_split || !p->plan->divides_rows) return (wfi_extent){0, place->bytes};
     size_t bytes = place->bytes / (size_t)p->mesh.tp;
     return (wfi_extent){(size_t)wfi_mesh_at(&p->mesh, WFI_TP, rank) * bytes, bytes};
-}
-
-/* Adds block fold.from of a name to its block fold.into. */
-static wf_status fold(wfi_lowering *l, int32_t unit, wfi_block_kind kind, int32_t id, int64_t micro,
-                      size_t bytes, wfi_lane_fold fold) {
-    wfi_extent all = wfi_whole(bytes);
-    int32_t i;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, unit, fold.from, micro), 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, kind, id, -fold.into, micro, all, WFI_READ | WFI_WRITE));
-    return wfi_refer(l, i, 1, kind, id, -fold.from, micro, all, WFI_READ);
-}
-
-/* The placements of a value: as slices make it, and as its readers need it. */
-static wfi_placement made_as(const wf_program *p, int32_t value) {
-    return wfi_is_slice_sum(p->graph, value) ? WFI_PARTIAL : WFI_SHARD;
-}
-static wfi_placement read_as(const wf_program *p, int32_t value, int64_t micro) {
-    bool is_split = wfi_program_code_of(p, micro)->place[value].is_split;
-    return is_split && p->plan->divides_rows ? WFI_SHARD : WFI_REPLICATE;
-}
-
-/* Changes the placement of slices' values, all in one instruction. */
-static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
-                        wfi_placement from, wfi_placement to) {
-    const wf_program *p = l->p;
-    int32_t first = segment->unit - p->graph->units[segment->unit].slice;
-    for (int32_t s = 0; s < segment->n_slots; s++) {
-        int32_t v = segment->slots[s].id;
-        if (wfi_gives_part(p, segment, &segment->slots[s]) && made_as(p, v) == from &&
-            read_as(p, v, micro) == to)
-            WF_TRY(wfi_add_thing(l, WFI_BLOCK_VALUE, v, 0, micro));
-    }
-    return wfi_lower_change(l, wfi_slice_group(p, l->rank), from, to, first);
-}
-
-bool wfi_is_last_slice(const wf_program *p, int32_t unit) {
-    return wfi_local_slice(p, unit) + 1 == wfi_n_local_slices(p, unit);
-}
-
-static bool is_summed_by_ranks(const wf_program *p, int32_t unit) {
-    return p->mesh.tp > 1 && wfi_unit_is_divided(p, unit);
-}
-
-wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
-    const wf_program *p = l->p;
-    if (!p->graph->units[segment->unit].is_slice) return WF_OK;
-    const wfi_lane_sums *sums = wfi_slice_sums(p, segment->unit);
-    int32_t k = wfi_local_slice(p, segment->unit);
-    for (int32_t s = 0; s < segment->n_slots; s++) {
-        const wfi_slot *slot = &segment->slots[s];
-        bool is_sum = wfi_gives_part(p, segment, slot) && wfi_is_slice_sum(p->graph, slot->id);
-        size_t bytes = is_sum ? wfi_program_code_of(p, micro)->place[slot->id].bytes : 0;
-        for (int32_t f = sums->first_fold[k]; f < sums->first_fold[k + 1] && is_sum; f++)
-            WF_TRY(fold(l, segment->unit, slot->kind, slot->id, micro, bytes, sums->folds[f]));
-    }
-    if (!wfi_is_last_slice(p, segment->unit) || !is_summed_by_ranks(p, segment->unit)) return WF_OK;
-    WF_TRY(change(l, segment, micro, WFI_PARTIAL, WFI_SHARD));
-    /* The next slices wait for the former. */
-    WF_TRY(change(l, segment, micro, WFI_SHARD, WFI_REPLICATE));
-    return change(l, segment, micro, WFI_PARTIAL, WFI_REPLICATE);
-}
-
-static wf_status fold_uses(wfi_lowering *l, int32_t unit, int32_t use, int64_t micro, int32_t first,
-                           int32_t n) {
-    int32_t left = n > 1 ? (int32_t)wfi_tree_split(n) : 0;
-    if (n == 1) return WF_OK;
-    WF_TRY(fold_uses(l, unit, use, micro, first, left));
-    WF_TRY(fold_uses(l, unit, use, micro, first + left, n - left));
-    return fold(l, unit, WFI_BLOCK_TIED, use, micro, wfi_tied_bytes(l->p, use),
-                (wfi_lane_fold){.into = first, .from = first + left});
-}
-
-wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
-    const wf_program *p = l->p;
-    const wf_graph *g = p->graph;
-    if (!g->units[unit].is_slice || !wfi_is_last_slice(p, unit)) return WF_OK;
-    for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
-        if (!wfi_is_slices_use(g, i)) continue;
-        int32_t use = wfi_use_of(g, i);
-        WF_TRY(fold_uses(l, unit, use, micro, 0, wfi_n_local_slices(p, unit)));
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_TIED, use, 0, micro));
-    }
-    if (!is_summed_by_ranks(p, unit)) l->n_things = 0;
-    return l->n_things ? wfi_lower_change(l, wfi_slice_group(p, l->rank), WFI_PARTIAL,
-                                          WFI_REPLICATE, unit - g->units[unit].slice)
-                       : WF_OK;
 }

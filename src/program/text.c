@@ -1,5 +1,6 @@
 /* The program as text: one instruction a line, as `weft plan --program` prints it. */
-#include "program/program.h"
+#include "program/text.h"
+#include "program/change.h"
 
 static const char *unit_name(const wf_program *p, int32_t rank, int32_t unit) {
     return p->graph->units[wfi_rank_unit(p, rank, unit)].name;

@@ -7,7 +7,7 @@
 #ifndef WFI_CHROME_H
 #define WFI_CHROME_H
 
-#include "program/timeline.h"
+#include "program/program.h"
 
 #include <weft/trace.h>
 

@@ -1,4 +1,5 @@
 /* Trace files come from anywhere: everything in them is checked before it is used. */
+#include "show/timeline.h"
 #include "sim/chrome.h"
 #include "state/header.h"
 

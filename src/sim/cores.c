@@ -3,6 +3,7 @@
  * compute stream is not free, as it would be on a GPU.
  */
 #include "sim/cores.h"
+#include "program/clock.h"
 
 #include <math.h>
 

@@ -1,8 +1,9 @@
 /* Whether a program fits into the memory given, and if not, which other programs fit: other plans,
  * more microbatches. Each proposal is a program that was lowered and simulated.
  */
+#include "compile/compile.h"
 #include "nn/model.h"
-#include "program/program.h"
+#include "show/show.h"
 
 #include <math.h>
 #include <stdio.h>

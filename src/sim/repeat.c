@@ -3,6 +3,9 @@
  * instruction depends on is as far behind it as in the short form. Ranks walk in the order of
  * emission, which is a legal order, and wait for each other at transfers and collectives.
  */
+#include "program/rate.h"
+#include "program/stage.h"
+#include "show/timeline.h"
 #include "sim/step.h"
 
 #include <math.h>

@@ -2,8 +2,11 @@
  * begins when its stream is free and its dependencies have ended; those that run together begin
  * when all of them can.
  */
+#include "api/trainer.h"
 #include "plan/costs.h"
-#include "run/trainer.h"
+#include "program/clock.h"
+#include "program/rate.h"
+#include "show/timeline.h"
 #include "sim/cores.h"
 #include "sim/step.h"
 

@@ -1,4 +1,5 @@
 /* Spans of workers and servers in a simulation of updates, and the timeline made of them. */
+#include "show/timeline.h"
 #include "sim/updates.h"
 
 #include <math.h>

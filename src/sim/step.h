@@ -2,7 +2,7 @@
 #ifndef WFI_SIM_STEP_H
 #define WFI_SIM_STEP_H
 
-#include "program/timeline.h"
+#include "program/program.h"
 
 /* What an instruction of so many bytes takes; a collective, of a group of n_ranks. */
 double wfi_instruction_us(const wf_program *p, const wf_costs *costs, const wfi_instruction *now,

@@ -6,7 +6,7 @@
 #ifndef WFI_UPDATES_H
 #define WFI_UPDATES_H
 
-#include "program/timeline.h"
+#include "program/program.h"
 
 #include <weft/simulation.h>
 

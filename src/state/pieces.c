@@ -1,4 +1,5 @@
 #include "state/pieces.h"
+#include "program/stage.h"
 
 #include <stdlib.h>
 #include <string.h>

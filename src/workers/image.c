@@ -1,4 +1,5 @@
 #include "workers/image.h"
+#include "program/stage.h"
 
 #include <string.h>
 

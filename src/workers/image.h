@@ -2,7 +2,7 @@
 #ifndef WFI_WORKERS_IMAGE_H
 #define WFI_WORKERS_IMAGE_H
 
-#include "run/trainer.h"
+#include "api/trainer.h"
 #include "workers/vector.h"
 
 typedef enum wfi_image {

@@ -2,9 +2,9 @@
  * parameters by the mean of the changes, which is summed over a fixed tree of the workers. */
 #include "workers/run.h"
 
+#include "api/share.h"
 #include "base/tree.h"
 #include "kernel/cpu.h"
-#include "run/share.h"
 
 #include <fenv.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* The trainers of ranks with workers, and the vector of their parameters. */
+#include "compile/compile.h"
 #include "workers/run.h"
 
 /* Gradients need no optimizer: its state is on the servers, and between runs on rank 0. */

@@ -1,7 +1,7 @@
 /* Timelines of workers and servers: the latest spans of each. */
 #include "workers/run.h"
 
-#include "program/timeline.h"
+#include "show/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* State between runs: rank 0's trainer has it, and gives it to workers and servers before a run. */
-#include "run/share.h"
+#include "api/share.h"
 #include "workers/run.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * one of them at a time, and meanwhile the messages of the others are under way. */
 #include "workers/run.h"
 
-#include "run/share.h"
+#include "api/share.h"
 
 #include <math.h>
 #include <string.h>

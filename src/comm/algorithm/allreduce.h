@@ -6,7 +6,7 @@
  * rank waits for all ranks. So within a phase no rank may read a range that another rank writes.
  *
  * The reads and writes of a step are one list, its accesses. The list drives the execution
- * (runtime/step.h), in place in gradients (run/reduce.c) or in a caller's buffers (wire/). The
+ * (runtime/step.h), in place in gradients (execute/reduce.c) or in a caller's buffers (wire/). The
  * traffic of each rank and the dependences for the tracker of events come from the same list. A
  * wire without shared memory lists the steps of all ranks and derives its messages.
  *

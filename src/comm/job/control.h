@@ -9,7 +9,7 @@
  * Processes of several machines share no memory. Each has a segment of its own, in which the
  * transport (transport.h) updates the state of the other ranks. Another rank's arena is replaced by
  * a shadow copy of the same size: bytes that a task reads are received into it just before the task
- * (run/reads.h).
+ * (execute/reads.h).
  */
 #ifndef WFI_CONTROL_H
 #define WFI_CONTROL_H

@@ -29,7 +29,7 @@ typedef struct wfi_control_state {
     uint64_t run[2];                    /* program and trainer of the run ... */
     int64_t stop[2];                    /* ... the reason to stop then, or 0 */
     int64_t n_writing[2];               /* ... saves of the trainer that were being written then */
-    int64_t not_finite[2];              /* by run; run/not_finite.h */
+    int64_t not_finite[2];              /* by run; api/not_finite.h */
     double gradient_norm[2];            /* by run: norm found in a step */
     wfi_control_numbers numbers[2];     /* by exchange: numbers for the other ranks */
     uint64_t host;                      /* equal for ranks of one machine */

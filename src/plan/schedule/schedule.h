@@ -2,7 +2,7 @@
  *
  * F runs a stage forward on a microbatch, B gives the gradient of its input, W
  * the gradient of its weights, BW both at once. Each schedule is a pure function in
- * a file of its own; a pass (program/lower.c) adds sends and receives. Most follow a
+ * a file of its own; a pass (lower/lower.c) adds sends and receives. Most follow a
  * rule that looks at one device only; auto searches over all stages, with their times.
  *
  * Which stage is on which device is a table. Most schedules have a stage a device; one that has

@@ -1,0 +1,158 @@
+/* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
+ * on the reduce streams of a stage's replicas. Each reads the others' arenas in place, or copies of
+ * their bytes (reads.h). Every phase is a task of its own on each stream; between two of them the
+ * streams wait for each other's events. */
+#include "execute/issue.h"
+
+#include "comm/runtime/step.h"
+#include "program/change.h"
+
+/* One rank's part in one phase. */
+typedef struct phase {
+    const wfi_executor *e;
+    const wfi_instruction *now;
+    const int32_t *members; /* [part.n] instructions, `now` among them */
+    int32_t n_units;
+    wfi_reduce_part part;
+} phase;
+
+static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
+    const wf_program *p = e->p;
+    phase f = {.e = e, .now = &p->instructions[i]};
+    const wfi_group *group = &p->groups[f.now->group];
+    f.members = p->order + e->first[i]; /* as they stand in the group */
+    f.n_units = wfi_n_moved(p, f.now);
+    f.part.n = e->n_group[i];
+    f.part.own = wfi_group_find(group, f.now->rank);
+    f.part.phase = number;
+    return f;
+}
+
+/* The steps for the gradient in reference r. */
+static int32_t list_steps(phase *f, int32_t r, wfi_reduce_step *steps) {
+    return wfi_change_steps(f->e->p, f->now, f->part.own, r, f->part.phase, steps);
+}
+
+static bool is_last(const phase *f) {
+    return f->part.phase == wfi_change_n_phases(f->e->p, f->now) - 1;
+}
+
+/* ---- a step ---- */
+
+/* A gradient that a step of the algorithm touches. */
+typedef struct gradient {
+    const phase *f;
+    int32_t reference;
+    int64_t staged_at; /* element where the staging begins */
+} gradient;
+
+static const wfi_reference *reference_of(const gradient *g, int32_t replica, wfi_window window) {
+    const phase *f = g->f;
+    const wf_program *p = f->e->p;
+    bool is_staging = window == WFI_WINDOW_STAGING;
+    return is_staging ? &f->now->references[f->n_units]
+                      : &p->instructions[f->members[replica]].references[g->reference];
+}
+
+static char *address(const void *self, int32_t replica, wfi_window window, int64_t at) {
+    const gradient *g = self;
+    const wfi_reference *r = reference_of(g, replica, window);
+    if (window == WFI_WINDOW_STAGING) {
+        wfi_executor_touch(g->f->e, r);
+        at += g->staged_at;
+    }
+    return (char *)wfi_executor_at(g->f->e, r) + (size_t)at * sizeof(float);
+}
+
+static wfi_device *device_of(const phase *f, int32_t member) {
+    return f->e->workers[f->e->p->instructions[f->members[member]].rank].device;
+}
+
+/* A copy that no kernel of the rank's device can make; all other steps stay in memory that it
+ * reaches (wfi_reduce_stage). */
+static bool is_far(const phase *f, const wfi_reduce_step *step) {
+    bool copies = step->kind == WFI_REDUCE_COPY || step->kind == WFI_REDUCE_STAGE;
+    return copies && !wfi_device_reaches(device_of(f, f->part.own), device_of(f, step->left));
+}
+
+static wf_status fetch(const gradient *g, wfi_stream_queue *stream, const wfi_reduce_step *step) {
+    wfi_access from, to;
+    (void)wfi_reduce_access(&g->f->part, step, 0, &from);
+    (void)wfi_reduce_access(&g->f->part, step, 1, &to);
+    const wfi_instruction *owner = &g->f->e->p->instructions[g->f->members[from.rank]];
+    void *address_to = address(g, to.rank, to.window, to.begin);
+    if (wfi_reads_moves(g->f->e->reads, owner->rank)) return WF_OK;
+    return wfi_memory_fetch(stream, address_to, device_of(g->f, from.rank),
+                            address(g, from.rank, from.window, from.begin),
+                            (size_t)from.n * sizeof(float));
+}
+
+static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *steps, int32_t n) {
+    static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
+    const wfi_step_memory memory = {.arithmetic = &sums, .address = address, .self = g};
+    const wfi_worker *w = &f->e->workers[f->now->rank];
+    wfi_stream_queue *stream = w->streams[f->now->stream];
+    for (int32_t k = 0; k < n; k++) {
+        if (steps[k].kind == WFI_REDUCE_JOIN) continue; /* the wire has summed it */
+        WF_TRY(is_far(f, &steps[k])
+                   ? fetch(g, stream, &steps[k])
+                   : w->backend->collective_step(stream, &memory, &f->part, &steps[k]));
+        g->staged_at += wfi_change_staged_by(f->e->p, steps, k);
+    }
+    return WF_OK;
+}
+
+static wf_status run_phase(void *self, void *argument) {
+    const wfi_executor *e = self;
+    int32_t i = wfi_argument_instruction(argument);
+    phase f = find_phase(e, i, wfi_argument_phase(argument));
+    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
+    wfi_executor_delay(e, i);
+    wfi_executor_begin(e, i, f.part.phase == 0);
+    for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
+        wfi_executor_touch(e, &f.now->references[g.reference]);
+        int32_t n = list_steps(&f, g.reference, steps);
+        WF_TRY(run_steps(&f, &g, steps, n));
+    }
+    wfi_executor_end(e, i, is_last(&f));
+    return wfi_executor_check(e, i);
+}
+
+/* ---- memory that a step touches ---- */
+
+static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_step *step) {
+    wfi_access a;
+    for (int32_t i = 0; wfi_reduce_access(&f->part, step, i, &a); i++) {
+        int64_t begin = a.begin + (a.window == WFI_WINDOW_STAGING ? g->staged_at : 0);
+        WF_TRY(wfi_issue_touch(f->e, reference_of(g, a.rank, a.window),
+                               (size_t)begin * sizeof(float), (size_t)a.n * sizeof(float),
+                               a.writes ? WFI_WRITE : WFI_READ));
+    }
+    bool joins = f->e->reads && step->kind == WFI_REDUCE_JOIN;
+    return joins ? wfi_reads_join(f->e->reads, reference_of(g, f->part.own, WFI_WINDOW_OUT))
+                 : WF_OK;
+}
+
+static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
+    phase f = find_phase(e, i, number);
+    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
+    for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
+        int32_t n = list_steps(&f, g.reference, steps);
+        for (int32_t k = 0; k < n; k++) {
+            WF_TRY(touch_step(&f, &g, &steps[k]));
+            g.staged_at += wfi_change_staged_by(e->p, steps, k);
+        }
+    }
+    return WF_OK;
+}
+
+/* ---- issue ---- */
+
+wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number) {
+    static const wfi_work work = {run_phase, touch_phase};
+    const int32_t *group = e->p->order + at;
+    wfi_reads_phase(e->reads);
+    for (int32_t m = 0; m < e->n_group[group[0]]; m++)
+        WF_TRY(wfi_issue(e, group[m], number, &work));
+    return WF_OK;
+}

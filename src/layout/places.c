@@ -1,0 +1,238 @@
+/* Thousands of microbatches' blocks come to lie at the same few places. Blocks of one place (the
+ * same bytes) follow each other in time; whether another one fits between them, its two neighbours
+ * in time can tell. Most places are ruled out by a word of bits, since somebody is there all the
+ * time in which the block is alive; so is a run of them, if all are taken at one time and nothing
+ * between them is large enough. So keeping values of each microbatch until the end costs little
+ * more time than not keeping them.
+ */
+#include "layout/places.h"
+
+#include <string.h>
+
+/* When a block is used, by places in its rank's order (wfi_life). */
+typedef struct use {
+    int32_t first, last, settled, block;
+} use;
+
+/* Bytes that blocks share one after the other, to where another block may begin. */
+typedef struct slot {
+    size_t begin, end;
+    use *uses; /* in order of their first */
+    int32_t n;
+    size_t capacity;
+    uint64_t covers, reaches; /* of all of them */
+} slot;
+
+#define MOST_SLOTS 128
+
+/* Slots that follow each other, in order of their begin. */
+typedef struct wfi_place_run {
+    slot *slots; /* [MOST_SLOTS] */
+    int32_t n;
+    uint64_t covers; /* of each of them */
+    wfi_life latest; /* shorter than that of the latest block of any of them */
+    size_t end;      /* the last of them */
+    size_t gap;      /* the most bytes between them that are none's */
+} run;
+
+static use use_of(const wfi_places *places, int32_t b) {
+    const wfi_life *l = &places->lives[b];
+    return (use){l->first_order, l->last_order, l->settled_order, b};
+}
+
+/* How many of the slot's blocks are used first before an order. */
+static int32_t find_earlier(const slot *s, int32_t order) {
+    int32_t low = 0, high = s->n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (s->uses[middle].first < order)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The same as wfi_ends_before; mostly, the order alone can tell. */
+static bool ends_before(const wfi_places *places, const use *a, const use *b) {
+    if (a->last >= b->first || a->settled <= b->first) return a->last < b->first;
+    return wfi_ends_before(&places->lives[a->block], &places->lives[b->block]);
+}
+
+/* A use further away in time than the neighbours is ordered with the block through them. Without a
+ * common span, uses before the block are settled when it begins, and the block is settled before
+ * the uses after it. */
+static bool is_free(const wfi_places *places, const slot *s, const use *own) {
+    if (!(s->reaches & places->lives[own->block].reaches)) return true;
+    int32_t k = find_earlier(s, own->first);
+    return (k == 0 || ends_before(places, &s->uses[k - 1], own)) &&
+           (k == s->n || ends_before(places, own, &s->uses[k]));
+}
+
+/* ---- runs ---- */
+
+static wf_status insert_run(wfi_places *places, int32_t at) {
+    wf_context *ctx = places->p->ctx;
+    WF_TRY(WFI_GROW(ctx, places->runs, places->n_runs, places->capacity, "the memory plan"));
+    run r = {.slots = wfi_alloc(ctx, MOST_SLOTS, sizeof *r.slots, "the memory plan")};
+    if (!r.slots) return WF_NO_MEMORY;
+    memmove(places->runs + at + 1, places->runs + at, (size_t)(places->n_runs++ - at) * sizeof r);
+    places->runs[at] = r;
+    return WF_OK;
+}
+
+static void summarize(const wfi_places *places, run *r) {
+    r->covers = UINT64_MAX;
+    r->end = r->slots[0].begin;
+    r->gap = 0;
+    for (int32_t k = 0; k < r->n; k++) {
+        const slot *s = &r->slots[k];
+        if (s->begin > r->end && s->begin - r->end > r->gap) r->gap = s->begin - r->end;
+        if (s->end > r->end) r->end = s->end;
+        r->covers &= s->covers;
+        const wfi_life *latest = &places->lives[s->uses[s->n - 1].block];
+        for (int i = 0; i < WFI_N_STREAMS; i++) {
+            if (!k || latest->before[i] > r->latest.before[i])
+                r->latest.before[i] = latest->before[i];
+            if (!k || latest->last[i] < r->latest.last[i]) r->latest.last[i] = latest->last[i];
+        }
+    }
+}
+
+/* The upper half of a full run becomes one of its own. */
+static wf_status halve(wfi_places *places, int32_t at) {
+    WF_TRY(insert_run(places, at + 1));
+    run *r = &places->runs[at], *upper = r + 1;
+    upper->n = r->n / 2;
+    r->n -= upper->n;
+    memcpy(upper->slots, r->slots + r->n, (size_t)upper->n * sizeof *upper->slots);
+    summarize(places, upper);
+    summarize(places, r);
+    return WF_OK;
+}
+
+/* The last run that begins before that, or the first. */
+static int32_t find_run(const wfi_places *places, size_t begin) {
+    int32_t low = 0, high = places->n_runs - 1;
+    while (low < high) {
+        int32_t middle = high - (high - low) / 2;
+        if (places->runs[middle].slots[0].begin < begin)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Slot number *index_out of that run is [begin, end), made if it is not there. */
+static wf_status find_slot(wfi_places *places, size_t begin, size_t end, run **run_out,
+                           int32_t *index_out) {
+    if (!places->n_runs) WF_TRY(insert_run(places, 0));
+    int32_t at = find_run(places, begin), low = 0;
+    run *r = &places->runs[at], *last = places->runs + places->n_runs;
+    while (low < r->n && r->slots[low].begin < begin) low++;
+    *run_out = r;
+    for (int32_t k = low;; k++) {
+        if (k == (*run_out)->n) ++*run_out, k = 0;
+        if (*run_out == last || (*run_out)->slots[k].begin > begin) break;
+        *index_out = k;
+        if ((*run_out)->slots[k].end == end) return WF_OK;
+    }
+    if (r->n == MOST_SLOTS) {
+        WF_TRY(halve(places, at));
+        r = &places->runs[at];
+        if (low > r->n) low -= r++->n;
+    }
+    memmove(r->slots + low + 1, r->slots + low, (size_t)(r->n++ - low) * sizeof *r->slots);
+    r->slots[low] = (slot){.begin = begin, .end = end};
+    *run_out = r;
+    *index_out = low;
+    return WF_OK;
+}
+
+/* ---- blocks ---- */
+
+/* Block number n, from 1 on, of those with one offset. A summary without the latest block of a slot
+ * is true, too; that of a new slot is made with its last one. */
+static wf_status fill_slot(wfi_places *places, int32_t b, int32_t n) {
+    const wfi_block *block = &places->p->blocks[b];
+    size_t end = wfi_round_up(block->offset + block->bytes, wfi_space_align(places->space));
+    run *r;
+    int32_t index;
+    WF_TRY(find_slot(places, block->offset, end, &r, &index));
+    slot *s = &r->slots[index];
+    WF_TRY(WFI_GROW(places->p->ctx, s->uses, s->n, s->capacity, "the memory plan"));
+    int32_t at = find_earlier(s, places->lives[b].first_order);
+    memmove(s->uses + at + 1, s->uses + at, (size_t)(s->n++ - at) * sizeof *s->uses);
+    s->uses[at] = use_of(places, b);
+    s->covers |= places->lives[b].covers;
+    s->reaches |= places->lives[b].reaches;
+    bool is_last = wfi_places_next(places, b) < 0;
+    if (is_last && (s->n == n || places->n_looks < WFI_MOST_LOOKS)) summarize(places, r);
+    return WF_OK;
+}
+
+static bool is_all_there(const run *r, const wfi_life *own) {
+    return r->covers & own->touches ||
+           (!wfi_ends_before(&r->latest, own) && !wfi_ends_before(own, &r->latest));
+}
+
+/* Whether the slot's bytes are taken while the block is alive, or one that takes its place. */
+static bool is_taken(wfi_places *places, const slot *s, int32_t b) {
+    bool is = false;
+    for (; b >= 0 && !is; b = wfi_places_next(places, b)) {
+        const use when = use_of(places, b);
+        is = s->covers & places->lives[b].touches;
+        places->n_looks += !is;
+        is = is || !is_free(places, s, &when);
+    }
+    return is;
+}
+
+/* From *offset on: whether the block can lie before the run's end, and where; or behind it. */
+static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t align,
+                            size_t *offset) {
+    size_t bytes = places->p->blocks[b].bytes;
+    if (r->slots[0].begin >= *offset + bytes) return true;
+    if (r->end <= *offset) return false;
+    bool is_full = false;
+    for (int32_t a = b; a >= 0; a = wfi_places_next(places, a))
+        is_full |= is_all_there(r, &places->lives[a]);
+    if (is_full && r->gap < bytes) {
+        *offset = wfi_round_up(r->end, align);
+        return false;
+    }
+    for (int32_t k = 0; k < r->n; k++) {
+        const slot *s = &r->slots[k];
+        if (s->begin >= *offset + bytes) return true;
+        if (s->end <= *offset) continue;
+        if (is_taken(places, s, b)) *offset = wfi_round_up(s->end, align);
+    }
+    return false;
+}
+
+wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
+    size_t align = wfi_places_align(places, &places->p->blocks[b]);
+    size_t offset = wfi_round_up(base, align);
+    int32_t k = 0;
+    while (k < places->n_runs && !fits_before_end(places, &places->runs[k], b, align, &offset)) k++;
+    for (int32_t n = 1; b >= 0; b = wfi_places_next(places, b), n++) {
+        places->p->blocks[b].offset = offset;
+        WF_TRY(fill_slot(places, b, n));
+    }
+    return WF_OK;
+}
+
+void wfi_places_empty(wfi_places *places) {
+    wf_context *ctx = places->p->ctx;
+    for (; places->n_runs; places->n_runs--) {
+        run *r = &places->runs[places->n_runs - 1];
+        for (int32_t k = 0; k < r->n; k++) wfi_free(ctx, r->slots[k].uses);
+        wfi_free(ctx, r->slots);
+    }
+}
+
+void wfi_places_release(wfi_places *places) {
+    wfi_places_empty(places);
+    wfi_free(places->p->ctx, places->runs);
+}

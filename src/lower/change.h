@@ -1,0 +1,15 @@
+/* Emits changes of placement. Private to src/lower. */
+#ifndef WFI_LOWER_CHANGE_H
+#define WFI_LOWER_CHANGE_H
+
+#include "lower/emit.h"
+
+/* A thing that the next change moves; all members name the same ones. */
+wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
+                        int64_t micro);
+/* Moves them from one placement to another; nothing if it is the same, or the group is one rank.
+ * `unit`: of the instruction, or -1. */
+wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
+                           int32_t unit);
+
+#endif

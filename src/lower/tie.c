@@ -1,0 +1,101 @@
+/* The steps after a lane of a unit's gradient is complete. Where other units use a weight of the
+ * unit, too (it is tied), each use has a sum of its own for each lane, which is added here: so ties
+ * are made before replicas are summed, in one order under every plan. Then lanes are folded.
+ */
+#include "lower/tie.h"
+#include "lower/reduce.h"
+#include "lower/slices.h"
+#include "program/need.h"
+
+static wf_status add(wfi_lowering *l, wfi_instruction now, wfi_block_kind kind, int32_t id,
+                     int32_t depth, size_t bytes, int32_t into) {
+    int32_t i;
+    WF_TRY(wfi_emit(l, now, 2, &i));
+    WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, now.unit, into, -1,
+                     wfi_whole(l->p->graph->units[now.unit].trained_bytes), WFI_READ | WFI_WRITE));
+    return wfi_refer(l, i, 1, kind, id, depth, now.micro, wfi_whole(bytes), WFI_READ);
+}
+
+static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t depth, int64_t micro) {
+    const wf_graph *g = l->p->graph;
+    for (int32_t k = g->units[unit].first_tied; k < g->units[unit].end_tied; k++) {
+        int32_t i = g->tied[k];
+        WF_TRY(add(l, wfi_make(WFI_TIE, unit, i, micro), WFI_BLOCK_TIED, i, 0,
+                   wfi_tied_bytes(l->p, i), depth));
+    }
+    return WF_OK;
+}
+
+static wf_status fold_from(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums, int32_t begin,
+                           int32_t end) {
+    size_t bytes = l->p->graph->units[unit].trained_bytes;
+    for (int32_t k = begin; k < end; k++)
+        WF_TRY(add(l, wfi_make(WFI_FOLD, unit, sums->folds[k].from, -1), WFI_BLOCK_GRADIENT, unit,
+                   sums->folds[k].from, bytes, sums->folds[k].into));
+    return WF_OK;
+}
+
+/* A partial sum of a unit's gradient goes to or comes from another replica. */
+static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t unit,
+                           const wfi_lane_move *move) {
+    const wf_program *p = l->p;
+    int64_t micro = move->lane * (p->recipe.n_micro / p->recipe.n_lanes);
+    wfi_instruction now = wfi_make(kind, unit, wfi_first_parameter(p->graph, unit), micro);
+    int32_t number = p->n_instructions;
+    now.peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit), l->rank);
+    WF_TRY(wfi_emit_one(l, now, WFI_BLOCK_GRADIENT, unit, move->accumulator, -1,
+                        wfi_whole(p->graph->units[unit].trained_bytes),
+                        kind == WFI_SEND ? WFI_READ : WFI_WRITE));
+    return kind == WFI_SEND ? WF_OK : wfi_depend_on_freed(l, number);
+}
+
+/* With uneven shares: sends the partial sums of other homes, receives those of its own home, and
+ * folds them. All replicas complete units in one order. */
+static wf_status exchange(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums) {
+    const wf_program *p = l->p;
+    if (!sums->n_sends && !sums->n_receives) return WF_OK;
+    for (int32_t k = 0; k < sums->n_sends; k++)
+        WF_TRY(emit_move(l, WFI_SEND, unit, &sums->sends[k]));
+    for (int32_t k = 0; k < sums->n_receives; k++)
+        WF_TRY(emit_move(l, WFI_RECEIVE, unit, &sums->receives[k]));
+    int32_t replica = wfi_stage_replica_on(p, wfi_program_stage_of(p, unit), l->rank);
+    const int64_t *first = p->stages[wfi_program_stage_of(p, unit)].shares.first;
+    int64_t n_lanes = first[replica + 1] - first[replica];
+    return fold_from(l, unit, sums, sums->first_fold[n_lanes], sums->n_folds);
+}
+
+static int32_t count_uses(const wf_graph *g, int32_t unit) {
+    return 1 + g->units[unit].end_tied - g->units[unit].first_tied;
+}
+
+/* One more of the uses of the unit's weights is here. */
+static wf_status add_use(wfi_lowering *l, int32_t unit, int64_t micro) {
+    const wf_program *p = l->p;
+    int32_t stage = wfi_program_stage_of(p, unit), lane = wfi_lane_of(p, stage, micro);
+    int32_t replica = wfi_stage_replica_of(p, stage, micro);
+    const wfi_lane_sums *sums = wfi_stage_sums(p, stage, replica);
+    if (++l->n_added[unit * p->recipe.n_lanes + lane] < count_uses(p->graph, unit)) return WF_OK;
+    WF_TRY(emit_ties(l, unit, sums->accumulator[lane], micro));
+    WF_TRY(fold_from(l, unit, sums, sums->first_fold[lane], sums->first_fold[lane + 1]));
+    if (micro + 1 < wfi_first_micro(p, stage, replica + 1)) return WF_OK;
+    WF_TRY(exchange(l, unit, sums));
+    return wfi_lower_finished(l, unit);
+}
+
+wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro) {
+    return add_use(l, wfi_owner_of(l->p->graph, i), micro);
+}
+
+wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
+    const wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    WF_TRY(wfi_lower_slice_uses(l, unit, micro));
+    for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
+        int32_t owner = wfi_program_stage_of(p, wfi_owner_of(g, i));
+        bool is_here = wfi_stage_rank_of(p, owner, micro, l->rank) == l->rank;
+        bool is_complete = !wfi_is_slices_use(g, i) || wfi_is_last_slice(p, unit);
+        if (wfi_is_tied(g, i) && is_here && is_complete)
+            WF_TRY(wfi_lower_tied(l, wfi_use_of(g, i), micro));
+    }
+    return g->units[unit].trained_bytes ? add_use(l, unit, micro) : WF_OK;
+}

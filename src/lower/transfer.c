@@ -1,0 +1,202 @@
+/* Transfers between ranks in a step: the values that an action reads and another rank makes, the
+ * inputs that the root loads for others, and gradients of tied weights.
+ *
+ * All ranks name them in one order, that of the actions that read them first: no transfer stands in
+ * a stream behind one that is needed later, so none waits for one that waits for it.
+ */
+#include "lower/transfer.h"
+#include "lower/tie.h"
+#include "program/need.h"
+
+#include <stdlib.h>
+
+typedef struct search {
+    const wf_program *p;
+    const wfi_action_list *lists;
+    const wfi_sequence *sequence;
+    wfi_transfer *transfers;
+    int32_t n;
+    size_t capacity;
+} search;
+
+static wf_status push(search *s, wfi_transfer t) {
+    if (t.from == t.to) return WF_OK;
+    WF_TRY(WFI_GROW(s->p->ctx, s->transfers, s->n, s->capacity, "lowering"));
+    s->transfers[s->n++] = t;
+    return WF_OK;
+}
+
+static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int32_t k) {
+    const wf_program *p = s->p;
+    wfi_transfer t = {.kind = slot->kind,
+                      .value = slot->id,
+                      .micro = s->lists[rank].actions[k].micro,
+                      .to = rank,
+                      .place = s->sequence->begin[rank][k]};
+    if (!(slot->access & WFI_READ)) return WF_OK;
+    if (slot->kind == WFI_BLOCK_VALUE)
+        t.from = wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[t.value].unit),
+                                   t.micro, rank);
+    else if (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan))
+        t.from = 0;
+    else
+        return WF_OK;
+    return push(s, t);
+}
+
+/* Where the same is done on a stage; the end of its list, if nowhere. */
+static int32_t find_action(const wfi_action_list *list, wfi_action action, int32_t stage) {
+    int32_t k = 0;
+    while (k < list->n &&
+           (list->actions[k].stage != stage || list->actions[k].kind != action.kind ||
+            list->actions[k].micro != action.micro))
+        k++;
+    return k;
+}
+
+/* When a lane of the unit's gradient is complete, so are the summands of other stages' uses of its
+ * weights; or it will be, if weight gradients wait. */
+static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
+    const wf_program *p = s->p;
+    const wf_graph *g = p->graph;
+    const wfi_action *action = &s->lists[rank].actions[k];
+    if (action->micro != wfi_last_of_lane(p, action->micro)) return WF_OK;
+    for (int32_t n = g->units[unit].first_tied; n < g->units[unit].end_tied; n++) {
+        int32_t i = g->tied[n];
+        int32_t user = wfi_program_stage_of(p, g->weight_gradients[i].unit);
+        wfi_transfer t = {.kind = WFI_BLOCK_TIED,
+                          .value = i,
+                          .micro = action->micro,
+                          .from = wfi_stage_rank_of(p, user, action->micro, rank),
+                          .to = rank,
+                          .place = s->sequence->begin[rank][k]};
+        int32_t other = find_action(&s->lists[t.from], *action, user);
+        if (other < s->lists[t.from].n && s->sequence->end[t.from][other] > t.place)
+            t.place = s->sequence->end[t.from][other];
+        WF_TRY(push(s, t));
+    }
+    return WF_OK;
+}
+
+static wf_status find_in_action(search *s, int32_t rank, int32_t k) {
+    const wf_program *p = s->p;
+    const wfi_action *action = &s->lists[rank].actions[k];
+    const wfi_code *code = wfi_program_code_of(p, action->micro);
+    for (int32_t u = p->first_unit[action->stage]; u < p->first_unit[action->stage + 1]; u++) {
+        const wfi_segment *segment = code->units[u].part[wfi_part_of(action->kind)];
+        if (!wfi_unit_is_on(p, u, rank)) continue;
+        for (int32_t i = 0; segment && i < segment->n_slots; i++)
+            WF_TRY(find_in_slot(s, &segment->slots[i], rank, k));
+        if (wfi_action_sums(action->kind)) WF_TRY(find_ties(s, u, rank, k));
+    }
+    return WF_OK;
+}
+
+static int compare(int64_t a, int64_t b) {
+    return (a > b) - (a < b);
+}
+
+/* Readings of the same on the same rank stand together, the first in front. */
+static int by_name(const void *a, const void *b) {
+    const wfi_transfer *x = a, *y = b;
+    int c = compare(x->to, y->to);
+    if (!c) c = compare(x->kind, y->kind);
+    if (!c) c = compare(x->value, y->value);
+    if (!c) c = compare(x->micro, y->micro);
+    return c ? c : compare(x->place, y->place);
+}
+
+static bool same_name(const wfi_transfer *x, const wfi_transfer *y) {
+    return x->to == y->to && x->kind == y->kind && x->value == y->value && x->micro == y->micro;
+}
+
+static int by_place(const void *a, const void *b) {
+    const wfi_transfer *x = a, *y = b;
+    return x->place != y->place ? compare(x->place, y->place) : by_name(a, b);
+}
+
+wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
+                             const wfi_sequence *sequence, wfi_transfer **transfers_out,
+                             int32_t *n_out) {
+    search s = {.p = p, .lists = lists, .sequence = sequence};
+    wf_status status = WF_OK;
+    for (int32_t r = 0; r < p->n_lowered; r++)
+        for (int32_t k = 0; k < lists[p->lowered[r]].n && status == WF_OK; k++)
+            status = find_in_action(&s, p->lowered[r], k);
+    if (status != WF_OK) {
+        wfi_free(p->ctx, s.transfers);
+        return status;
+    }
+    int32_t n = 0;
+    if (s.n) qsort(s.transfers, (size_t)s.n, sizeof *s.transfers, by_name);
+    for (int32_t k = 0; k < s.n; k++)
+        if (!n || !same_name(&s.transfers[n - 1], &s.transfers[k]))
+            s.transfers[n++] = s.transfers[k];
+    if (n) qsort(s.transfers, (size_t)n, sizeof *s.transfers, by_place);
+    *transfers_out = s.transfers;
+    *n_out = n;
+    return WF_OK;
+}
+
+/* ---- of the rank at hand ---- */
+
+static wfi_extent extent_of(const wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro) {
+    return kind == WFI_BLOCK_TIED ? wfi_whole(wfi_tied_bytes(l->p, id))
+                                  : wfi_value_extent(l->p, id, micro, l->rank);
+}
+
+/* Emits an instruction that brings a block here, unless the rank has it already. */
+static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind kind) {
+    wf_program *p = l->p;
+    int32_t block, index, n_before = p->n_blocks;
+    wfi_extent extent = extent_of(l, kind, i.id, i.micro);
+    WF_TRY(wfi_find_block(l, kind, i.id, 0, i.micro, extent.offset + extent.bytes, &block));
+    if (p->n_blocks == n_before) return WF_OK;
+    WF_TRY(wfi_emit(l, i, 1, &index));
+    p->instructions[index].references[0] =
+        (wfi_reference){block, extent.offset, extent.bytes, WFI_WRITE};
+    return wfi_depend_on_lookahead(l, index);
+}
+
+wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
+    for (int32_t s = 0; s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        if (slot->kind != WFI_BLOCK_INPUT) continue;
+        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, segment->unit, slot->id, micro), slot->kind));
+    }
+    return WF_OK;
+}
+
+/* The unit that declared or makes it. */
+static int32_t unit_of(const wf_program *p, const wfi_transfer *t) {
+    if (t->kind == WFI_BLOCK_TIED) return p->graph->weight_gradients[t->value].unit;
+    return t->kind == WFI_BLOCK_INPUT ? p->graph->values[t->value].unit
+                                      : p->code->place[t->value].unit;
+}
+
+static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
+    int32_t unit = unit_of(l->p, t);
+    if (t->kind == WFI_BLOCK_INPUT)
+        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, unit, t->value, t->micro), t->kind));
+    wfi_instruction send = wfi_make(WFI_SEND, unit, t->value, t->micro);
+    send.peer = t->to;
+    return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
+                        extent_of(l, t->kind, t->value, t->micro), WFI_READ);
+}
+
+static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {
+    wfi_instruction receive = wfi_make(WFI_RECEIVE, unit_of(l->p, t), t->value, t->micro);
+    receive.peer = t->from;
+    WF_TRY(emit_arrival(l, receive, t->kind));
+    return t->kind == WFI_BLOCK_TIED ? wfi_lower_tied(l, t->value, t->micro) : WF_OK;
+}
+
+wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end) {
+    for (; l->next_transfer < l->n_transfers; l->next_transfer++) {
+        const wfi_transfer *t = &l->transfers[l->next_transfer];
+        if (t->place >= end) break;
+        if (t->from == l->rank) WF_TRY(emit_send(l, t));
+        if (t->to == l->rank) WF_TRY(emit_receive(l, t));
+    }
+    return WF_OK;
+}

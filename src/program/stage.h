@@ -1,0 +1,189 @@
+/* Stages, replicas, slices and lanes of a program: which rank has what, and which part of it.
+ * Private. */
+#ifndef WFI_PROGRAM_STAGE_H
+#define WFI_PROGRAM_STAGE_H
+
+#include "program/program.h"
+
+static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
+    return p->stage_of[unit];
+}
+/* The rank of the stage's replica with the coordinates of `rank` along all other axes. */
+static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage,
+                                          int32_t rank) {
+    const wfi_stage *s = &p->stages[stage];
+    rank = wfi_mesh_move(&p->mesh, WFI_PP, rank, s->pp);
+    return wfi_mesh_move(&p->mesh, WFI_DP, rank, s->first_dp + replica);
+}
+/* Microbatches of one step and of one replica. */
+static inline int64_t wfi_program_n_micro(const wf_program *p) {
+    return p->recipe.n_micro;
+}
+static inline int64_t wfi_first_micro(const wf_program *p, int32_t stage, int32_t replica) {
+    return p->stages[stage].first_micro[replica];
+}
+static inline int64_t wfi_replica_n_micro(const wf_program *p, int32_t stage, int32_t replica) {
+    return wfi_first_micro(p, stage, replica + 1) - wfi_first_micro(p, stage, replica);
+}
+static inline int32_t wfi_stage_replica_of(const wf_program *p, int32_t stage, int64_t micro) {
+    int32_t n = p->stages[stage].n_replicas;
+    if (!p->plan->lanes) return (int32_t)(micro / (p->recipe.n_micro / n));
+    int32_t k = 0;
+    while (k + 1 < n && micro >= wfi_first_micro(p, stage, k + 1)) k++;
+    return k;
+}
+/* How a replica sums its lanes. */
+static inline const wfi_lane_sums *wfi_stage_sums(const wf_program *p, int32_t stage,
+                                                  int32_t replica) {
+    return &p->stages[stage].sums[p->plan->lanes ? replica : 0];
+}
+/* wfi_program_rank_of the replica that has the microbatch. */
+static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro,
+                                        int32_t rank) {
+    return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage, rank);
+}
+/* Whether the unit is a slice that one rank of `tp` has; all ranks of a stage have other units. */
+static inline bool wfi_unit_is_divided(const wf_program *p, int32_t unit) {
+    return wfi_plan_divides(p->plan, &p->graph->units[unit]);
+}
+/* How many of the slices beside the unit a rank has: neighbours. */
+static inline int32_t wfi_n_local_slices(const wf_program *p, int32_t unit) {
+    return p->graph->n_slices / (wfi_unit_is_divided(p, unit) ? p->mesh.tp : 1);
+}
+static inline int32_t wfi_tp_of(const wf_program *p, int32_t unit) {
+    bool is_divided = wfi_unit_is_divided(p, unit);
+    return is_divided ? p->graph->units[unit].slice / wfi_n_local_slices(p, unit) : 0;
+}
+/* The first rank of a replica that has the unit. */
+static inline int32_t wfi_unit_rank_of(const wf_program *p, int32_t replica, int32_t unit) {
+    int32_t first = wfi_mesh_move(&p->mesh, WFI_TP, 0, wfi_tp_of(p, unit));
+    return wfi_program_rank_of(p, replica, p->stage_of[unit], first);
+}
+static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t rank) {
+    return !wfi_unit_is_divided(p, unit) ||
+           wfi_tp_of(p, unit) == wfi_mesh_at(&p->mesh, WFI_TP, rank);
+}
+/* The group of the ranks that divide slices with this one; there are several. */
+static inline int32_t wfi_slice_group(const wf_program *p, int32_t rank) {
+    return p->first_slice_group + wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_TP), rank);
+}
+/* Whether a value is a sum over slices; whether it is that, or slices have made rows of it each. */
+bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
+bool wfi_is_made_by_slices(const wf_graph *g, int32_t value);
+/* Whether the slot of a slice's segment is its part of such a value. */
+static inline bool wfi_gives_part(const wf_program *p, const wfi_segment *segment,
+                                  const wfi_slot *slot) {
+    return p->graph->units[segment->unit].is_slice && slot->kind == WFI_BLOCK_VALUE &&
+           slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL) &&
+           wfi_is_made_by_slices(p->graph, slot->id);
+}
+/* Which of its rank's slices a unit is, and over which tree these are summed. */
+static inline int32_t wfi_local_slice(const wf_program *p, int32_t unit) {
+    return p->graph->units[unit].slice % wfi_n_local_slices(p, unit);
+}
+static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t unit) {
+    return &p->slice_sums[wfi_unit_is_divided(p, unit)];
+}
+/* The part of a value that ranks have once it is made: all, or the rows of the rank's slices, if
+ * slices read its rows. */
+wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank);
+static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
+    return p->ranks[rank].like == rank;
+}
+/* Which microbatch a rank has where the one that it follows has `micro`. */
+static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t micro) {
+    int32_t apart =
+        wfi_mesh_at(&p->mesh, WFI_DP, rank) - wfi_mesh_at(&p->mesh, WFI_DP, p->ranks[rank].like);
+    return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
+}
+/* Returns whether a rank has other slices than the rank that it follows. wfi_rank_unit returns its
+ * unit at the place of that rank's `unit`. */
+bool wfi_rank_has_other_slices(const wf_program *p, int32_t rank);
+int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit);
+/* Which member of the stage the rank is, and which replica; -1: none. */
+int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank);
+int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
+/* The group of the rank, a member of the stage: of all members; that in which all parts are once;
+ * and that of members with the same part, or -1: it has one alone. */
+int32_t wfi_stage_members(const wf_program *p, int32_t stage, int32_t rank);
+int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank);
+int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank);
+/* Whether the rank updates the stage's parameters, or a part of them. */
+bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
+/* The part of the unit's flat buffer that the rank keeps in a PARAM, BUFFER or STATE between steps.
+ * STATE is counted in parameters: it has as many for each of the optimizer's states, one after the
+ * other. */
+wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
+/* The trained part of an extent. */
+static inline wfi_extent wfi_trained_extent(const wf_program *p, int32_t unit, wfi_extent extent) {
+    return wfi_extent_intersect(extent, (wfi_extent){0, p->graph->units[unit].trained_bytes});
+}
+/* The bytes that a fetch or an evict moves: the part of a PARAM or STATE of the unit that the rank
+ * keeps; of activations of a microbatch, all (`value`: of a VALUE or INPUT). */
+wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
+                            int64_t micro, int32_t rank);
+/* Which PARAM or STATE of a unit ranks keep: 0, the one that they compute with, or WFI_KEPT_DEPTH,
+ * a slice, or an offloaded tensor; then those to compute with are there for a while, and are of
+ * WFI_GATHERED_DEPTH and on; a slice that is updated while it is not where it is kept is of
+ * WFI_SLICE_DEPTH. */
+int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit);
+enum { WFI_SLICE_DEPTH = -1, WFI_KEPT_DEPTH = 1, WFI_GATHERED_DEPTH = 2 };
+/* Whether the forward leaves blocks of that kind for the backward, of one microbatch. */
+static inline bool wfi_is_activation(wfi_block_kind kind) {
+    return kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W || kind == WFI_BLOCK_VALUE ||
+           kind == WFI_BLOCK_INPUT;
+}
+/* In which space blocks of the kind and of WFI_KEPT_DEPTH lie. */
+wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind);
+/* Whether a unit of the stage reads those parameters. */
+static inline bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
+    int32_t k = p->first_reader[unit], end = p->first_reader[unit + 1];
+    while (k < end && p->readers[k] < stage) k++;
+    return k < end && p->readers[k] == stage;
+}
+/* The place of the rank in the group; -1: none. */
+int32_t wfi_group_find(const wfi_group *group, int32_t rank);
+/* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
+ * of different sets. */
+static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
+    return wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_PP), rank);
+}
+/* The unit that owns the weight of a weight gradient, and whether it is tied: used by another unit,
+ * too. */
+static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {
+    return g->values[g->weight_gradients[i].param].unit;
+}
+static inline bool wfi_is_tied(const wf_graph *g, int32_t i) {
+    return g->weight_gradients[i].unit != wfi_owner_of(g, i);
+}
+/* The last microbatch of the lane. */
+static inline int64_t wfi_last_of_lane(const wf_program *p, int64_t micro) {
+    int64_t n = p->recipe.n_micro / p->recipe.n_lanes;
+    return micro - micro % n + n - 1;
+}
+/* Which of the lanes of its stage's replica it is in. */
+static inline int32_t wfi_lane_of(const wf_program *p, int32_t stage, int64_t micro) {
+    int64_t first = wfi_first_micro(p, stage, wfi_stage_replica_of(p, stage, micro));
+    return (int32_t)((micro - first) / (p->recipe.n_micro / p->recipe.n_lanes));
+}
+/* Whether its gradients are summed over replicas in another order than the recipe's tree; -1: no
+ * stage, but a sum over slices: false. */
+static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
+    const wfi_stage *s = stage < 0 ? NULL : &p->stages[stage];
+    return s && p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
+           s->n_replicas > 2;
+}
+/* The sums of squares of a part of a unit's gradient, among all of the unit's. */
+wfi_extent wfi_norm_extent(wfi_extent gradient);
+/* The part of a unit's gradient that the rank keeps once it is summed over the replicas that
+ * update. */
+wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank);
+/* In which GRADIENT of the unit that is: accumulator 0, or, where that one is freed, a slice of its
+ * own, below 0. */
+int32_t wfi_summed_depth(const wf_program *p, int32_t unit);
+/* Whether the block has the unit's own. */
+static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {
+    return block->kind == WFI_BLOCK_GRADIENT && block->depth == wfi_summed_depth(p, block->id);
+}
+
+#endif
