@@ -6,9 +6,9 @@
 #include "base/random.h"
 #include "comm/runtime/typed.h"
 #include "kernel/cpu.h"
-#include "kernel/onednn/channels.h"
-#include "kernel/onednn/rows.h"
-#include "kernel/onednn/vector.h"
+#include "kernel/vector/channels.h"
+#include "kernel/vector/rows.h"
+#include "kernel/vector/vector.h"
 #include "test.h"
 
 #include <math.h>

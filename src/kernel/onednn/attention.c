@@ -11,8 +11,8 @@
  * 3 c or c elements; L is [n, h, t]. A head is one thread's work, so the bits do not depend on how
  * many there are. */
 #include "kernel/onednn/onednn.h"
-#include "kernel/onednn/rows.h"
 #include "kernel/onednn/threads.h"
+#include "kernel/vector/rows.h"
 #include "op/op_table.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
 #include "base/variants.h"
 #include "comm/runtime/typed.h"
 #include "kernel/onednn/onednn.h"
-#include "kernel/onednn/rows.h"
 #include "kernel/onednn/threads.h"
+#include "kernel/vector/rows.h"
 #include "op/op_table.h"
 
 #include <math.h>

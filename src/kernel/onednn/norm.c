@@ -1,7 +1,7 @@
 /* Batch norm (fused with an addend and a ReLU where the graph has them) and layer norm. */
-#include "kernel/onednn/channels.h"
 #include "kernel/onednn/onednn.h"
 #include "kernel/onednn/threads.h"
+#include "kernel/vector/channels.h"
 #include "op/op_table.h"
 
 #include <string.h>

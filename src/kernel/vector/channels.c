@@ -1,6 +1,6 @@
-#include "kernel/onednn/channels.h"
+#include "kernel/vector/channels.h"
 
-#include "kernel/onednn/vector.h"
+#include "kernel/vector/vector.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "kernel/onednn/rows.h"
+#include "kernel/vector/rows.h"
 
 #include <math.h>
 

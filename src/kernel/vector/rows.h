@@ -3,7 +3,7 @@
 #ifndef WFI_ONEDNN_ROWS_H
 #define WFI_ONEDNN_ROWS_H
 
-#include "kernel/onednn/vector.h"
+#include "kernel/vector/vector.h"
 
 /* Sums and maxima of a row are this many, joined at its end: the same in every variant. */
 #define WFI_ROW_LANES WFI_LANES
