@@ -27,7 +27,7 @@ static reductions reductions_of(const wf_program *p, int32_t rank) {
 }
 
 static int32_t unit_of(const wf_program *p, const wfi_instruction *now, int32_t k) {
-    return p->blocks[now->references[k].block].id;
+    return p->blocks[now->references[k].block].name.owner;
 }
 
 /* ---- buckets ---- */

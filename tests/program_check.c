@@ -70,7 +70,8 @@ static bool conflict(const wf_program *p, const wfi_instruction *a, const wfi_in
             const wfi_reference *r = &a->references[i], *s = &b->references[j];
             const wfi_block *x = &p->blocks[r->block], *y = &p->blocks[s->block];
             if (!((r->access | s->access) & WFI_WRITE)) continue;
-            if (swapped && x->kind == WFI_BLOCK_WORKSPACE && y->kind == WFI_BLOCK_WORKSPACE)
+            if (swapped && x->name.kind == WFI_BLOCK_WORKSPACE &&
+                y->name.kind == WFI_BLOCK_WORKSPACE)
                 continue;
             if (x->rank == y->rank && x->offset < y->offset + y->bytes &&
                 y->offset < x->offset + x->bytes)

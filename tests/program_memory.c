@@ -278,7 +278,7 @@ static void large_gradients_are_not_kept_apart(void **state) {
             wfi_value_bytes(p->graph, v) > table_bytes)
             table_bytes = wfi_value_bytes(p->graph, v);
     for (int32_t b = 0; b < p->n_blocks; b++)
-        if (p->blocks[b].kind == WFI_BLOCK_WORKSPACE)
+        if (p->blocks[b].name.kind == WFI_BLOCK_WORKSPACE)
             assert_true(p->blocks[b].bytes < table_bytes / 4);
     wf_program_destroy(p);
     test_context_end(ctx);

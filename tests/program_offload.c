@@ -254,7 +254,8 @@ static void several_stages(void **state) {
 /* Of all that a unit reads, only the slice comes that this rank updates. */
 static bool slice_only(breaker *b, int32_t i) {
     wfi_instruction *now = &b->p->instructions[i];
-    if (now->kind != WFI_FETCH || b->p->blocks[now->references[0].block].kind != WFI_BLOCK_PARAM)
+    if (now->kind != WFI_FETCH ||
+        b->p->blocks[now->references[0].block].name.kind != WFI_BLOCK_PARAM)
         return false;
     wfi_extent own = wfi_kept_extent(b->p, WFI_BLOCK_STATE, now->unit, now->rank);
     if (!own.bytes || now->references[0].bytes <= own.bytes) return false;

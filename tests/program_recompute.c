@@ -82,7 +82,7 @@ static void less_is_kept(void **state) {
                 for (int r = 0; r < wf_program_n_ranks(p); r++)
                     peak[k] += wf_program_rank(p, r).peak_bytes;
                 for (int32_t b = 0; b < p->n_blocks; b++) {
-                    wfi_block_kind kind = p->blocks[b].kind;
+                    wfi_block_kind kind = p->blocks[b].name.kind;
                     bool is_kept = kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W;
                     if (is_kept) kept[k] += (double)p->blocks[b].bytes;
                 }

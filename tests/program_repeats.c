@@ -42,7 +42,7 @@ static wf_program *make(wf_context *ctx, const char *text, int64_t n_lane, wfi_p
 /* Of the records of one more microbatch of each lane. */
 static size_t record_bytes(const wf_program *p, int32_t rank) {
     int32_t k = p->ranks[rank].first_block;
-    while (k < p->ranks[rank].end_block && p->blocks[k].kind != WFI_BLOCK_RECORD) k++;
+    while (k < p->ranks[rank].end_block && p->blocks[k].name.kind != WFI_BLOCK_RECORD) k++;
     if (k == p->ranks[rank].end_block) return 0;
     return (size_t)(p->recipe.n_lanes / p->mesh.dp) *
            wfi_round_up(p->blocks[k].bytes, WFI_ALIGN_BYTES);

@@ -362,10 +362,10 @@ static void values_that_are_summed(void **state) {
         const wfi_instruction *now = &p->instructions[i];
         const wfi_block *b = now->n_references ? &p->blocks[now->references[0].block] : NULL;
         bool sums = now->kind == WFI_FOLD || now->kind == WFI_CHANGE;
-        if (!sums || b->kind != WFI_BLOCK_VALUE) continue;
-        p->graph->values[b->id].dtype = WF_BF16;
+        if (!sums || b->name.kind != WFI_BLOCK_VALUE) continue;
+        p->graph->values[b->name.owner].dtype = WF_BF16;
         TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "reads the elements as F32");
-        p->graph->values[b->id].dtype = WF_F32;
+        p->graph->values[b->name.owner].dtype = WF_F32;
         n++;
     }
     assert_true(n > 10);

@@ -108,7 +108,7 @@ static void one_weight_of_many_units(void **state) {
             for (int32_t i = 0; i < p->n_instructions; i++) {
                 const wfi_instruction *now = &p->instructions[i];
                 bool is_weight = now->kind == WFI_SEND &&
-                                 p->blocks[now->references[0].block].kind == WFI_BLOCK_PARAM;
+                                 p->blocks[now->references[0].block].name.kind == WFI_BLOCK_PARAM;
                 if (is_weight) assert_int_equal(n_sent[now->peer]++, 0);
             }
             wf_program_destroy(p);
@@ -230,7 +230,7 @@ static wfi_instruction *find_segment(const wf_program *p, wfi_instruction_kind k
 static wfi_block *find_gathered(const wf_program *p, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
         wfi_block *b = &p->blocks[now->references[k].block];
-        if (b->kind == WFI_BLOCK_PARAM && b->id == now->unit) return b;
+        if (b->name.kind == WFI_BLOCK_PARAM && b->name.owner == now->unit) return b;
     }
     fail_msg("it reads no parameters of its own");
     return NULL;

@@ -129,7 +129,8 @@ static bool the_rest_of_the_block(const attempt *a) {
 /* Within the block, and nobody else's; but its other readers and writers are elsewhere in it.
  * What is in frames and staging is of one instruction alone, so there it does not matter. */
 static bool elsewhere_in_the_block(const attempt *a) {
-    if (a->b->kind == WFI_BLOCK_WORKSPACE || a->b->kind == WFI_BLOCK_STAGING || !a->r->bytes)
+    if (a->b->name.kind == WFI_BLOCK_WORKSPACE || a->b->name.kind == WFI_BLOCK_STAGING ||
+        !a->r->bytes)
         return false;
     move_away(a, FURTHER);
     a->r->offset = FURTHER;
@@ -149,7 +150,7 @@ static bool no_access(const attempt *a) {
 
 static bool another_kind(const attempt *a) {
     for (int32_t b = 0; b < a->p->n_blocks; b++)
-        if (a->p->blocks[b].rank == a->b->rank && a->p->blocks[b].kind != a->b->kind &&
+        if (a->p->blocks[b].rank == a->b->rank && a->p->blocks[b].name.kind != a->b->name.kind &&
             a->p->blocks[b].bytes >= a->r->bytes) {
             a->r->block = b;
             return true;
@@ -234,7 +235,7 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
                 print_message(
                     "plan '%s', instruction %d (%s), reference %d (%s): %s: it is right\n",
                     programs[program].plan, i, wfi_instruction_name(now), k,
-                    wfi_block_kind_name(b->kind), attempts[which].name);
+                    wfi_block_kind_name(b->name.kind), attempts[which].name);
         } else {
             const char *sentence = wf_context_error(ctx);
             assert_true(strstr(sentence, "check: ") || strstr(sentence, "deadlocks"));
@@ -329,7 +330,7 @@ static void try_all_members_move_less(wf_program *p, int *n, int *n_passed) {
         int n_all = find_all(p, now, all);
         for (int32_t k = 0; k < now->n_references; k++) {
             size_t bytes = now->references[k].bytes;
-            if (p->blocks[now->references[k].block].kind == WFI_BLOCK_STAGING) continue;
+            if (p->blocks[now->references[k].block].name.kind == WFI_BLOCK_STAGING) continue;
             const size_t less[][2] = {{0, 4}, {0, bytes / 2}, {64, bytes - 64}, {0, 0}};
             for (int which = 0; which < 4 && bytes > 64; which++, ++*n) {
                 change_all(all, n_all, k, less[which][0], less[which][1]);

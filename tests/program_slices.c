@@ -437,11 +437,12 @@ static size_t kept(wf_context *ctx, const char *plan, int64_t n_slices) {
     TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool is_activation = block->rank == 0 && block->micro == 0 && !block->depth &&
-                             (block->kind == WFI_BLOCK_SAVED || block->kind == WFI_BLOCK_VALUE);
+        bool is_activation =
+            block->rank == 0 && block->name.micro == 0 && !block->name.accumulator &&
+            (block->name.kind == WFI_BLOCK_SAVED || block->name.kind == WFI_BLOCK_VALUE);
         if (!is_activation) continue;
-        bool is_value = block->kind == WFI_BLOCK_VALUE;
-        int32_t unit = is_value ? p->graph->values[block->id].unit : block->id;
+        bool is_value = block->name.kind == WFI_BLOCK_VALUE;
+        int32_t unit = is_value ? p->graph->values[block->name.owner].unit : block->name.owner;
         if (!strncmp(p->graph->units[unit].name, "h.1", 3) && is_used(p, b, WFI_FORWARD) &&
             is_used(p, b, WFI_BACKWARD_WEIGHT))
             bytes += block->bytes;

@@ -10,7 +10,7 @@
 static int count_blocks(const wf_program *p, int32_t rank, wfi_block_kind kind, bool is_state) {
     int n = 0;
     for (int32_t b = 0; b < p->n_blocks; b++)
-        n += p->blocks[b].rank == rank && p->blocks[b].kind == kind &&
+        n += p->blocks[b].rank == rank && p->blocks[b].name.kind == kind &&
              p->blocks[b].is_state == is_state;
     return n;
 }
@@ -239,7 +239,7 @@ static void no_spread_deadlocks(void **state) {
 static void take_out_group(breaker *b, const char *name, wfi_block_kind kind, int32_t unit) {
     for (int32_t i = b->p->n_instructions - 1; i >= 0; i--)
         if (!strcmp(wfi_instruction_name(&b->p->instructions[i]), name) &&
-            b->p->blocks[b->p->instructions[i].references[0].block].kind == kind &&
+            b->p->blocks[b->p->instructions[i].references[0].block].name.kind == kind &&
             b->p->instructions[i].unit == unit) {
             take_out(b->p, i, b->spare);
             for (int32_t k = 0; k < b->p->n_instructions; k++)

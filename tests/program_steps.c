@@ -25,7 +25,7 @@ static wfi_reference *piece_of(const attempt *a) {
 }
 
 static bool half_of_the_staging(const attempt *a) {
-    bool is_staging = a->p->blocks[piece_of(a)->block].kind == WFI_BLOCK_STAGING;
+    bool is_staging = a->p->blocks[piece_of(a)->block].name.kind == WFI_BLOCK_STAGING;
     if (!is_staging || !piece_of(a)->bytes) return false;
     piece_of(a)->bytes /= 2;
     return true;
@@ -33,7 +33,7 @@ static bool half_of_the_staging(const attempt *a) {
 
 /* The staging has room for a piece after the other. */
 static bool all_staged_at_once(const attempt *a) {
-    bool is_staging = a->p->blocks[piece_of(a)->block].kind == WFI_BLOCK_STAGING;
+    bool is_staging = a->p->blocks[piece_of(a)->block].name.kind == WFI_BLOCK_STAGING;
     bool sums_several = member(a, 0)->to == WFI_REPLICATE && a->k > 1 && piece_of(a)->bytes;
     if (!is_staging || !sums_several || a->p->plan->stages_at_once) return false;
     a->p->plan->stages_at_once = true;

@@ -95,7 +95,7 @@ static size_t alive_at(const wf_program *p, const double *begin, int32_t rank, d
     size_t bytes = 0;
     for (int32_t b = 0; b < p->n_blocks; b++) {
         double first = p->blocks[b].is_state ? 0 : INFINITY, last = p->blocks[b].is_state ? 1e9 : 0;
-        if (p->blocks[b].rank != rank || p->blocks[b].kind != kind) continue;
+        if (p->blocks[b].rank != rank || p->blocks[b].name.kind != kind) continue;
         for (int32_t i = 0; i < p->n_instructions; i++)
             for (int32_t r = 0; r < p->instructions[i].n_references; r++) {
                 if (p->instructions[i].references[r].block != b) continue;

@@ -56,11 +56,12 @@ static void replicas_agree(const wf_trainer *t, const char *plan) {
     for (int32_t a = 0; a < p->n_blocks; a++)
         for (int32_t b = 0; b < a; b++) {
             const wfi_block *x = &p->blocks[a], *y = &p->blocks[b];
-            if (!x->is_state || x->kind != y->kind || x->id != y->id) continue;
+            if (!x->is_state || x->name.kind != y->name.kind || x->name.owner != y->name.owner)
+                continue;
             if (memcmp(e->workers[x->rank].arenas->base + x->offset,
                        e->workers[y->rank].arenas->base + y->offset, x->bytes))
                 fail_msg("plan '%s': ranks %d and %d hold another %s of unit %d", plan, x->rank,
-                         y->rank, wfi_block_kind_name(x->kind), x->id);
+                         y->rank, wfi_block_kind_name(x->name.kind), x->name.owner);
         }
 }
 

@@ -133,13 +133,13 @@ static void expect_no_state(const wf_trainer *t, const char *what) {
     size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe);
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        size_t times = block->kind == WFI_BLOCK_STATE      ? n_states
-                       : block->kind == WFI_BLOCK_GRADIENT ? 1
-                                                           : 0;
-        if (times && block->bytes > times * p->graph->units[block->id].trained_bytes)
+        size_t times = block->name.kind == WFI_BLOCK_STATE      ? n_states
+                       : block->name.kind == WFI_BLOCK_GRADIENT ? 1
+                                                                : 0;
+        if (times && block->bytes > times * p->graph->units[block->name.owner].trained_bytes)
             fail_msg("%s: rank %d has a %s of %zu bytes for unit %s", what, block->rank,
-                     wfi_block_kind_name(block->kind), block->bytes,
-                     p->graph->units[block->id].name);
+                     wfi_block_kind_name(block->name.kind), block->bytes,
+                     p->graph->units[block->name.owner].name);
     }
 }
 
@@ -249,7 +249,7 @@ static void backward_stops(void **state) {
     }
     assert_true(n_back > 0);
     for (int32_t b = 0; b < p->n_blocks; b++)
-        if (p->blocks[b].rank == 0) assert_false(p->blocks[b].kind == WFI_BLOCK_SAVED);
+        if (p->blocks[b].rank == 0) assert_false(p->blocks[b].name.kind == WFI_BLOCK_SAVED);
     wf_trainer_destroy(t);
 }
 

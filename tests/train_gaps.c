@@ -225,7 +225,7 @@ static bool lengthen(wf_program *p, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         wfi_reference *r = &now->references[k];
         if (!r->bytes || !(r->access & WFI_WRITE)) continue;
-        if (p->blocks[r->block].kind == WFI_BLOCK_STAGING) continue;
+        if (p->blocks[r->block].name.kind == WFI_BLOCK_STAGING) continue;
         if (now->kind == WFI_FOLD_STATS || now->kind == WFI_NORM || now->kind == WFI_TIE) continue;
         for (int32_t m = 0; m < p->n_instructions; m++) /* on all sides */
             if (m == i || wfi_same_collective(p, now, &p->instructions[m]))

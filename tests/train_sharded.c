@@ -37,14 +37,17 @@ static int compare_state(const wf_trainer *t, const wf_trainer *one, const char 
     int n_slices = 0;
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *mine = &p->blocks[b];
-        if (!mine->is_state || mine->kind == WFI_BLOCK_STATE) continue;
+        if (!mine->is_state || mine->name.kind == WFI_BLOCK_STATE) continue;
         for (int32_t k = 0; k < q->n_blocks; k++) {
             const wfi_block *whole = &q->blocks[k];
-            if (!whole->is_state || whole->kind != mine->kind || whole->id != mine->id) continue;
+            if (!whole->is_state || whole->name.kind != mine->name.kind ||
+                whole->name.owner != mine->name.owner)
+                continue;
             n_slices += mine->bytes < whole->bytes;
             if (memcmp(memory_of(t, mine), memory_of(one, whole) + mine->begin, mine->bytes))
                 fail_msg("%s: rank %d has another %s of unit %s", what, mine->rank,
-                         wfi_block_kind_name(mine->kind), p->graph->units[mine->id].name);
+                         wfi_block_kind_name(mine->name.kind),
+                         p->graph->units[mine->name.owner].name);
         }
     }
     return n_slices;

@@ -86,7 +86,7 @@ static wf_status begin_hidden(wf_trainer *t, const wfi_ready *r) {
     for (int32_t b = 0; b < p->n_blocks && *resets; b++) {
         const wfi_block *block = &p->blocks[b];
         const wfi_worker *w = &t->workers[block->rank];
-        if (block->kind != WFI_BLOCK_HIDDEN || !w->is_local) continue;
+        if (block->name.kind != WFI_BLOCK_HIDDEN || !w->is_local) continue;
         WF_TRY(wfi_memory_fill(w->device, NULL, w->arenas[block->space].base + block->offset,
                                block->space, 0, block->bytes));
     }

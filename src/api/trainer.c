@@ -131,7 +131,7 @@ static void find_reporters(const wf_program *p, int32_t *reporter) {
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
         for (int32_t k = 0; k < now->n_references && now->kind == WFI_REPORT; k++)
-            reporter[p->blocks[now->references[k].block].micro] = now->rank;
+            reporter[p->blocks[now->references[k].block].name.micro] = now->rank;
     }
 }
 

@@ -228,19 +228,19 @@ static wf_status same_state(const wf_program *p, const wf_program *like) {
     like = wfi_code_of(like);
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool is_own = block->kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(p);
+        bool is_own = block->name.kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(p);
         bool found = !block->is_state || is_own;
         const wfi_rank *rank = &like->ranks[block->rank];
         for (int32_t k = rank->first_block; k < rank->end_block && !found; k++) {
             const wfi_block *other = &like->blocks[k];
-            found = other->is_state && other->kind == block->kind &&
-                    wfi_rank_unit(like, block->rank, other->id) == block->id &&
+            found = other->is_state && other->name.kind == block->name.kind &&
+                    wfi_rank_unit(like, block->rank, other->name.owner) == block->name.owner &&
                     other->offset == block->offset && other->bytes == block->bytes;
         }
         if (!found)
             return wfi_fail(p->ctx, WF_BUG, "rank %d has the %s of unit %s at another place",
-                            block->rank, wfi_block_kind_name(block->kind),
-                            p->graph->units[block->id].name);
+                            block->rank, wfi_block_kind_name(block->name.kind),
+                            p->graph->units[block->name.owner].name);
     }
     return WF_OK;
 }

@@ -55,9 +55,10 @@ static bool is_same(const wfi_instruction *a, const wfi_instruction *b) {
 /* Blocks take turns in one order. */
 static bool add_turn(const wf_program *s, int32_t *next, int32_t a, int32_t b) {
     const wfi_block *x = &s->blocks[a], *y = &s->blocks[b];
-    bool is_alike = x->kind == y->kind && x->id == y->id && x->space == y->space &&
-                    x->bytes == y->bytes && x->begin == y->begin && x->is_state == y->is_state;
-    if (a == b || x->kind == WFI_BLOCK_RECORD) return is_alike;
+    bool is_alike = x->name.kind == y->name.kind && x->name.owner == y->name.owner &&
+                    x->space == y->space && x->bytes == y->bytes && x->begin == y->begin &&
+                    x->is_state == y->is_state;
+    if (a == b || x->name.kind == WFI_BLOCK_RECORD) return is_alike;
     if (!is_alike || x->is_state || (next[a] >= 0 && next[a] != b)) return false;
     next[a] = b;
     return true;
@@ -130,7 +131,7 @@ static size_t offset_of(const copying *c, const wfi_block *block, int32_t other)
     const wf_program *s = c->f->shorter;
     int64_t first = wfi_first_micro(c->p, 0, wfi_mesh_at(&c->p->mesh, WFI_DP, block->rank));
     if (!s->ring_of[other]) return s->blocks[other].offset;
-    return wfi_ring_offset(&s->rings[s->ring_of[other] - 1], block->micro, first);
+    return wfi_ring_offset(&s->rings[s->ring_of[other] - 1], block->name.micro, first);
 }
 
 /* Blocks of instruction i of the step have the offsets of those of instruction j of the short form.
@@ -143,7 +144,7 @@ static wf_status copy_one(const copying *c, int32_t i, int32_t j) {
         int32_t b = to->references[k].block;
         wfi_block *block = &c->p->blocks[b];
         const wfi_block *other = &c->f->shorter->blocks[from->references[k].block];
-        if (block->kind == WFI_BLOCK_RECORD) continue;
+        if (block->name.kind == WFI_BLOCK_RECORD) continue;
         size_t offset = offset_of(c, block, from->references[k].block);
         is = block->bytes == other->bytes && block->space == other->space &&
              (!c->is_placed[b] || block->offset == offset);

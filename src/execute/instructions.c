@@ -140,7 +140,7 @@ static wf_status to_host(const wfi_executor *e, const wfi_instruction *now,
 
 static wf_status run_report(wfi_executor *e, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
-        double *record = e->step.records + 2 * e->p->blocks[now->references[k].block].micro;
+        double *record = e->step.records + 2 * e->p->blocks[now->references[k].block].name.micro;
         WF_TRY(to_host(e, now, &now->references[k], record, 2 * sizeof *record));
     }
     return WF_OK;
@@ -243,7 +243,7 @@ static wf_status run_fold_stats(wfi_executor *e, const wfi_instruction *now) {
     char *buffers = wfi_executor_touch(e, &now->references[0]);
     for (int32_t k = 1; k < now->n_references; k++) {
         char *batch = wfi_executor_touch(e, &now->references[k]);
-        int64_t micro = e->p->blocks[now->references[k].block].micro;
+        int64_t micro = e->p->blocks[now->references[k].block].name.micro;
         const wf_graph *g = wfi_program_graph_of(e->p, micro);
         for (int32_t s = 0; s < g->n_stats; s++)
             if (g->stats[s].unit == now->unit)

@@ -67,7 +67,7 @@ static wf_status settle(const wf_program *p, wfi_life *lives) {
 
 /* Gradients and batch statistics that are read after the run. */
 static bool outlives_run(const wf_program *p, const wfi_block *block) {
-    bool is_statistic = block->kind == WFI_BLOCK_STATS && wfi_properties_of(p->kind).keeps;
+    bool is_statistic = block->name.kind == WFI_BLOCK_STATS && wfi_properties_of(p->kind).keeps;
     return is_statistic || (wfi_keeps_gradients(p) && wfi_is_summed(p, block));
 }
 

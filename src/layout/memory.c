@@ -310,7 +310,7 @@ static const wfi_arena_plan *arena_of_first(const placement *m) {
 
 /* Forward runs go on with their hidden state after steps, so it is behind all memory of steps. */
 static bool is_behind_work(const placement *m, const wfi_block *block) {
-    return block->kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(m->p) && m->p->like;
+    return block->name.kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(m->p) && m->p->like;
 }
 
 static void place_state(placement *m, size_t gap_bytes) {
@@ -321,7 +321,7 @@ static void place_state(placement *m, size_t gap_bytes) {
         wfi_block *block = &p->blocks[b];
         if (block->space != m->places.space || is_behind_work(m, block)) continue;
         if (!block->is_state) {
-            if (m->n_records && block->kind == WFI_BLOCK_RECORD)
+            if (m->n_records && block->name.kind == WFI_BLOCK_RECORD)
                 m->records_bytes = (size_t)m->n_records * align(m, block->bytes);
             else if (m->lives[b].first >= 0 && !(m->p->ring_of && m->p->ring_of[b]))
                 m->every[m->n_every++] = b;
@@ -338,7 +338,7 @@ static void place_state(placement *m, size_t gap_bytes) {
 void wfi_place_records(const wf_program *p, const wfi_rank *rank) {
     size_t at = wfi_round_up(rank->arenas[WFI_SPACE_DEVICE].state_bytes, WFI_ALIGN_BYTES);
     for (int32_t b = rank->first_block; b < rank->end_block; b++) {
-        if (p->blocks[b].kind != WFI_BLOCK_RECORD) continue;
+        if (p->blocks[b].name.kind != WFI_BLOCK_RECORD) continue;
         p->blocks[b].offset = at;
         at += wfi_round_up(p->blocks[b].bytes, WFI_ALIGN_BYTES);
     }
@@ -396,11 +396,14 @@ static int32_t list_named(placement *m, const wfi_rank *rank) {
     int32_t n = 0;
     for (int32_t b = rank->first_block; b < rank->end_block; b++) {
         const wfi_block *block = &m->p->blocks[b];
-        bool is_named = block->micro >= 0 && !block->is_state && block->space == m->places.space &&
-                        block->kind != WFI_BLOCK_RECORD && block->kind != WFI_BLOCK_TIED &&
-                        block->kind != WFI_BLOCK_WORKSPACE && m->lives[b].first >= 0;
+        bool is_named = block->name.micro >= 0 && !block->is_state &&
+                        block->space == m->places.space && block->name.kind != WFI_BLOCK_RECORD &&
+                        block->name.kind != WFI_BLOCK_TIED &&
+                        block->name.kind != WFI_BLOCK_WORKSPACE && m->lives[b].first >= 0;
         if (!is_named) continue;
-        m->keys[b] = (block->kind * 16777216.0 + block->id) * 65536.0 + block->depth;
+        m->keys[b] = (block->name.kind * 16777216.0 + block->name.owner) * 65536.0 +
+                     (double)(2 * block->name.turn + (int)block->name.copy) -
+                     block->name.accumulator;
         m->list[n++] = b;
     }
     sort(m, m->list, n);
@@ -416,7 +419,7 @@ static bool has_same_name(const placement *m, int32_t a, int32_t b) {
 static int64_t count_places(const placement *m, const int32_t *list, int32_t n) {
     int64_t n_places = 1;
     for (int32_t k = 0; k + 1 < n; k++)
-        if (m->p->blocks[list[k + 1]].micro != m->p->blocks[list[k]].micro + 1) return 0;
+        if (m->p->blocks[list[k + 1]].name.micro != m->p->blocks[list[k]].name.micro + 1) return 0;
     for (int32_t k = 0; k + n_places < n;) {
         if (wfi_ends_before(&m->lives[list[k]], &m->lives[list[k + n_places]]))
             k++;
@@ -444,7 +447,8 @@ static wf_status add_ring(placement *m, const int32_t *list, int32_t n) {
     p->rings[p->n_rings++] = ring;
     for (int32_t k = 0; k < n; k++) {
         p->ring_of[list[k]] = p->n_rings;
-        p->blocks[list[k]].offset = wfi_ring_offset(&ring, p->blocks[list[k]].micro, first_micro);
+        p->blocks[list[k]].offset =
+            wfi_ring_offset(&ring, p->blocks[list[k]].name.micro, first_micro);
     }
     return WF_OK;
 }
@@ -492,7 +496,7 @@ static bool is_alike(const placement *m, const wfi_rank *a, const wfi_rank *b) {
         const wfi_block *x = &p->blocks[a->first_block + k], *y = &p->blocks[b->first_block + k];
         wfi_life life = m->lives[a->first_block + k];
         life.first = m->lives[b->first_block + k].first;
-        is_alike = x->kind == y->kind && x->space == y->space && x->bytes == y->bytes &&
+        is_alike = x->name.kind == y->name.kind && x->space == y->space && x->bytes == y->bytes &&
                    x->is_state == y->is_state &&
                    !memcmp(&life, &m->lives[b->first_block + k], sizeof life);
     }

@@ -54,8 +54,8 @@ static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive,
     return send->kind == WFI_SEND && receive->kind == WFI_RECEIVE && send->peer == receive->rank &&
            receive->peer == send->rank && send->id == receive->id &&
            send->micro == receive->micro &&
-           p->blocks[send->references[0].block].kind ==
-               p->blocks[receive->references[0].block].kind;
+           p->blocks[send->references[0].block].name.kind ==
+               p->blocks[receive->references[0].block].name.kind;
 }
 
 /* The instructions that run at once with i, i included; 0 if not all are there yet. */

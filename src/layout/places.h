@@ -47,7 +47,7 @@ typedef struct wfi_places {
  * evicted to one, need the alignment of its disk. */
 static inline size_t wfi_places_align(const wfi_places *places, const wfi_block *block) {
     size_t align = wfi_space_align(places->space);
-    bool is_moved = wfi_kept_space(places->p, block->kind) == WFI_SPACE_DISK;
+    bool is_moved = wfi_kept_space(places->p, block->name.kind) == WFI_SPACE_DISK;
     return is_moved && align < WFI_DIRECT_ALIGN ? WFI_DIRECT_ALIGN : align;
 }
 

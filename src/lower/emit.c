@@ -1,5 +1,8 @@
 /* Blocks and instructions of the rank at hand. */
 #include "lower/emit.h"
+#include "program/stage.h"
+
+#include <string.h>
 
 int32_t wfi_first_parameter(const wf_graph *g, int32_t unit) {
     int32_t v = 0;
@@ -28,22 +31,20 @@ void wfi_drop_packed(wfi_lowering *l, int32_t unit) {
     for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
 }
 
-static size_t hash_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
-    uint64_t x = (uint64_t)kind * 0x9E3779B97F4A7C15u ^ (uint64_t)id * 0xBF58476D1CE4E5B9u ^
-                 (uint64_t)depth * 0x94D049BB133111EBu ^ (uint64_t)micro * 0xD6E8FEB86659FD93u;
+static size_t hash_of(wfi_name name) {
+    uint64_t words[3], x;
+    memcpy(words, &name, sizeof words);
+    x = words[0] * 0x9E3779B97F4A7C15u ^ words[1] * 0xBF58476D1CE4E5B9u ^
+        words[2] * 0x94D049BB133111EBu;
     return (size_t)(x ^ x >> 32);
 }
 
 /* Where the block of that name stands in the table, or would. */
-static int32_t *find_entry(const wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
-                           int64_t micro) {
-    size_t at = hash_of(kind, id, depth, micro) % l->n_table;
-    for (;; at = (at + 1) % l->n_table) {
-        if (!l->table[at]) return &l->table[at];
-        const wfi_block *b = &l->p->blocks[l->table[at] - 1];
-        if (b->kind == kind && b->id == id && b->depth == depth && b->micro == micro)
-            return &l->table[at];
-    }
+static int32_t *find_entry(const wfi_lowering *l, wfi_name name) {
+    size_t at = hash_of(name) % l->n_table;
+    while (l->table[at] && !wfi_same_name(l->p->blocks[l->table[at] - 1].name, name))
+        at = (at + 1) % l->n_table;
+    return &l->table[at];
 }
 
 static wf_status grow_table(wfi_lowering *l) {
@@ -55,19 +56,17 @@ static wf_status grow_table(wfi_lowering *l) {
     if (!larger.table) return WF_NO_MEMORY;
     for (size_t k = 0; k < l->n_table; k++) {
         if (!l->table[k]) continue;
-        const wfi_block *b = &l->p->blocks[l->table[k] - 1];
-        *find_entry(&larger, b->kind, b->id, b->depth, b->micro) = l->table[k];
+        *find_entry(&larger, l->p->blocks[l->table[k] - 1].name) = l->table[k];
     }
     wfi_free(ctx, l->table);
     *l = larger;
     return WF_OK;
 }
 
-wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
-                         int64_t micro, size_t bytes, int32_t *block_out) {
+wf_status wfi_find_block(wfi_lowering *l, wfi_name name, size_t bytes, int32_t *block_out) {
     wf_program *p = l->p;
     WF_TRY(grow_table(l));
-    int32_t *entry = find_entry(l, kind, id, depth, micro);
+    int32_t *entry = find_entry(l, name);
     if (*entry) {
         wfi_block *block = &p->blocks[*entry - 1];
         if (bytes > block->bytes) block->bytes = bytes;
@@ -75,15 +74,12 @@ wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32
         return WF_OK;
     }
     WF_TRY(WFI_GROW(p->ctx, p->blocks, p->n_blocks, p->block_capacity, "blocks"));
-    p->blocks[p->n_blocks] =
-        (wfi_block){.rank = l->rank,
-                    .kind = kind,
-                    .id = id,
-                    .depth = depth,
-                    .micro = micro,
-                    .is_state = l->adds_state,
-                    .space = depth == WFI_KEPT_DEPTH ? wfi_kept_space(p, kind) : WFI_SPACE_DEVICE,
-                    .bytes = bytes};
+    p->blocks[p->n_blocks] = (wfi_block){
+        .rank = l->rank,
+        .space = name.copy == WFI_COPY_KEPT ? wfi_kept_space(p, name.kind) : WFI_SPACE_DEVICE,
+        .name = name,
+        .is_state = l->adds_state,
+        .bytes = bytes};
     *block_out = p->n_blocks++;
     *entry = p->n_blocks;
     l->n_named++;
@@ -116,12 +112,12 @@ wfi_instruction wfi_make(wfi_instruction_kind kind, int32_t unit, int32_t id, in
                              .group = -1};
 }
 
-wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
-                    int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access) {
+wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_name name,
+                    wfi_extent extent, int access) {
     int32_t block;
-    WF_TRY(wfi_find_block(l, kind, id, depth, micro, 0, &block));
+    WF_TRY(wfi_find_block(l, name, 0, &block));
     wfi_block *b = &l->p->blocks[block];
-    if (depth < 0 && !b->bytes) b->begin = (int64_t)extent.offset; /* a slice */
+    if (name.copy == WFI_COPY_PART && !b->bytes) b->begin = (int64_t)extent.offset;
     size_t offset = extent.offset - (size_t)b->begin;
     if (extent.bytes && offset + extent.bytes > b->bytes) b->bytes = offset + extent.bytes;
     l->p->instructions[instruction].references[k] =
@@ -129,22 +125,22 @@ wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_k
     return WF_OK;
 }
 
-wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
-                       int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access) {
+wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_name name,
+                       wfi_extent extent, int access) {
     int32_t i;
     WF_TRY(wfi_emit(l, instruction, 1, &i));
-    return wfi_refer(l, i, 0, kind, id, depth, micro, extent, access);
+    return wfi_refer(l, i, 0, name, extent, access);
 }
 
-wf_status wfi_lower_copy(wfi_lowering *l, wfi_guest what, int32_t from, int32_t to,
-                         wfi_extent extent) {
-    bool is_away = wfi_kept_space(l->p, what.kind) != WFI_SPACE_DEVICE;
-    bool is_value = what.kind == WFI_BLOCK_VALUE || what.kind == WFI_BLOCK_INPUT;
-    wfi_instruction_kind how = !is_away ? WFI_COPY : from == WFI_KEPT_DEPTH ? WFI_FETCH : WFI_EVICT;
-    int32_t i, id = is_value ? what.value : what.unit;
-    WF_TRY(wfi_emit(l, wfi_make(how, what.unit, what.value, what.micro), 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, what.kind, id, from, what.micro, extent, WFI_READ));
-    return wfi_refer(l, i, 1, what.kind, id, to, what.micro, extent, WFI_WRITE);
+wf_status wfi_lower_copy(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent) {
+    bool is_value = wfi_block_types[from.kind].owner == WFI_OWNER_VALUE;
+    wfi_instruction_kind how = !wfi_is_offloaded(l->p, from.kind) ? WFI_COPY
+                               : from.copy == WFI_COPY_KEPT       ? WFI_FETCH
+                                                                  : WFI_EVICT;
+    int32_t i, unit = is_value ? l->p->graph->values[from.owner].unit : from.owner;
+    WF_TRY(wfi_emit(l, wfi_make(how, unit, is_value ? from.owner : 0, from.micro), 2, &i));
+    WF_TRY(wfi_refer(l, i, 0, from, extent, WFI_READ));
+    return wfi_refer(l, i, 1, to, extent, WFI_WRITE);
 }
 
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier) {

@@ -7,13 +7,6 @@
 #include "lower/sequence.h"
 #include "program/change.h"
 
-/* An offloaded or divided tensor: parameters of a unit, or its activations of a microbatch. */
-typedef struct wfi_guest {
-    wfi_block_kind kind;
-    int32_t unit, value; /* the latter: of a VALUE or INPUT, else 0 */
-    int64_t micro;
-} wfi_guest;
-
 struct wfi_transfer;
 struct wfi_gather;
 
@@ -27,7 +20,7 @@ typedef struct wfi_lowering {
     const wfi_sequence *sequence;
     const struct wfi_transfer *transfers; /* [n_transfers] of all ranks */
     int32_t n_transfers, next_transfer;
-    bool *packed;               /* [n_units * WFI_N_PACKED] by wfi_packed_depth: the pack exists */
+    bool *packed;               /* [n_units * WFI_N_PACKED] by wfi_packed_part: the pack exists */
     struct wfi_gather *gathers; /* [n_gathers] in order of their uses */
     struct wfi_gather
         *evicted; /* [n_evicted] activations, in order of the uses after which they go */
@@ -50,9 +43,9 @@ typedef struct wfi_lowering {
     int32_t freed[2][2]; /* the change and the last copy of each of the last two buckets with freed
                             gradients, or -1 */
     size_t finished_capacity;
-    struct wfi_thing *things; /* [n_things] that the next change moves */
-    int32_t n_things;
-    size_t thing_capacity;
+    wfi_name *moved; /* [n_moved] that the next change moves */
+    int32_t n_moved;
+    size_t moved_capacity;
     bool adds_state;      /* blocks that are made now live for ever */
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
@@ -63,16 +56,15 @@ int32_t wfi_first_parameter(const wf_graph *g, int32_t unit);
 bool wfi_take_stage(wfi_lowering *l, int32_t stage);
 
 /* The block of that name on this rank; made if it is not there, enlarged if it is smaller. */
-wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
-                         int64_t micro, size_t bytes, int32_t *block_out);
+wf_status wfi_find_block(wfi_lowering *l, wfi_name name, size_t bytes, int32_t *block_out);
 
 /* Appends an instruction of this rank with room for so many references. */
 wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_references,
                    int32_t *index_out);
 wfi_instruction wfi_make(wfi_instruction_kind kind, int32_t unit, int32_t id, int64_t micro);
 /* Fills reference k. */
-wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
-                    int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
+wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_name name,
+                    wfi_extent extent, int access);
 static inline wfi_extent wfi_whole(size_t bytes) {
     return (wfi_extent){0, bytes};
 }
@@ -85,16 +77,12 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     return parts[kind];
 }
 
-/* Copies an extent from one depth of a guest, or of a unit's STATE or GRADIENT, to another: an
- * offloaded tensor is fetched or evicted. */
-wf_status wfi_lower_copy(wfi_lowering *l, wfi_guest what, int32_t from, int32_t to,
-                         wfi_extent extent);
-static inline wfi_guest wfi_of_unit(wfi_block_kind kind, int32_t unit) {
-    return (wfi_guest){kind, unit, 0, -1};
-}
+/* Copies an extent of a tensor from one of its copies to another: fetches or evicts it, if it is
+ * offloaded. */
+wf_status wfi_lower_copy(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent);
 /* An instruction that touches one block. */
-wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
-                       int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
+wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_name name,
+                       wfi_extent extent, int access);
 /* Makes the instruction wait for an earlier one of the rank, if there is one. */
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier);
 /* A transfer into memory may begin one action ahead of the one that needs it, not

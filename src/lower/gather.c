@@ -24,7 +24,7 @@ static int32_t next_read(const wf_program *p, const wfi_segment *segment, int32_
     for (int32_t s = 0; segment && s < segment->n_slots; s++) {
         int32_t id = segment->slots[s].id;
         if (segment->slots[s].kind == WFI_BLOCK_PARAM && id > unit && (next < 0 || id < next) &&
-            wfi_kept_depth(p, WFI_BLOCK_PARAM, id))
+            wfi_is_kept_apart(p, WFI_BLOCK_PARAM, id))
             next = id;
     }
     return next;
@@ -47,7 +47,7 @@ typedef struct search {
     size_t forward_capacity;
 } search;
 
-static wf_status add_gather(wfi_lowering *l, wfi_guest what, int32_t stage, int32_t since,
+static wf_status add_gather(wfi_lowering *l, wfi_name what, int32_t stage, int32_t since,
                             int32_t use) {
     WF_TRY(WFI_GROW(l->p->ctx, l->gathers, l->n_gathers, l->gather_capacity, "lowering"));
     l->gathers[l->n_gathers++] = (wfi_gather){what, stage, since, use};
@@ -86,11 +86,9 @@ static wf_status find_activation(search *s, const wfi_slot *slot, const wfi_acti
                                  int32_t number) {
     wfi_lowering *l = s->l;
     wf_context *ctx = l->p->ctx;
-    bool is_value = slot->kind == WFI_BLOCK_VALUE || slot->kind == WFI_BLOCK_INPUT;
-    wfi_guest what = {slot->kind, is_value ? l->p->graph->values[slot->id].unit : slot->id,
-                      is_value ? slot->id : 0, action->micro};
+    wfi_name what = wfi_named(slot->kind, slot->id, action->micro);
     int32_t block;
-    WF_TRY(wfi_find_block(l, slot->kind, slot->id, WFI_KEPT_DEPTH, action->micro, 0, &block));
+    WF_TRY(wfi_find_block(l, wfi_kept(what), 0, &block));
     int32_t k = block - s->first_block;
     if (k == s->n_forward) {
         WF_TRY(WFI_GROW(ctx, s->last_forward, s->n_forward, s->forward_capacity, "lowering"));
@@ -108,7 +106,7 @@ static wf_status find_in_segment(search *s, const wfi_segment *segment, const wf
                                  int32_t number) {
     for (int32_t k = 0; segment && k < segment->n_slots; k++) {
         wfi_block_kind kind = segment->slots[k].kind;
-        if (wfi_is_activation(kind) && wfi_kept_space(s->l->p, kind) != WFI_SPACE_DEVICE)
+        if (wfi_is_activation(kind) && wfi_is_offloaded(s->l->p, kind))
             WF_TRY(find_activation(s, &segment->slots[k], action, number));
     }
     return WF_OK;
@@ -141,7 +139,7 @@ static int by_use(const void *a, const void *b) {
     const wfi_gather *x = a, *y = b;
     if (x->use != y->use) return x->use - y->use;
     if (x->what.kind != y->what.kind) return (int)x->what.kind - (int)y->what.kind;
-    return x->what.value - y->what.value;
+    return x->what.owner - y->what.owner;
 }
 
 static int by_end(const void *a, const void *b) {
@@ -206,27 +204,25 @@ static wf_status gather_parameters(wfi_lowering *l, const wfi_gather *gather) {
     const wf_program *p = l->p;
     const wfi_stage *stage = &p->stages[gather->stage];
     bool is_forward = stage->n_members > stage->n_replicas;
-    int32_t unit = gather->what.unit, depth = WFI_GATHERED_DEPTH + l->n_gathered[unit]++;
+    int32_t unit = gather->what.owner;
+    wfi_name used = wfi_in_turn(gather->what, ++l->n_gathered[unit]);
     wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
-    if (kept.bytes) WF_TRY(wfi_lower_copy(l, gather->what, WFI_KEPT_DEPTH, depth, kept));
-    WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
+    if (kept.bytes) WF_TRY(wfi_lower_copy(l, wfi_kept(gather->what), used, kept));
+    WF_TRY(wfi_add_moved(l, used));
     return wfi_lower_change(l, wfi_stage_shards(p, gather->stage, l->rank),
                             stage->strategy->parameter, is_forward ? WFI_ROOT : WFI_REPLICATE,
                             unit);
 }
 
-static wfi_extent extent_of(const wfi_lowering *l, const wfi_guest *what) {
-    return wfi_moved_extent(l->p, what->kind, what->unit, what->value, what->micro, l->rank);
-}
-
 /* The gather follows the rank's last computation: until then its memory may be another's. */
 static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
-    const wfi_guest *what = &gather->what;
+    wfi_name what = gather->what;
+    wfi_extent extent = wfi_moved_extent(l->p, what, l->rank);
     int32_t first = l->p->n_instructions;
-    if (what->kind == WFI_BLOCK_PARAM)
+    if (what.kind == WFI_BLOCK_PARAM)
         WF_TRY(gather_parameters(l, gather));
-    else if (extent_of(l, what).bytes)
-        WF_TRY(wfi_lower_copy(l, *what, WFI_KEPT_DEPTH, WFI_GATHERED_DEPTH, extent_of(l, what)));
+    else if (extent.bytes)
+        WF_TRY(wfi_lower_copy(l, wfi_kept(what), wfi_in_turn(what, 1), extent));
     for (int32_t i = first; i < l->p->n_instructions; i++)
         WF_TRY(wfi_depend_on(l, i, l->last_compute));
     return WF_OK;
@@ -251,10 +247,10 @@ wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit) {
     for (int32_t end = find_ahead(l, number, reached); l->n_emitted < end; l->n_emitted++)
         WF_TRY(emit_gather(l, &l->gathers[l->n_emitted]));
     for (; l->n_reached < reached; l->n_reached++) {
-        const wfi_guest *what = &l->gathers[l->n_reached].what;
-        if (what->kind != WFI_BLOCK_PARAM) continue;
+        wfi_name what = l->gathers[l->n_reached].what;
+        if (what.kind != WFI_BLOCK_PARAM) continue;
         gathers = true;
-        l->in_use[what->unit]++;
+        l->in_use[what.owner]++;
     }
     if (gathers) wfi_drop_packed(l, unit); /* of other copies */
     return WF_OK;
@@ -277,18 +273,17 @@ wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction) {
         const wfi_gather *e = &l->evicted[l->next_evicted];
         if (e->use >= l->n_uses) break;
         l->last_evict[1] = l->p->n_instructions;
-        WF_TRY(wfi_lower_copy(l, e->what, 0, WFI_KEPT_DEPTH, extent_of(l, &e->what)));
+        WF_TRY(wfi_lower_copy(l, e->what, wfi_kept(e->what),
+                              wfi_moved_extent(l->p, e->what, l->rank)));
     }
     return WF_OK;
 }
 
 /* After its eviction an activation has bytes only where it is kept. */
-wf_status wfi_find_activation(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro,
-                              int32_t *depth_out) {
+wf_status wfi_find_activation(wfi_lowering *l, wfi_name *name) {
     int32_t kept;
-    *depth_out = 0;
-    if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE) return WF_OK;
-    WF_TRY(wfi_find_block(l, kind, id, WFI_KEPT_DEPTH, micro, 0, &kept));
-    if (l->p->blocks[kept].bytes) *depth_out = WFI_GATHERED_DEPTH;
+    if (!wfi_is_offloaded(l->p, name->kind)) return WF_OK;
+    WF_TRY(wfi_find_block(l, wfi_kept(*name), 0, &kept));
+    name->turn = l->p->blocks[kept].bytes > 0;
     return WF_OK;
 }

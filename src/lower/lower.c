@@ -14,56 +14,63 @@
 
 #include <string.h>
 
+/* The copy of a value or of saved activations that a segment works on. */
+static wf_status name_slot(wfi_lowering *l, const wfi_segment *segment, const wfi_slot *slot,
+                           wfi_name *name) {
+    const wf_program *p = l->p;
+    if (wfi_is_activation(slot->kind)) WF_TRY(wfi_find_activation(l, name));
+    if (wfi_gives_part(p, segment, slot) && wfi_is_slice_sum(p->graph, slot->id))
+        name->accumulator =
+            wfi_slice_sums(p, segment->unit)->accumulator[wfi_local_slice(p, segment->unit)];
+    return WF_OK;
+}
+
 /* Binds a segment's slots to blocks. */
 static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
-                              const wfi_segment *segment, int32_t depth) {
+                              const wfi_segment *segment, int32_t accumulator) {
     int32_t i;
     instruction.segment = segment;
     instruction.part = segment->part;
     WF_TRY(wfi_emit(l, instruction, segment->n_slots, &i));
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        int32_t d = 0, id = slot->id;
-        int64_t micro = instruction.micro;
+        wfi_name name = wfi_named(slot->kind, slot->id, instruction.micro);
         int access = slot->access;
         size_t bytes = slot->bytes;
         switch (slot->kind) {
         case WFI_BLOCK_PARAM:
-            micro = -1;
-            if (wfi_kept_depth(l->p, WFI_BLOCK_PARAM, slot->id))
-                d = WFI_GATHERED_DEPTH + l->in_use[slot->id] - 1;
+            name.micro = -1;
+            if (wfi_is_kept_apart(l->p, WFI_BLOCK_PARAM, slot->id)) name.turn = l->in_use[slot->id];
             break;
         case WFI_BLOCK_BUFFER:
-            micro = -1;
+            name.micro = -1;
             break;
         case WFI_BLOCK_PACKED:
-            micro = -1, d = wfi_packed_depth(segment) + WFI_N_PACKED * l->n_packs[slot->id];
+            name.micro = -1;
+            name.part = wfi_packed_part(segment);
+            name.turn = l->n_packs[slot->id];
             break;
         case WFI_BLOCK_GRADIENT:
-            micro = -1, d = depth;
+            name.micro = -1;
+            name.accumulator = accumulator;
             bytes = l->p->graph->units[slot->id].trained_bytes;
             break;
         case WFI_BLOCK_TIED:
-            micro = wfi_last_of_lane(l->p, micro);
-            id = wfi_use_of(l->p->graph, id);
-            if (wfi_is_slices_use(l->p->graph, slot->id)) d = -wfi_local_slice(l->p, segment->unit);
+            name.micro = wfi_last_of_lane(l->p, instruction.micro);
+            name.owner = wfi_use_of(l->p->graph, slot->id);
+            if (wfi_is_slices_use(l->p->graph, slot->id))
+                name.accumulator = wfi_local_slice(l->p, segment->unit);
             break;
         case WFI_BLOCK_WORKSPACE:
-            /* One block an instruction: its index names it. */
-            d = i;
+            name.turn = i;
             bytes = slot->workspace_bytes[instruction.first];
             break;
         default:
-            if (wfi_is_activation(slot->kind))
-                WF_TRY(wfi_find_activation(l, slot->kind, slot->id, micro, &d));
-            if (wfi_gives_part(l->p, segment, slot) && wfi_is_slice_sum(l->p->graph, slot->id))
-                d = -wfi_slice_sums(l->p, segment->unit)
-                         ->accumulator[wfi_local_slice(l->p, segment->unit)];
+            WF_TRY(name_slot(l, segment, slot, &name));
             break;
         }
         if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
-        WF_TRY(
-            wfi_refer(l, i, s, slot->kind, id, d, micro, (wfi_extent){slot->begin, bytes}, access));
+        WF_TRY(wfi_refer(l, i, s, name, (wfi_extent){slot->begin, bytes}, access));
     }
     return WF_OK;
 }
@@ -71,7 +78,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
 static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     const wfi_segment *pack = wfi_program_code_of(l->p, micro)->units[unit].pack[part];
     if (!pack) return WF_OK;
-    bool *done = &l->packed[WFI_N_PACKED * unit + wfi_packed_depth(pack)];
+    bool *done = &l->packed[WFI_N_PACKED * unit + (int32_t)wfi_packed_part(pack)];
     if (*done) return WF_OK;
     *done = true;
     return emit_segment(l, wfi_make(WFI_PACK, unit, 0, -1), pack, 0);
@@ -157,7 +164,7 @@ static wf_status emit_outputs(wfi_lowering *l) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
         if (wfi_mesh_at(&p->mesh, WFI_TP, l->rank)) continue; /* all of them have it */
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
-        WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, -1, k, 0), WFI_BLOCK_VALUE, v, 0, 0,
+        WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, -1, k, 0), wfi_named(WFI_BLOCK_VALUE, v, 0),
                             wfi_whole(p->code->place[v].bytes), WFI_READ));
     }
     return WF_OK;
@@ -170,11 +177,12 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     for (int32_t u = 0; u < p->graph->n_units; u++)
         for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
             size_t bytes = wfi_state_bytes(p, kinds[k], u, l->rank);
-            bool is_param = kinds[k] == WFI_BLOCK_PARAM;
-            int32_t depth = wfi_kept_depth(p, kinds[k], u), block;
+            wfi_name name = wfi_of_unit(kinds[k], u);
+            int32_t block;
             if (!bytes) continue;
-            WF_TRY(wfi_find_block(l, kinds[k], u, depth, -1, bytes, &block));
-            if (is_param)
+            if (wfi_is_kept_apart(p, kinds[k], u)) name.copy = WFI_COPY_KEPT;
+            WF_TRY(wfi_find_block(l, name, bytes, &block));
+            if (kinds[k] == WFI_BLOCK_PARAM)
                 p->blocks[block].begin = (int64_t)wfi_kept_extent(p, kinds[k], u, l->rank).offset;
         }
     return WF_OK;
@@ -194,12 +202,12 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
                 int32_t i;
                 if (!all.bytes || !wfi_unit_is_on(p, u, l->rank)) continue;
                 if (adds) {
-                    WF_TRY(wfi_find_block(l, WFI_BLOCK_HIDDEN, u, 0, m, all.bytes, &i));
+                    WF_TRY(wfi_find_block(l, wfi_named(WFI_BLOCK_HIDDEN, u, m), all.bytes, &i));
                     continue;
                 }
                 WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, u, 0, m), 2, &i));
-                WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_NEXT_HIDDEN, u, 0, m, all, WFI_READ));
-                WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_HIDDEN, u, 0, m, all, WFI_WRITE));
+                WF_TRY(wfi_refer(l, i, 0, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), all, WFI_READ));
+                WF_TRY(wfi_refer(l, i, 1, wfi_named(WFI_BLOCK_HIDDEN, u, m), all, WFI_WRITE));
             }
     }
     return WF_OK;
@@ -212,10 +220,10 @@ static wf_status change_parameters(wfi_lowering *l) {
     for (int32_t s = 0; s < p->n_stages; s++) {
         bool moves = wfi_take_stage(l, s) && p->stages[s].strategy->parameter != WFI_REPLICATE;
         for (int32_t u = 0; moves && u < p->graph->n_units; u++) {
-            if (!p->graph->units[u].param_bytes || wfi_kept_depth(p, WFI_BLOCK_PARAM, u) ||
+            if (!p->graph->units[u].param_bytes || wfi_is_kept_apart(p, WFI_BLOCK_PARAM, u) ||
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
-            WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, 0, -1));
+            WF_TRY(wfi_add_moved(l, wfi_of_unit(WFI_BLOCK_PARAM, u)));
             WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank),
                                     p->stages[s].strategy->parameter, WFI_REPLICATE, u));
         }
@@ -278,7 +286,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists,
         wfi_free(p->ctx, l.evicted);
         wfi_free(p->ctx, l.table);
         wfi_free(p->ctx, l.finished);
-        wfi_free(p->ctx, l.things);
+        wfi_free(p->ctx, l.moved);
     }
     wfi_free(p->ctx, transfers);
     return status;

@@ -33,10 +33,10 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out)
 /* Keeps the rank's slice of the unit's sum. */
 static wf_status keep_slice(wfi_lowering *l, int32_t unit) {
     wfi_extent kept = wfi_summed_extent(l->p, unit, l->rank);
-    int32_t depth = wfi_summed_depth(l->p, unit);
     if (!kept.bytes) return WF_OK;
     l->freed[1][1] = l->p->n_instructions;
-    return wfi_lower_copy(l, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), 0, depth, kept);
+    return wfi_lower_copy(l, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), wfi_summed_name(l->p, unit),
+                          kept);
 }
 
 static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
@@ -48,7 +48,7 @@ static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
 }
 
 static bool frees(const wfi_lowering *l, int32_t unit) {
-    return wfi_summed_depth(l->p, unit) < 0;
+    return wfi_summed_name(l->p, unit).copy == WFI_COPY_PART;
 }
 
 /* The bucket is named for its first unit with bytes in the group. */
@@ -57,7 +57,7 @@ static wf_status change_bucket(wfi_lowering *l, int32_t n, int32_t group, wfi_pl
     int32_t unit = -1;
     for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) {
         if (is_part && !wfi_summed_extent(l->p, l->finished[k], l->rank).bytes) continue;
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[k], 0, -1));
+        WF_TRY(wfi_add_moved(l, wfi_of_unit(WFI_BLOCK_GRADIENT, l->finished[k])));
         if (unit < 0) unit = l->finished[k];
     }
     return wfi_lower_change(l, group, WFI_PARTIAL, to, unit);

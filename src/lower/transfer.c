@@ -28,15 +28,14 @@ static wf_status push(search *s, wfi_transfer t) {
 
 static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int32_t k) {
     const wf_program *p = s->p;
-    wfi_transfer t = {.kind = slot->kind,
-                      .value = slot->id,
-                      .micro = s->lists[rank].actions[k].micro,
+    int64_t micro = s->lists[rank].actions[k].micro;
+    wfi_transfer t = {.what = wfi_named(slot->kind, slot->id, micro),
                       .to = rank,
                       .place = s->sequence->begin[rank][k]};
     if (!(slot->access & WFI_READ)) return WF_OK;
     if (slot->kind == WFI_BLOCK_VALUE)
-        t.from = wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[t.value].unit),
-                                   t.micro, rank);
+        t.from = wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[slot->id].unit), micro,
+                                   rank);
     else if (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan))
         t.from = 0;
     else
@@ -64,9 +63,7 @@ static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
     for (int32_t n = g->units[unit].first_tied; n < g->units[unit].end_tied; n++) {
         int32_t i = g->tied[n];
         int32_t user = wfi_program_stage_of(p, g->weight_gradients[i].unit);
-        wfi_transfer t = {.kind = WFI_BLOCK_TIED,
-                          .value = i,
-                          .micro = action->micro,
+        wfi_transfer t = {.what = wfi_named(WFI_BLOCK_TIED, i, action->micro),
                           .from = wfi_stage_rank_of(p, user, action->micro, rank),
                           .to = rank,
                           .place = s->sequence->begin[rank][k]};
@@ -100,14 +97,14 @@ static int compare(int64_t a, int64_t b) {
 static int by_name(const void *a, const void *b) {
     const wfi_transfer *x = a, *y = b;
     int c = compare(x->to, y->to);
-    if (!c) c = compare(x->kind, y->kind);
-    if (!c) c = compare(x->value, y->value);
-    if (!c) c = compare(x->micro, y->micro);
+    if (!c) c = compare(x->what.kind, y->what.kind);
+    if (!c) c = compare(x->what.owner, y->what.owner);
+    if (!c) c = compare(x->what.micro, y->what.micro);
     return c ? c : compare(x->place, y->place);
 }
 
 static bool same_name(const wfi_transfer *x, const wfi_transfer *y) {
-    return x->to == y->to && x->kind == y->kind && x->value == y->value && x->micro == y->micro;
+    return x->to == y->to && wfi_same_name(x->what, y->what);
 }
 
 static int by_place(const void *a, const void *b) {
@@ -140,17 +137,17 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 
 /* ---- of the rank at hand ---- */
 
-static wfi_extent extent_of(const wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro) {
-    return kind == WFI_BLOCK_TIED ? wfi_whole(wfi_tied_bytes(l->p, id))
-                                  : wfi_value_extent(l->p, id, micro, l->rank);
+static wfi_extent extent_of(const wfi_lowering *l, wfi_name what) {
+    return what.kind == WFI_BLOCK_TIED ? wfi_whole(wfi_tied_bytes(l->p, what.owner))
+                                       : wfi_value_extent(l->p, what.owner, what.micro, l->rank);
 }
 
-/* Emits an instruction that brings a block here, unless the rank has it already. */
-static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind kind) {
+/* Emits an instruction that brings a tensor here, unless the rank has it already. */
+static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_name what) {
     wf_program *p = l->p;
     int32_t block, index, n_before = p->n_blocks;
-    wfi_extent extent = extent_of(l, kind, i.id, i.micro);
-    WF_TRY(wfi_find_block(l, kind, i.id, 0, i.micro, extent.offset + extent.bytes, &block));
+    wfi_extent extent = extent_of(l, what);
+    WF_TRY(wfi_find_block(l, what, extent.offset + extent.bytes, &block));
     if (p->n_blocks == n_before) return WF_OK;
     WF_TRY(wfi_emit(l, i, 1, &index));
     p->instructions[index].references[0] =
@@ -158,37 +155,41 @@ static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind
     return wfi_depend_on_lookahead(l, index);
 }
 
+static wf_status emit_load(wfi_lowering *l, int32_t unit, wfi_name input) {
+    return emit_arrival(l, wfi_make(WFI_LOAD, unit, input.owner, input.micro), input);
+}
+
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        if (slot->kind != WFI_BLOCK_INPUT) continue;
-        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, segment->unit, slot->id, micro), slot->kind));
+        if (slot->kind == WFI_BLOCK_INPUT)
+            WF_TRY(emit_load(l, segment->unit, wfi_named(slot->kind, slot->id, micro)));
     }
     return WF_OK;
 }
 
 /* The unit that declared or makes it. */
-static int32_t unit_of(const wf_program *p, const wfi_transfer *t) {
-    if (t->kind == WFI_BLOCK_TIED) return p->graph->weight_gradients[t->value].unit;
-    return t->kind == WFI_BLOCK_INPUT ? p->graph->values[t->value].unit
-                                      : p->code->place[t->value].unit;
+static int32_t unit_of(const wf_program *p, wfi_name what) {
+    if (what.kind == WFI_BLOCK_TIED) return p->graph->weight_gradients[what.owner].unit;
+    return what.kind == WFI_BLOCK_INPUT ? p->graph->values[what.owner].unit
+                                        : p->code->place[what.owner].unit;
 }
 
 static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
-    int32_t unit = unit_of(l->p, t);
-    if (t->kind == WFI_BLOCK_INPUT)
-        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, unit, t->value, t->micro), t->kind));
-    wfi_instruction send = wfi_make(WFI_SEND, unit, t->value, t->micro);
+    wfi_name what = t->what;
+    int32_t unit = unit_of(l->p, what);
+    if (what.kind == WFI_BLOCK_INPUT) WF_TRY(emit_load(l, unit, what));
+    wfi_instruction send = wfi_make(WFI_SEND, unit, what.owner, what.micro);
     send.peer = t->to;
-    return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
-                        extent_of(l, t->kind, t->value, t->micro), WFI_READ);
+    return wfi_emit_one(l, send, what, extent_of(l, what), WFI_READ);
 }
 
 static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {
-    wfi_instruction receive = wfi_make(WFI_RECEIVE, unit_of(l->p, t), t->value, t->micro);
+    wfi_name what = t->what;
+    wfi_instruction receive = wfi_make(WFI_RECEIVE, unit_of(l->p, what), what.owner, what.micro);
     receive.peer = t->from;
-    WF_TRY(emit_arrival(l, receive, t->kind));
-    return t->kind == WFI_BLOCK_TIED ? wfi_lower_tied(l, t->value, t->micro) : WF_OK;
+    WF_TRY(emit_arrival(l, receive, what));
+    return what.kind == WFI_BLOCK_TIED ? wfi_lower_tied(l, what.owner, what.micro) : WF_OK;
 }
 
 wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end) {

@@ -7,9 +7,7 @@
 /* A value or an input of one microbatch, or a lane of a tied weight, that goes from rank to rank.
  */
 typedef struct wfi_transfer {
-    wfi_block_kind kind; /* VALUE, INPUT or TIED */
-    int32_t value;       /* TIED: weight gradient */
-    int64_t micro;
+    wfi_name what; /* a VALUE, INPUT or TIED */
     int32_t from, to;
     int32_t place; /* in the sequence: begin of the first action that reads it */
 } wfi_transfer;

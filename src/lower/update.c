@@ -23,24 +23,26 @@ static bool is_gathered(const wfi_lowering *l, int32_t unit) {
     return l->last_read[unit] >= 0 && l->last_read[unit] == l->n_uses - 1;
 }
 
-/* The depth of a PARAM or STATE during its update: where it is kept, or, if that is in another
+/* The copy of a PARAM or STATE during its update: where it is kept, or, if that is in another
  * space, a temporary block. */
-static int32_t here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
+static wfi_name here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
     const wf_program *p = l->p;
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    if (wfi_kept_space(p, kind) == WFI_SPACE_DEVICE) return wfi_kept_depth(p, kind, unit);
     bool is_slice = stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
-    if (kind != WFI_BLOCK_PARAM) return WFI_GATHERED_DEPTH;
-    if (is_slice) return WFI_SLICE_DEPTH;
-    return WFI_GATHERED_DEPTH + l->n_gathered[unit] - is_gathered(l, unit);
+    wfi_name name = wfi_of_unit(kind, unit);
+    if (!wfi_is_offloaded(p, kind)) return wfi_is_kept_apart(p, kind, unit) ? wfi_kept(name) : name;
+    if (kind != WFI_BLOCK_PARAM) return wfi_in_turn(name, 1);
+    if (!is_slice) return wfi_in_turn(name, l->n_gathered[unit] + !is_gathered(l, unit));
+    name.copy = WFI_COPY_PART;
+    return name;
 }
 
 /* A fetch for the update waits for the rank's last computation, so that it does not hold memory
  * earlier. */
 static wf_status not_before(wfi_lowering *l, wfi_block_kind kind, int32_t instruction) {
-    bool is_away = wfi_kept_space(l->p, kind) != WFI_SPACE_DEVICE;
     bool exists = instruction < l->p->n_instructions;
-    return is_away && exists ? wfi_depend_on(l, instruction, l->last_compute) : WF_OK;
+    return wfi_is_offloaded(l->p, kind) && exists ? wfi_depend_on(l, instruction, l->last_compute)
+                                                  : WF_OK;
 }
 
 /* The part of the unit's parameters that the rank keeps and a step changes. */
@@ -57,9 +59,8 @@ static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instr
         bool wants =
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
         if (!wants || source_of(p, from, k, l->rank) != l->rank) continue;
-        WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit,
-                            here(l, WFI_BLOCK_PARAM, send.unit), -1, updated_extent(l, send.unit),
-                            WFI_READ));
+        WF_TRY(wfi_emit_one(l, send, here(l, WFI_BLOCK_PARAM, send.unit),
+                            updated_extent(l, send.unit), WFI_READ));
     }
     return WF_OK;
 }
@@ -78,8 +79,7 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
         wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);
         receive.peer = source_of(p, from, l->replica, l->rank);
         int32_t number = p->n_instructions;
-        WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, here(l, WFI_BLOCK_PARAM, owner), -1,
-                            kept, WFI_WRITE));
+        WF_TRY(wfi_emit_one(l, receive, here(l, WFI_BLOCK_PARAM, owner), kept, WFI_WRITE));
         WF_TRY(not_before(l, WFI_BLOCK_PARAM, number));
     }
     return WF_OK;
@@ -89,16 +89,16 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
 
 /* Fetches a part of the unit that is kept in another space for its update, or evicts it. */
 static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
-    wfi_extent kept = wfi_moved_extent(l->p, kind, unit, 0, -1, l->rank);
+    wfi_name there = wfi_kept(wfi_of_unit(kind, unit)), at = here(l, kind, unit);
+    wfi_extent kept = wfi_moved_extent(l->p, there, l->rank);
     if (kind == WFI_BLOCK_PARAM)
         kept = fetches ? wfi_kept_extent(l->p, WFI_BLOCK_STATE, unit, l->rank)
                        : updated_extent(l, unit);
-    int32_t at = here(l, kind, unit), from = fetches ? WFI_KEPT_DEPTH : at;
     int32_t i = l->p->n_instructions;
-    if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE || !kept.bytes) return WF_OK;
-    if (fetches && kind == WFI_BLOCK_PARAM && at != WFI_SLICE_DEPTH && is_gathered(l, unit))
+    if (!wfi_is_offloaded(l->p, kind) || !kept.bytes) return WF_OK;
+    if (fetches && kind == WFI_BLOCK_PARAM && at.copy != WFI_COPY_PART && is_gathered(l, unit))
         return WF_OK; /* it is there */
-    WF_TRY(wfi_lower_copy(l, wfi_of_unit(kind, unit), from, WFI_KEPT_DEPTH + at - from, kept));
+    WF_TRY(wfi_lower_copy(l, fetches ? there : at, fetches ? at : there, kept));
     return fetches ? not_before(l, kind, i) : WF_OK;
 }
 
@@ -113,14 +113,13 @@ static wf_status emit_update(wfi_lowering *l, int32_t u) {
     wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, u, l->rank);
     int32_t i, k = 0;
     WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1), 2 + (n_states > 0) + clips, &i));
-    WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1, own,
-                     WFI_READ | WFI_WRITE));
-    WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
+    WF_TRY(wfi_refer(l, i, k++, here(l, WFI_BLOCK_PARAM, u), own, WFI_READ | WFI_WRITE));
+    WF_TRY(wfi_refer(l, i, k++, wfi_summed_name(p, u), own, WFI_READ));
     if (n_states)
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, here(l, WFI_BLOCK_STATE, u), -1,
+        WF_TRY(wfi_refer(l, i, k++, here(l, WFI_BLOCK_STATE, u),
                          wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
     if (clips)
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_TOTAL_NORM, 0, 0, -1, wfi_whole(sizeof(double)),
+        WF_TRY(wfi_refer(l, i, k++, wfi_of_unit(WFI_BLOCK_TOTAL_NORM, 0), wfi_whole(sizeof(double)),
                          WFI_READ));
     return WF_OK;
 }
@@ -130,7 +129,7 @@ static wf_status change_updated(wfi_lowering *l, int32_t u) {
     const wf_program *p = l->p;
     int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
     if (!wfi_unit_is_on(p, u, l->rank) || !wfi_take_stage(l, s)) return WF_OK;
-    WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1));
+    WF_TRY(wfi_add_moved(l, here(l, WFI_BLOCK_PARAM, u)));
     WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank), p->stages[s].strategy->state,
                             p->stages[s].strategy->parameter, u));
     return not_before(l, WFI_BLOCK_PARAM, i);
@@ -149,8 +148,7 @@ static wf_status update(wfi_lowering *l, int32_t u) {
 /* An early update needs no norm of all gradients, and no other stage may read the parameters. */
 bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
     int32_t stage = wfi_program_stage_of(p, unit);
-    if (!wfi_updates(p) || p->recipe.clip_norm > 0 ||
-        wfi_kept_space(p, WFI_BLOCK_STATE) == WFI_SPACE_DEVICE)
+    if (!wfi_updates(p) || p->recipe.clip_norm > 0 || !wfi_is_offloaded(p, WFI_BLOCK_STATE))
         return false;
     for (int32_t s = 0; s < p->n_stages; s++)
         if (s != stage && wfi_stage_reads_parameters(p, s, unit)) return false;

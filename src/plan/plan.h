@@ -51,7 +51,8 @@ typedef enum wfi_offload {
     WFI_OFFLOAD_STATE,
     WFI_OFFLOAD_PARAMS,
     WFI_OFFLOAD_ACTIVATIONS,
-    WFI_N_OFFLOADS
+    WFI_N_OFFLOADS,
+    WFI_OFFLOAD_NONE = WFI_N_OFFLOADS
 } wfi_offload;
 
 /* More than the units of any model that is named by hand. */

@@ -1,4 +1,4 @@
-/* Changes of placement: a collective is one instruction, which moves pieces of things between the
+/* Changes of placement: a collective is one instruction, which moves pieces of tensors between
  * members of a group. For each piece only its readers and writers matter:
  *
  * - Something that is placed ROOT or SHARD is *copied*: a piece's owner reads it, members that get
@@ -25,12 +25,13 @@ static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
     return &p->stages[wfi_program_stage_of(p, unit)];
 }
 
-int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                         int32_t id) {
+int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_name name) {
     int32_t n = p->groups[now->group].n;
-    if (kind == WFI_BLOCK_STATS) return 1;
-    if (kind == WFI_BLOCK_NORM)
-        return stage_of(p, id)->strategy->state == WFI_SHARD ? stage_of(p, id)->n_parts : 1;
+    if (name.kind == WFI_BLOCK_STATS) return 1;
+    if (name.kind == WFI_BLOCK_NORM)
+        return stage_of(p, name.owner)->strategy->state == WFI_SHARD
+                   ? stage_of(p, name.owner)->n_parts
+                   : 1;
     return is_divided(now) ? n : 1;
 }
 
@@ -48,8 +49,11 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     return piece;
 }
 
-wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                         int32_t id, int64_t micro, int32_t k) {
+wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_name name,
+                         int32_t k) {
+    wfi_block_kind kind = name.kind;
+    int32_t id = name.owner;
+    int64_t micro = name.micro;
     const wfi_group *group = &p->groups[now->group];
     wfi_piece piece = {.owner = k % group->n};
     if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
@@ -86,16 +90,16 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r) {
     const wfi_reference *reference = &now->references[r];
     const wfi_block *b = &p->blocks[reference->block];
-    int32_t n = wfi_count_pieces(p, now, b->kind, b->id);
+    int32_t n = wfi_count_pieces(p, now, b->name);
     size_t begin = wfi_reference_begin(p, reference), at = begin;
-    if (b->kind == WFI_BLOCK_NORM)
+    if (b->name.kind == WFI_BLOCK_NORM)
         at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     int32_t k = 0;
-    if (n > 1 && b->kind == WFI_BLOCK_VALUE)
-        k = (int32_t)(begin / wfi_find_piece(p, now, b->kind, b->id, b->micro, 0).extent.bytes);
+    if (n > 1 && b->name.kind == WFI_BLOCK_VALUE)
+        k = (int32_t)(begin / wfi_find_piece(p, now, b->name, 0).extent.bytes);
     else if (n > 1)
-        k = wfi_placement_owner(p->graph->units[b->id].param_bytes, n, at, b->id);
-    wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, k);
+        k = wfi_placement_owner(p->graph->units[b->name.owner].param_bytes, n, at, b->name.owner);
+    wfi_piece piece = wfi_find_piece(p, now, b->name, k);
     if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
     return piece;
 }

@@ -40,10 +40,8 @@ typedef struct wfi_piece {
 } wfi_piece;
 /* Piece k of a PARAM, BUFFER, GRADIENT, STATS, NORM, TIED or VALUE, and how many there are; pieces
  * may be empty. */
-int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                         int32_t id);
-wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                         int32_t id, int64_t micro, int32_t k);
+int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_name name);
+wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_name name, int32_t k);
 /* That of a reference. Owner -1: it is none. */
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r);
 /* The part of the unit's gradient that the rank measures for the group. */

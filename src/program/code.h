@@ -17,36 +17,48 @@ typedef enum wfi_part {
     WFI_N_PARTS
 } wfi_part;
 
-/* Kinds of blocks, with their names in texts. */
+/* Kinds of blocks: name in texts; owner: a unit, a value or a use of a weight; the part of
+ * `offload` that says in which space it is kept. */
 #define WFI_BLOCK_LIST(X)                                                                          \
-    X(PARAM, "param")             /* a unit's parameters, flat */                                  \
-    X(BUFFER, "buffer")           /* a unit's buffers (running statistics), flat */                \
-    X(STATE, "state")             /* a unit's optimizer state, flat */                             \
-    X(GRADIENT, "grad")           /* a unit's accumulated gradients, flat; one a depth */          \
-    X(TIED, "tied")               /* a tied use's summand of a lane of its gradient */             \
-    X(PACKED, "packed")           /* parameters in the kernels' formats */                         \
-    X(INPUT, "input")             /* one input of one microbatch */                                \
-    X(VALUE, "value")             /* a value that leaves its unit */                               \
-    X(SAVED, "saved")             /* saved activations, from forward to backward of a unit */      \
-    X(SAVED_W, "saved_w")         /* the same, to the weight gradient */                           \
-    X(REMADE, "remade")           /* recomputed values, for the backward */                        \
-    X(REMADE_W, "remade_w")       /* the same, to the weight gradient */                           \
-    X(FOR_WEIGHT, "for_weight")   /* from the input gradient to the weight gradient */             \
-    X(WORKSPACE, "workspace")     /* temporaries and scratchpads of one instruction */             \
-    X(STATS, "stats")             /* batch statistics of one microbatch of a unit */               \
-    X(HIDDEN, "hidden")           /* hidden state of one microbatch of a unit, before a step */    \
-    X(NEXT_HIDDEN, "next_hidden") /* its next hidden state, after the step */                      \
-    X(RECORD, "record")           /* loss and hits of one microbatch */                            \
-    X(STAGING, "staging")         /* an all-reduce's copies of other ranks' gradients */           \
-    X(NORM, "norm")               /* sums of squares of gradients, by 1,024 elements */            \
-    X(TOTAL_NORM, "total_norm")   /* the sum of all of these: the global norm's square */
+    X(PARAM, "param", UNIT, PARAMS)           /* a unit's parameters, flat */                      \
+    X(BUFFER, "buffer", UNIT, NONE)           /* a unit's buffers (running statistics), flat */    \
+    X(STATE, "state", UNIT, STATE)            /* a unit's optimizer state, flat */                 \
+    X(GRADIENT, "grad", UNIT, NONE)           /* a unit's gradients, flat; by accumulators */      \
+    X(TIED, "tied", USE, NONE)                /* a tied use's summand of a lane */                 \
+    X(PACKED, "packed", UNIT, NONE)           /* parameters in the kernels' formats; by parts */   \
+    X(INPUT, "input", VALUE, ACTIVATIONS)     /* one input of one microbatch */                    \
+    X(VALUE, "value", VALUE, ACTIVATIONS)     /* a value that leaves its unit */                   \
+    X(SAVED, "saved", UNIT, ACTIVATIONS)      /* activations, from forward to backward */          \
+    X(SAVED_W, "saved_w", UNIT, ACTIVATIONS)  /* the same, to the weight gradient */               \
+    X(REMADE, "remade", UNIT, NONE)           /* recomputed values, for the backward */            \
+    X(REMADE_W, "remade_w", UNIT, NONE)       /* the same, to the weight gradient */               \
+    X(FOR_WEIGHT, "for_weight", UNIT, NONE)   /* from the input gradient to the weight's */        \
+    X(WORKSPACE, "workspace", UNIT, NONE)     /* temporaries of one instruction */                 \
+    X(STATS, "stats", UNIT, NONE)             /* batch statistics of one microbatch */             \
+    X(HIDDEN, "hidden", UNIT, NONE)           /* hidden state of one microbatch, before a step */  \
+    X(NEXT_HIDDEN, "next_hidden", UNIT, NONE) /* its next hidden state, after the step */          \
+    X(RECORD, "record", UNIT, NONE)           /* loss and hits of one microbatch */                \
+    X(STAGING, "staging", UNIT, NONE)         /* a collective's copies of others' gradients */     \
+    X(NORM, "norm", UNIT, NONE)               /* sums of squares of gradients, by 1,024 */         \
+    X(TOTAL_NORM, "total_norm", UNIT, NONE)   /* their sum: the global norm's square */
 
 typedef enum wfi_block_kind {
-#define ENUM(name, text) WFI_BLOCK_##name,
+#define ENUM(name, ...) WFI_BLOCK_##name,
     WFI_BLOCK_LIST(ENUM)
 #undef ENUM
         WFI_N_BLOCK_KINDS
 } wfi_block_kind;
+
+typedef enum wfi_owner_kind { WFI_OWNER_UNIT, WFI_OWNER_VALUE, WFI_OWNER_USE } wfi_owner_kind;
+
+/* A row of the table of kinds. */
+typedef struct wfi_block_type {
+    const char *name;
+    wfi_owner_kind owner;
+    wfi_offload offload; /* WFI_OFFLOAD_NONE: always on the device */
+} wfi_block_type;
+/* [WFI_N_BLOCK_KINDS] */
+extern const wfi_block_type wfi_block_types[];
 const char *wfi_block_kind_name(wfi_block_kind kind);
 
 /* Microbatches of a lane add to it, and its first one assigns. */

@@ -8,6 +8,8 @@
 #include <weft/program.h>
 #include <weft/timeline.h>
 
+#include <string.h>
+
 typedef enum wfi_stream {
     WFI_STREAM_COMPUTE,
     WFI_STREAM_COPY,
@@ -40,7 +42,7 @@ typedef enum wfi_instruction_cost {
 typedef enum wfi_unit_meaning { WFI_UNIT_NONE, WFI_UNIT_ANY, WFI_UNIT_OWN } wfi_unit_meaning;
 typedef enum wfi_id_meaning {
     WFI_ID_NONE,
-    WFI_ID_DEPTH,
+    WFI_ID_ACCUMULATOR,
     WFI_ID_VALUE,
     WFI_ID_OUTPUT,
     WFI_ID_TIED
@@ -55,13 +57,13 @@ typedef enum wfi_id_meaning {
     X(FORWARD, "forward", COMPUTE, SEGMENT, FORWARD, UNIT, ANY, NONE, slots, slot, none)           \
     X(RECOMPUTE, "recompute", COMPUTE, SEGMENT, RECOMPUTE, UNIT, ANY, NONE, slots, slot, none)     \
     X(BACKWARD, "backward", COMPUTE, SEGMENT, BACKWARD, UNIT, ANY, NONE, slots, slot, none)        \
-    X(WEIGHT, "weight", COMPUTE, SEGMENT, WEIGHT, UNIT, ANY, DEPTH, slots, slot, sum)              \
-    X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY, DEPTH,     \
-      slots, slot, sum)                                                                            \
+    X(WEIGHT, "weight", COMPUTE, SEGMENT, WEIGHT, UNIT, ANY, ACCUMULATOR, slots, slot, sum)        \
+    X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY,            \
+      ACCUMULATOR, slots, slot, sum)                                                               \
     X(COPY, "copy", COPY, COPY, TRANSFER, COPY, OWN, NONE, two, copy, copy)                        \
     X(FETCH, "fetch", COPY, COPY, TRANSFER, SPACE, ANY, VALUE, two, fetch, moved)                  \
     X(EVICT, "evict", COPY, COPY, TRANSFER, SPACE, ANY, VALUE, two, evict, moved)                  \
-    X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, ANY, DEPTH, two, fold, depth)             \
+    X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, ANY, ACCUMULATOR, two, fold, accumulator) \
     X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
     X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
     X(NORM, "norm", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, NONE, two, norm, none)               \
@@ -81,15 +83,53 @@ typedef enum wfi_instruction_kind {
         WFI_N_INSTRUCTION_KINDS
 } wfi_instruction_kind;
 
+/* Which copy of a tensor. */
+typedef enum wfi_copy {
+    WFI_COPY_USED, /* that kernels use */
+    WFI_COPY_KEPT, /* between uses, if that is another: a part, or in another space */
+    WFI_COPY_PART  /* of the rank: of a GRADIENT whose whole is freed; of a PARAM during its update,
+                      if it is divided and kept in another space */
+} wfi_copy;
+
+/* The name of a tensor on a rank, which has one block for each. */
+typedef struct wfi_name {
+    wfi_block_kind kind : 8;
+    wfi_copy copy : 8;
+    uint32_t part : 16;  /* PACKED: see wfi_packed_part */
+    int32_t owner;       /* unit, value, or use of a weight (weight gradient), by its kind */
+    int32_t accumulator; /* GRADIENT: over lanes; VALUE and TIED: over slices */
+    int32_t turn;        /* used copies that are there for a while: which time, from 1 on; of
+                            WORKSPACE: the instruction */
+    int64_t micro;       /* global microbatch, -1: of the step; TIED: the last of the lane */
+} wfi_name;
+_Static_assert(sizeof(wfi_name) == 24, "names have gaps");
+static inline bool wfi_same_name(wfi_name a, wfi_name b) {
+    return !memcmp(&a, &b, sizeof a);
+}
+static inline wfi_name wfi_named(wfi_block_kind kind, int32_t owner, int64_t micro) {
+    return (wfi_name){.kind = kind, .owner = owner, .micro = micro};
+}
+static inline wfi_name wfi_of_unit(wfi_block_kind kind, int32_t unit) {
+    return wfi_named(kind, unit, -1);
+}
+static inline wfi_name wfi_kept(wfi_name name) {
+    name.copy = WFI_COPY_KEPT;
+    return name;
+}
+static inline wfi_name wfi_in_turn(wfi_name name, int32_t turn) {
+    name.turn = turn;
+    return name;
+}
+static inline wfi_name wfi_in_accumulator(wfi_name name, int32_t accumulator) {
+    name.accumulator = accumulator;
+    return name;
+}
+
 typedef struct wfi_block {
     int32_t rank;
-    wfi_block_kind kind;
-    int32_t id;    /* unit or value; TIED: weight gradient */
-    int32_t depth; /* GRADIENT: accumulator, or see wfi_summed_depth; PACKED: part; else see
-                      wfi_kept_depth */
-    int64_t micro; /* global microbatch, -1: of the step; TIED: the last of the lane */
-    bool is_state; /* lives for ever */
     wfi_space space;
+    wfi_name name;
+    bool is_state;        /* lives for ever */
     size_t bytes, offset; /* the latter in the rank's arena of that space */
     int64_t begin;        /* offset of its first byte in the tensor that it is named for */
 } wfi_block;
@@ -106,7 +146,7 @@ typedef struct wfi_instruction {
     wfi_stream stream;
     int32_t position;       /* in its stream, from 0 */
     int32_t unit;           /* or -1 */
-    int32_t id;             /* value, depth, tied weight: by kind */
+    int32_t id;             /* value, accumulator, tied weight: by kind */
     int64_t micro;          /* global, or -1 */
     int32_t peer;           /* rank, or -1 */
     int32_t group;          /* CHANGE: the participants, otherwise -1 */

@@ -18,22 +18,21 @@ size_t wfi_tied_bytes(const wf_program *p, int32_t i) {
     return exists ? wfi_value_bytes(p->graph, p->graph->weight_gradients[i].param) : 0;
 }
 
-wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
-                            int64_t micro, int32_t rank) {
-    const wfi_code *code = wfi_program_code_of(p, micro);
-    switch (kind) {
+wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank) {
+    const wfi_code *code = wfi_program_code_of(p, name.micro);
+    switch (name.kind) {
     case WFI_BLOCK_SAVED:
-        return (wfi_extent){0, code->units[unit].saved_bytes};
+        return (wfi_extent){0, code->units[name.owner].saved_bytes};
     case WFI_BLOCK_SAVED_W:
-        return (wfi_extent){0, code->units[unit].saved_w_bytes};
+        return (wfi_extent){0, code->units[name.owner].saved_w_bytes};
     case WFI_BLOCK_VALUE:
-        return wfi_value_extent(p, value, micro, rank);
+        return wfi_value_extent(p, name.owner, name.micro, rank);
     case WFI_BLOCK_INPUT:
-        return (wfi_extent){0, code->place[value].bytes};
+        return (wfi_extent){0, code->place[name.owner].bytes};
     case WFI_BLOCK_STATE:
-        return (wfi_extent){0, wfi_state_bytes(p, kind, unit, rank)};
+        return (wfi_extent){0, wfi_state_bytes(p, name.kind, name.owner, rank)};
     default:
-        return wfi_kept_extent(p, kind, unit, rank);
+        return wfi_kept_extent(p, name.kind, name.owner, rank);
     }
 }
 
@@ -121,7 +120,7 @@ NEED(output) {
     const wf_graph *g = p->graph;
     int32_t v = wfi_value_root(g, g->outputs[now->id]);
     const wfi_block *b = &p->blocks[now->references[k].block];
-    if (b->id != v || b->micro != now->micro) return nothing;
+    if (b->name.owner != v || b->name.micro != now->micro) return nothing;
     return need(WFI_BLOCK_VALUE, wfi_program_code_of(p, now->micro)->place[v].bytes, WFI_READ);
 }
 
@@ -135,29 +134,29 @@ NEED(record) {
 NEED(copy) {
     const wfi_block *to = &p->blocks[now->references[1].block];
     int access = k ? WFI_WRITE : WFI_READ;
-    if (to->kind == WFI_BLOCK_HIDDEN && now->micro >= 0 && to->micro == now->micro)
+    if (to->name.kind == WFI_BLOCK_HIDDEN && now->micro >= 0 && to->name.micro == now->micro)
         return need(k ? WFI_BLOCK_HIDDEN : WFI_BLOCK_NEXT_HIDDEN,
                     wfi_program_code_of(p, now->micro)->units[now->unit].hidden_bytes, access);
-    if (to->kind != WFI_BLOCK_GRADIENT)
+    if (to->name.kind != WFI_BLOCK_GRADIENT)
         return need_extent(WFI_BLOCK_PARAM,
                            wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);
-    if (to->depth >= 0) return nothing;
-    return need_extent(to->kind, wfi_summed_extent(p, now->unit, now->rank), access);
+    if (to->name.copy != WFI_COPY_PART) return nothing;
+    return need_extent(to->name.kind, wfi_summed_extent(p, now->unit, now->rank), access);
 }
 
 /* An offloaded tensor, at its storage and on the device; `is_kept`: at its storage. */
 static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int32_t k,
                            bool is_kept) {
-    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
-    bool is_value = kind == WFI_BLOCK_VALUE || kind == WFI_BLOCK_INPUT;
+    wfi_block_kind kind = p->blocks[now->references[0].block].name.kind;
+    bool is_value = wfi_block_types[kind].owner == WFI_OWNER_VALUE;
     int32_t unit = is_value ? p->graph->values[now->id].unit : now->unit;
     int32_t id = is_value ? now->id : now->unit;
     wfi_space space = wfi_kept_space(p, kind);
     if (space == WFI_SPACE_DEVICE || unit != now->unit ||
-        p->blocks[now->references[k].block].id != id)
+        p->blocks[now->references[k].block].name.owner != id)
         return nothing;
     wfi_need moved =
-        need_extent(kind, wfi_moved_extent(p, kind, unit, now->id, now->micro, now->rank),
+        need_extent(kind, wfi_moved_extent(p, wfi_named(kind, id, now->micro), now->rank),
                     k ? WFI_WRITE : WFI_READ);
     /* Untrained parameters have not changed. Before an update the updated slice is enough; an
      * instruction that reads more fails the proof, as those bytes were never written. */
@@ -183,12 +182,15 @@ NEED(fold) {
     const wfi_block *into = &p->blocks[now->references[0].block];
     const wfi_block *b = &p->blocks[now->references[k].block];
     int access = k ? WFI_READ : WFI_READ | WFI_WRITE;
-    if (into->kind == WFI_BLOCK_VALUE && now->micro >= 0 && b->id == into->id &&
-        b->micro == now->micro && wfi_is_slice_sum(p->graph, b->id))
-        return need(into->kind, wfi_program_code_of(p, now->micro)->place[b->id].bytes, access);
-    if (into->kind == WFI_BLOCK_TIED && b->id == into->id && b->micro == into->micro)
-        return need(into->kind, wfi_tied_bytes(p, b->id), access);
-    if (b->id != now->unit) return nothing;
+    if (into->name.kind == WFI_BLOCK_VALUE && now->micro >= 0 &&
+        b->name.owner == into->name.owner && b->name.micro == now->micro &&
+        wfi_is_slice_sum(p->graph, b->name.owner))
+        return need(into->name.kind, wfi_program_code_of(p, now->micro)->place[b->name.owner].bytes,
+                    access);
+    if (into->name.kind == WFI_BLOCK_TIED && b->name.owner == into->name.owner &&
+        b->name.micro == into->name.micro)
+        return need(into->name.kind, wfi_tied_bytes(p, b->name.owner), access);
+    if (b->name.owner != now->unit) return nothing;
     return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, access);
 }
 
@@ -213,14 +215,15 @@ NEED(slot) {
 /* The piece that begins where the reference does; norms are shared by groups of their own. */
 NEED(piece) {
     const wfi_block *b = &p->blocks[now->references[k].block];
-    bool is_slices = b->kind == WFI_BLOCK_TIED ||
-                     (b->kind == WFI_BLOCK_VALUE && wfi_is_made_by_slices(p->graph, b->id));
-    bool is_own = b->kind != WFI_BLOCK_NORM && !is_slices;
-    int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : is_own ? b->id : now->unit;
+    bool is_slices =
+        b->name.kind == WFI_BLOCK_TIED ||
+        (b->name.kind == WFI_BLOCK_VALUE && wfi_is_made_by_slices(p->graph, b->name.owner));
+    bool is_own = b->name.kind != WFI_BLOCK_NORM && !is_slices;
+    int32_t unit = b->name.kind == WFI_BLOCK_NORM ? -1 : is_own ? b->name.owner : now->unit;
     bool moves = p->groups[now->group].stage >= 0
-                     ? b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
-                           b->kind == WFI_BLOCK_STATS
-                 : now->group < p->first_slice_group ? b->kind == WFI_BLOCK_NORM
+                     ? b->name.kind == WFI_BLOCK_PARAM || b->name.kind == WFI_BLOCK_GRADIENT ||
+                           b->name.kind == WFI_BLOCK_STATS
+                 : now->group < p->first_slice_group ? b->name.kind == WFI_BLOCK_NORM
                                                      : is_slices;
     int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
     if (k == 0 && unit != now->unit) return nothing;
@@ -230,7 +233,7 @@ NEED(piece) {
     if (piece.owner < 0) return nothing;
     int access = wfi_piece_access(now, member, &piece);
     if (!access) piece.extent.bytes = 0;
-    return need_extent(b->kind, piece.extent, access);
+    return need_extent(b->name.kind, piece.extent, access);
 }
 
 NEED(update) {
@@ -260,14 +263,14 @@ NEED(total_norm) {
 
 /* A send carries all bytes that the rank has of the block's tensor; both sides name it. */
 NEED(transfer) {
-    wfi_block_kind kind = p->blocks[now->references[k].block].kind;
+    wfi_block_kind kind = p->blocks[now->references[k].block].name.kind;
     int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
     if (kind == WFI_BLOCK_TIED) return need(kind, wfi_tied_bytes(p, now->id), access);
     if (kind == WFI_BLOCK_PARAM)
         return need_extent(
             kind, wfi_trained_extent(p, now->unit, wfi_kept_extent(p, kind, now->unit, now->rank)),
             access);
-    if (kind == WFI_BLOCK_GRADIENT && p->blocks[now->references[k].block].id == now->unit)
+    if (kind == WFI_BLOCK_GRADIENT && p->blocks[now->references[k].block].name.owner == now->unit)
         return need(kind, p->graph->units[now->unit].trained_bytes, access);
     /* Nothing else is sent. */
     return need_extent(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
@@ -302,7 +305,7 @@ ARGUMENTS(pack) {
 }
 
 ARGUMENTS(copy) {
-    wfi_text_add(text, " %s", wfi_block_kind_name(p->blocks[now->references[0].block].kind));
+    wfi_text_add(text, " %s", wfi_block_kind_name(p->blocks[now->references[0].block].name.kind));
 }
 
 ARGUMENTS(moved) {
@@ -311,25 +314,25 @@ ARGUMENTS(moved) {
                  wfi_space_name(wfi_moved_space(p, now)));
 }
 
-ARGUMENTS(depth) {
+ARGUMENTS(accumulator) {
     (void)p;
-    wfi_text_add(text, " depth=%d", now->id);
+    wfi_text_add(text, " accumulator=%d", now->id);
 }
 
 ARGUMENTS(sum) {
     wfi_text_add(text, " %s", now->first ? "assign" : "add");
-    add_depth(p, now, text);
+    add_accumulator(p, now, text);
 }
 
 ARGUMENTS(change) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
-    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    wfi_block_kind kind = p->blocks[now->references[0].block].name.kind;
     if (how) wfi_text_add(text, " by=%s", how->alias ? how->alias : how->name);
     if (kind != WFI_BLOCK_GRADIENT) wfi_text_add(text, " %s", wfi_block_kind_name(kind));
 }
 
 ARGUMENTS(transfer) {
-    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    wfi_block_kind kind = p->blocks[now->references[0].block].name.kind;
     if (kind == WFI_BLOCK_INPUT && now->id >= 0 && now->id < p->graph->n_values)
         add_input(p, now, text);
     else
@@ -365,13 +368,13 @@ static bool is_sound(const wf_program *p, const wfi_instruction *now) {
     const wf_graph *g = p->graph;
     const wfi_instruction_type *type = wfi_type_of(now);
     const int32_t n_ids[] = {[WFI_ID_NONE] = INT32_MAX,
-                             [WFI_ID_DEPTH] = INT32_MAX,
+                             [WFI_ID_ACCUMULATOR] = INT32_MAX,
                              [WFI_ID_VALUE] = g->n_values,
                              [WFI_ID_OUTPUT] = g->n_outputs,
                              [WFI_ID_TIED] = g->n_weight_gradients};
     if (now->micro < -1 || now->micro >= p->recipe.n_micro) return false;
     if (type->unit != WFI_UNIT_NONE && !has_unit(p, now)) return false;
-    if (type->unit == WFI_UNIT_OWN && p->blocks[now->references[0].block].id != now->unit)
+    if (type->unit == WFI_UNIT_OWN && p->blocks[now->references[0].block].name.owner != now->unit)
         return false;
     return now->id >= 0 && now->id < n_ids[type->id];
 }
@@ -393,8 +396,7 @@ bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wf
                         *y = &p->blocks[b->references[k].block];
         if (wfi_reference_begin(p, &a->references[k]) != wfi_reference_begin(p, &b->references[k]))
             return false;
-        if (x->kind != y->kind || x->id != y->id || x->depth != y->depth || x->micro != y->micro)
-            return false;
+        if (!wfi_same_name(x->name, y->name)) return false;
     }
     return true;
 }

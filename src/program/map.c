@@ -84,19 +84,11 @@ wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t uni
     return kept;
 }
 
-wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind) {
-    const wfi_space *offload = p->plan->offload;
-    return kind == WFI_BLOCK_STATE   ? offload[WFI_OFFLOAD_STATE]
-           : kind == WFI_BLOCK_PARAM ? offload[WFI_OFFLOAD_PARAMS]
-           : wfi_is_activation(kind) ? offload[WFI_OFFLOAD_ACTIVATIONS]
-                                     : WFI_SPACE_DEVICE;
-}
-
-int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit) {
+bool wfi_is_kept_apart(const wf_program *p, wfi_block_kind kind, int32_t unit) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
     bool is_slice =
         kind == WFI_BLOCK_PARAM && stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
-    return is_slice || wfi_kept_space(p, kind) != WFI_SPACE_DEVICE ? WFI_KEPT_DEPTH : 0;
+    return is_slice || wfi_is_offloaded(p, kind);
 }
 
 wfi_extent wfi_norm_extent(wfi_extent gradient) {
@@ -112,9 +104,11 @@ wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank) {
                     : wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
 }
 
-int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
+wfi_name wfi_summed_name(const wf_program *p, int32_t unit) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    return stage->strategy->frees_gradient && stage->n_parts > 1 ? -1 : 0;
+    wfi_name name = wfi_of_unit(WFI_BLOCK_GRADIENT, unit);
+    if (stage->strategy->frees_gradient && stage->n_parts > 1) name.copy = WFI_COPY_PART;
+    return name;
 }
 
 /* At most as many stages as units. Groups are of each stage's members, of ranks that share a norm,

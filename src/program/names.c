@@ -1,13 +1,15 @@
 /* Names of blocks and streams. */
 #include "program/program.h"
 
-const char *wfi_block_kind_name(wfi_block_kind kind) {
-    static const char *const names[] = {
-#define ROW(name, text) [WFI_BLOCK_##name] = text,
-        WFI_BLOCK_LIST(ROW)
+const wfi_block_type wfi_block_types[] = {
+#define ROW(name, text, owner, offload)                                                            \
+    [WFI_BLOCK_##name] = {text, WFI_OWNER_##owner, WFI_OFFLOAD_##offload},
+    WFI_BLOCK_LIST(ROW)
 #undef ROW
-    };
-    return (unsigned)kind < WFI_N_BLOCK_KINDS ? names[kind] : "?";
+};
+
+const char *wfi_block_kind_name(wfi_block_kind kind) {
+    return (unsigned)kind < WFI_N_BLOCK_KINDS ? wfi_block_types[kind].name : "?";
 }
 
 const char *wfi_stream_name(wfi_stream stream) {

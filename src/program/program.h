@@ -222,9 +222,9 @@ static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micr
 /* The PACKED block of its unit that a segment reads or packs (R reads the one packed for F); where
  * parameters are gathered, of each time, so many apart. */
 enum { WFI_N_PACKED = WFI_MAX_MICRO_VARIANTS * WFI_N_PARTS };
-static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
+static inline uint32_t wfi_packed_part(const wfi_segment *segment) {
     wfi_part part = segment->part == WFI_PART_R ? WFI_PART_F : segment->part;
-    return (int32_t)part + segment->variant * WFI_N_PARTS;
+    return (uint32_t)part + (uint32_t)segment->variant * WFI_N_PARTS;
 }
 
 #endif

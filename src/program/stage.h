@@ -119,22 +119,22 @@ static inline wfi_extent wfi_trained_extent(const wf_program *p, int32_t unit, w
     return wfi_extent_intersect(extent, (wfi_extent){0, p->graph->units[unit].trained_bytes});
 }
 /* The bytes that a fetch or an evict moves: the part of a PARAM or STATE of the unit that the rank
- * keeps; of activations of a microbatch, all (`value`: of a VALUE or INPUT). */
-wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
-                            int64_t micro, int32_t rank);
-/* Which PARAM or STATE of a unit ranks keep: 0, the one that they compute with, or WFI_KEPT_DEPTH,
- * a slice, or an offloaded tensor; then those to compute with are there for a while, and are of
- * WFI_GATHERED_DEPTH and on; a slice that is updated while it is not where it is kept is of
- * WFI_SLICE_DEPTH. */
-int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit);
-enum { WFI_SLICE_DEPTH = -1, WFI_KEPT_DEPTH = 1, WFI_GATHERED_DEPTH = 2 };
-/* Whether the forward leaves blocks of that kind for the backward, of one microbatch. */
-static inline bool wfi_is_activation(wfi_block_kind kind) {
-    return kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W || kind == WFI_BLOCK_VALUE ||
-           kind == WFI_BLOCK_INPUT;
+ * keeps; of activations of a microbatch, all. */
+wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank);
+/* In which space a tensor of the kind is kept. */
+static inline wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind) {
+    wfi_offload offload = wfi_block_types[kind].offload;
+    return offload == WFI_OFFLOAD_NONE ? WFI_SPACE_DEVICE : p->plan->offload[offload];
 }
-/* In which space blocks of the kind and of WFI_KEPT_DEPTH lie. */
-wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind);
+static inline bool wfi_is_offloaded(const wf_program *p, wfi_block_kind kind) {
+    return wfi_kept_space(p, kind) != WFI_SPACE_DEVICE;
+}
+static inline bool wfi_is_activation(wfi_block_kind kind) {
+    return wfi_block_types[kind].offload == WFI_OFFLOAD_ACTIVATIONS;
+}
+/* Whether ranks keep the PARAM or STATE of a unit apart from those that kernels use: as a slice, or
+ * in another space. The others are then there for a while, one in each turn. */
+bool wfi_is_kept_apart(const wf_program *p, wfi_block_kind kind, int32_t unit);
 /* Whether a unit of the stage reads those parameters. */
 static inline bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
     int32_t k = p->first_reader[unit], end = p->first_reader[unit + 1];
@@ -178,12 +178,12 @@ wfi_extent wfi_norm_extent(wfi_extent gradient);
 /* The part of a unit's gradient that the rank keeps once it is summed over the replicas that
  * update. */
 wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank);
-/* In which GRADIENT of the unit that is: accumulator 0, or, where that one is freed, a slice of its
- * own, below 0. */
-int32_t wfi_summed_depth(const wf_program *p, int32_t unit);
-/* Whether the block has the unit's own. */
+/* The name of that part: accumulator 0, or a copy of its own, if that one is freed. */
+wfi_name wfi_summed_name(const wf_program *p, int32_t unit);
+/* Whether the block has it. */
 static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {
-    return block->kind == WFI_BLOCK_GRADIENT && block->depth == wfi_summed_depth(p, block->id);
+    return block->name.kind == WFI_BLOCK_GRADIENT &&
+           wfi_same_name(block->name, wfi_summed_name(p, block->name.owner));
 }
 
 #endif

@@ -10,12 +10,12 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t ran
     if (now->unit >= 0) wfi_text_add(text, "%s", unit_name(p, rank, now->unit));
     for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_moved(p, now); k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
-        bool is_next = b->id != p->blocks[now->references[k - 1].block].id;
-        if (b->kind == WFI_BLOCK_VALUE) continue; /* of no unit's own */
-        if (b->kind != WFI_BLOCK_GRADIENT)
+        bool is_next = b->name.owner != p->blocks[now->references[k - 1].block].name.owner;
+        if (b->name.kind == WFI_BLOCK_VALUE) continue; /* of no unit's own */
+        if (b->name.kind != WFI_BLOCK_GRADIENT)
             wfi_text_add(text, "+?");
         else if (is_next)
-            wfi_text_add(text, "+%s", unit_name(p, rank, b->id));
+            wfi_text_add(text, "+%s", unit_name(p, rank, b->name.owner));
     }
 }
 
@@ -34,7 +34,7 @@ static void references_text(const wf_program *p, const wfi_instruction *now, wfi
         const wfi_reference *r = &now->references[k];
         const wfi_block *b = &p->blocks[r->block];
         const char *access = r->access == WFI_READ ? "" : r->access == WFI_WRITE ? "=" : "+";
-        wfi_text_add(text, " %s%s@%zu:%zu", access, wfi_block_kind_name(b->kind),
+        wfi_text_add(text, " %s%s@%zu:%zu", access, wfi_block_kind_name(b->name.kind),
                      b->offset + r->offset, r->bytes);
     }
 }

@@ -100,14 +100,15 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
 static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
     wfi_extent part = {(size_t)b->begin, b->bytes};
     if (!wfi_differentiates(p)) {
-        bool runs = wfi_stage_member_on(p, wfi_program_stage_of(p, b->id), b->rank) == 0;
-        part.bytes = b->kind == WFI_BLOCK_BUFFER && runs   ? p->graph->units[b->id].cache_bytes
-                     : b->kind == WFI_BLOCK_HIDDEN && runs ? b->bytes
-                                                           : 0;
+        bool runs = wfi_stage_member_on(p, wfi_program_stage_of(p, b->name.owner), b->rank) == 0;
+        part.bytes = b->name.kind == WFI_BLOCK_BUFFER && runs
+                         ? p->graph->units[b->name.owner].cache_bytes
+                     : b->name.kind == WFI_BLOCK_HIDDEN && runs ? b->bytes
+                                                                : 0;
     }
-    bool is_updated = b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_STATE;
+    bool is_updated = b->name.kind == WFI_BLOCK_PARAM || b->name.kind == WFI_BLOCK_STATE;
     if (is_updated && !wfi_updates(p)) part.bytes = 0;
-    if (b->kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->id, part);
+    if (b->name.kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->name.owner, part);
     return (wfi_extent){0, part.bytes};
 }
 
@@ -248,7 +249,7 @@ static wf_status check_reads(checker *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_WORKSPACE;
+        bool temporary = c->p->blocks[r->block].name.kind == WFI_BLOCK_WORKSPACE;
         range read = range_of(c, r);
         if (!(r->access & WFI_READ) || temporary) continue;
         if (!is_whole(c, r->block, read))
@@ -283,15 +284,16 @@ static wf_status run_segment(checker *c, int32_t i) {
         }
         write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
-        int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;
+        wfi_name name = wfi_named(b->name.kind, b->name.owner, b->name.micro);
+        name.part = b->name.part;
         bool is_part = wfi_gives_part(p, now->segment, slot);
-        if (is_part) depth = wfi_summand_depth(p->graph->units[now->unit].slice);
-        if (is_part && !wfi_is_slice_sum(p->graph, b->id)) /* these rows, made by slices */
+        if (is_part && !wfi_is_slice_sum(p->graph, b->name.owner)) /* these rows, made by slices */
             write_range(c, now->references[s].block, range_of(c, &now->references[s]),
-                        wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro));
-        bool is_cache = b->kind == WFI_BLOCK_BUFFER;
-        if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id, -1)
-                                : wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro)))
+                        wfi_ideal_find(c->ideal, name));
+        if (is_part) name = wfi_slice_summand(name, p->graph->units[now->unit].slice);
+        bool is_cache = b->name.kind == WFI_BLOCK_BUFFER;
+        if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->name.kind, b->name.owner, -1)
+                                : wfi_ideal_find(c->ideal, name)))
             return refuse(c, i,
                           "computes another value than one rank would (it read other values)");
     }
@@ -316,9 +318,9 @@ static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k,
     const wfi_group *group = &p->groups[now->group];
     const wfi_block *b = &p->blocks[now->references[k].block];
     int32_t n_slices = p->graph->n_slices / p->mesh.tp;
-    if (group->stage < 0)
-        return wfi_ideal_slices(c->ideal, b->kind, b->id, b->micro, member * n_slices, n_slices);
-    return wfi_ideal_part(c->ideal, b->id, group->first + member * group->n_each, group->n_each);
+    if (group->stage < 0) return wfi_ideal_slices(c->ideal, b->name, member * n_slices, n_slices);
+    return wfi_ideal_part(c->ideal, b->name.owner, group->first + member * group->n_each,
+                          group->n_each);
 }
 
 /* Returns the piece of an owner that is not lowered. The rank that it follows has its own piece of
@@ -330,12 +332,12 @@ static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wfi_block *b = &p->blocks[first->references[k].block];
     const wfi_group *group = &p->groups[first->group];
     int32_t owner = wfi_named_piece(p, first, k).owner;
-    if (b->kind == WFI_BLOCK_STATS || owner < 0)
-        return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
-    if (wfi_rank_has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_NORM)
-        return wfi_ideal_norm(c->ideal, b->id);
-    if (wfi_rank_has_other_slices(p, group->ranks[owner]) && b->kind == WFI_BLOCK_VALUE)
-        return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+    if (b->name.kind == WFI_BLOCK_STATS || owner < 0)
+        return wfi_ideal_find(c->ideal, wfi_named(b->name.kind, b->name.owner, b->name.micro));
+    if (wfi_rank_has_other_slices(p, group->ranks[owner]) && b->name.kind == WFI_BLOCK_NORM)
+        return wfi_ideal_norm(c->ideal, b->name.owner);
+    if (wfi_rank_has_other_slices(p, group->ranks[owner]) && b->name.kind == WFI_BLOCK_VALUE)
+        return wfi_ideal_find(c->ideal, wfi_named(b->name.kind, b->name.owner, b->name.micro));
     int32_t like = wfi_group_find(group, p->ranks[group->ranks[owner]].like);
     for (int32_t m = 0; m < n; m++) {
         const wfi_instruction *member = &p->instructions[p->order[at + m]];
@@ -344,7 +346,8 @@ static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
             const wfi_reference *piece = &member->references[r];
             const wfi_block *other = &p->blocks[piece->block];
             bool is_own = piece->access & WFI_READ && wfi_named_piece(p, member, r).owner == like;
-            if (is_own && other->kind == b->kind && other->id == b->id) return read_term(c, piece);
+            if (is_own && other->name.kind == b->name.kind && other->name.owner == b->name.owner)
+                return read_term(c, piece);
         }
     }
     return 0;
@@ -421,12 +424,13 @@ static wf_status run_host(checker *c, int32_t i) {
     const wfi_instruction *now = &p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
-        wfi_term ideal = wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+        wfi_term ideal =
+            wfi_ideal_find(c->ideal, wfi_named(b->name.kind, b->name.owner, b->name.micro));
         if (now->references[k].access & WFI_WRITE)
             write_term(c, now, k, wfi_term_start((int)now->kind, now->id, now->micro));
         else if (!ideal || read_term(c, &now->references[k]) != ideal)
             return refuse(c, i, "gives the host another value than one rank would");
-        if (now->kind == WFI_REPORT) mark_reported(c, now->rank, b->micro);
+        if (now->kind == WFI_REPORT) mark_reported(c, now->rank, b->name.micro);
     }
     if (now->kind == WFI_STORE) c->stored[now->id] = true;
     return WF_OK;
@@ -473,9 +477,7 @@ static wf_status run_all(checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
-            write_range(c, b, c->ranges[b],
-                        wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0,
-                                       p->blocks[b].micro));
+            write_range(c, b, c->ranges[b], wfi_ideal_find(c->ideal, p->blocks[b].name));
     for (int32_t at = 0, told = 0, n; at < p->n_instructions; at += n) {
         if (at >= told) WFI_PROGRESS(p->ctx, "proving instruction %d of %d", at, p->n_instructions);
         if (at >= told) told += TOLD_EVERY;
@@ -492,10 +494,10 @@ static wf_status run_all(checker *c) {
 /* Whether the rank keeps its part of a unit's gradient, summed as one rank would, in that block. */
 static bool keeps_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
-    wfi_extent kept = wfi_summed_extent(c->p, block->id, block->rank);
+    wfi_extent kept = wfi_summed_extent(c->p, block->name.owner, block->rank);
     range all =
         range_of(c, &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
-    wfi_term sum = wfi_ideal_after(c->ideal, WFI_BLOCK_GRADIENT, block->id, -1);
+    wfi_term sum = wfi_ideal_after(c->ideal, WFI_BLOCK_GRADIENT, block->name.owner, -1);
     return is_whole(c, b, all) && is_one(c, all) &&
            (all.first == all.end || c->stretches[all.first].term == sum);
 }
@@ -504,14 +506,15 @@ static bool keeps_gradient(const checker *c, int32_t b) {
  * their term. */
 static bool ends_well(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
-    wfi_term before = wfi_ideal_find(c->ideal, block->kind, block->id, 0, block->micro), want;
+    wfi_term before = wfi_ideal_find(c->ideal, block->name), want;
     size_t changed_bytes = changed_part(c->p, block).bytes;
     range all = c->ranges[b];
     bool ends = is_whole(c, b, all);
     for (int32_t at = all.first; at < all.end && ends; at++) {
         bool is_changed = c->stretches[at].begin < block->offset + changed_bytes;
-        want =
-            is_changed ? wfi_ideal_after(c->ideal, block->kind, block->id, block->micro) : before;
+        want = is_changed ? wfi_ideal_after(c->ideal, block->name.kind, block->name.owner,
+                                            block->name.micro)
+                          : before;
         ends = c->stretches[at].term == want;
     }
     return ends;
@@ -526,14 +529,15 @@ static wf_status check_end(const checker *c) {
                 p->ctx, WF_BUG,
                 "check: rank %d ends with another %s of unit %s than one rank would (an "
                 "instruction is missing, doubled or out of order)",
-                block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
+                block->rank, wfi_block_kind_name(block->name.kind),
+                p->graph->units[block->name.owner].name);
     }
     for (int32_t b = 0; b < p->n_blocks && wfi_keeps_gradients(p); b++)
         if (wfi_is_summed(p, &p->blocks[b]) && !keeps_gradient(c, b))
             return wfi_fail(p->ctx, WF_BUG,
                             "check: the gradient of unit %s is not kept on rank %d as one rank "
                             "sums it",
-                            p->graph->units[p->blocks[b].id].name, p->blocks[b].rank);
+                            p->graph->units[p->blocks[b].name.owner].name, p->blocks[b].rank);
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
         if (!c->reported[m])
             return wfi_fail(p->ctx, WF_BUG, "check: the loss of microbatch %lld is never reported",

@@ -13,17 +13,17 @@ static wf_status refuse_reference(const wf_program *p, int32_t i, int32_t k, con
     const wfi_block *b = &p->blocks[r->block];
     char text[256];
     snprintf(text, sizeof text, "reference %d, %zu bytes at %zu of a %s of %zu: %s", k, r->bytes,
-             r->offset, wfi_block_kind_name(b->kind), b->bytes, what);
+             r->offset, wfi_block_kind_name(b->name.kind), b->bytes, what);
     return wfi_check_refuse(p, i, text);
 }
 
 /* Instructions that are no segments compute in F32; segments read the types that values have. */
 static bool is_f32(const wf_program *p, const wfi_instruction *now, const wfi_block *b) {
-    const wf_graph *g = wfi_program_graph_of(p, b->micro);
+    const wf_graph *g = wfi_program_graph_of(p, b->name.micro);
     bool counts = now->kind == WFI_FOLD || now->kind == WFI_TIE || now->kind == WFI_CHANGE;
-    int32_t value = b->kind == WFI_BLOCK_VALUE  ? b->id
-                    : b->kind == WFI_BLOCK_TIED ? g->weight_gradients[b->id].param
-                                                : -1;
+    int32_t value = b->name.kind == WFI_BLOCK_VALUE  ? b->name.owner
+                    : b->name.kind == WFI_BLOCK_TIED ? g->weight_gradients[b->name.owner].param
+                                                     : -1;
     return !counts || value < 0 || wfi_value_at(g, value)->dtype == WF_F32;
 }
 
@@ -37,7 +37,7 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
         return wfi_check_refuse(p, i, "names a unit, value or microbatch that does not exist");
     if (need.kind == WFI_N_BLOCK_KINDS)
         return refuse_reference(p, i, k, "the instruction does not use this block");
-    if (b->kind != need.kind) {
+    if (b->name.kind != need.kind) {
         snprintf(what, sizeof what, "it needs a %s", wfi_block_kind_name(need.kind));
         return refuse_reference(p, i, k, what);
     }
@@ -61,7 +61,8 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     if (!r->bytes) return WF_OK;
     if (r->bytes > b->bytes || r->offset > b->bytes - r->bytes)
         return refuse_reference(p, i, k, "it reaches outside its block");
-    if ((b->offset + r->offset) % (b->kind == WFI_BLOCK_NORM ? sizeof(double) : WFI_ALIGN_BYTES))
+    if ((b->offset + r->offset) %
+        (b->name.kind == WFI_BLOCK_NORM ? sizeof(double) : WFI_ALIGN_BYTES))
         return refuse_reference(p, i, k, "it does not begin at a cache line");
     return WF_OK;
 }
@@ -70,19 +71,20 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
  * not. */
 static wf_status check_block(const wf_program *p, const wfi_block *b) {
     size_t peak = p->ranks[b->rank].arenas[b->space].peak_bytes;
-    bool is_hidden = b->kind == WFI_BLOCK_HIDDEN;
-    size_t needed = is_hidden     ? wfi_program_code_of(p, b->micro)->units[b->id].hidden_bytes
-                    : b->is_state ? wfi_state_bytes(p, b->kind, b->id, b->rank)
+    bool is_hidden = b->name.kind == WFI_BLOCK_HIDDEN;
+    size_t needed = is_hidden
+                        ? wfi_program_code_of(p, b->name.micro)->units[b->name.owner].hidden_bytes
+                    : b->is_state ? wfi_state_bytes(p, b->name.kind, b->name.owner, b->rank)
                                   : 0;
-    const char *unit = b->is_state ? p->graph->units[b->id].name : "";
+    const char *unit = b->is_state ? p->graph->units[b->name.owner].name : "";
     if (b->bytes > peak || b->offset > peak - b->bytes)
         return wfi_fail(p->ctx, WF_BUG,
                         "check: rank %d, %s%s%s: %zu bytes at %zu reach outside the arena of %zu",
-                        b->rank, wfi_block_kind_name(b->kind), *unit ? " of unit " : "", unit,
+                        b->rank, wfi_block_kind_name(b->name.kind), *unit ? " of unit " : "", unit,
                         b->bytes, b->offset, peak);
     if (b->bytes < needed)
         return wfi_fail(p->ctx, WF_BUG, "check: rank %d, %s of unit %s: %zu bytes, it needs %zu",
-                        b->rank, wfi_block_kind_name(b->kind), unit, b->bytes, needed);
+                        b->rank, wfi_block_kind_name(b->name.kind), unit, b->bytes, needed);
     return WF_OK;
 }
 

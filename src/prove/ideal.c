@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* An open-addressing table from (kind, id, depth, micro) to a term. */
+/* An open-addressing table from names to terms. */
 typedef struct entry {
     uint64_t key; /* 0: empty */
     wfi_term term;
@@ -28,8 +28,9 @@ struct wfi_ideal {
     bool *runs;         /* [n_micro] */
 };
 
-static uint64_t key_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
-    return wfi_term_mix(wfi_term_start((int)kind + 300, id, micro), (uint64_t)depth);
+static uint64_t key_of(wfi_name name) {
+    return wfi_term_mix(wfi_term_start((int)name.kind + 300, name.owner, name.micro),
+                        (uint64_t)name.accumulator << 16 | name.part);
 }
 
 /* The table has a power of two of entries. */
@@ -39,8 +40,7 @@ static entry *find_entry(const wfi_ideal *ideal, uint64_t key) {
     return &ideal->table[at];
 }
 
-static wf_status put(wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
-                     int64_t micro, wfi_term term) {
+static wf_status put(wfi_ideal *ideal, wfi_name name, wfi_term term) {
     if (2 * ideal->n_used >= ideal->n_entries) {
         wfi_ideal larger = *ideal;
         larger.n_entries = ideal->n_entries * 2;
@@ -52,28 +52,28 @@ static wf_status put(wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t 
         wfi_free(ideal->p->ctx, ideal->table);
         *ideal = larger;
     }
-    entry *e = find_entry(ideal, key_of(kind, id, depth, micro));
+    entry *e = find_entry(ideal, key_of(name));
     ideal->n_used += !e->key;
-    *e = (entry){key_of(kind, id, depth, micro), term};
+    *e = (entry){key_of(name), term};
     return WF_OK;
 }
 
-wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
-                        int64_t micro) {
-    bool is_input = kind == WFI_BLOCK_INPUT, is_hidden = kind == WFI_BLOCK_HIDDEN;
-    bool is_other = kind == WFI_BLOCK_STATS && !ideal->runs[micro];
+wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_name name) {
+    bool is_input = name.kind == WFI_BLOCK_INPUT, is_hidden = name.kind == WFI_BLOCK_HIDDEN;
+    bool is_other = name.kind == WFI_BLOCK_STATS && !ideal->runs[name.micro];
     if (is_input || is_other)
-        return wfi_term_start(is_input ? (int)WFI_LOAD : (int)WFI_TERM_OTHER, id, micro);
-    if (!is_hidden && kind != WFI_BLOCK_PARAM && kind != WFI_BLOCK_BUFFER &&
-        kind != WFI_BLOCK_STATE)
-        return find_entry(ideal, key_of(kind, id, depth, micro))->term;
-    wfi_term initial = wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
-    return is_hidden ? wfi_term_mix(initial, (uint64_t)micro) : initial;
+        return wfi_term_start(is_input ? (int)WFI_LOAD : (int)WFI_TERM_OTHER, name.owner,
+                              name.micro);
+    if (!is_hidden && name.kind != WFI_BLOCK_PARAM && name.kind != WFI_BLOCK_BUFFER &&
+        name.kind != WFI_BLOCK_STATE)
+        return find_entry(ideal, key_of(name))->term;
+    wfi_term initial = wfi_term_start(WFI_TERM_INITIAL, name.owner, (int64_t)name.kind);
+    return is_hidden ? wfi_term_mix(initial, (uint64_t)name.micro) : initial;
 }
 
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro) {
     if (kind == WFI_BLOCK_HIDDEN)
-        return wfi_ideal_find(ideal, WFI_BLOCK_NEXT_HIDDEN, unit, 0, micro);
+        return wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_NEXT_HIDDEN, unit, micro));
     if (kind == WFI_BLOCK_GRADIENT) return ideal->after[3][unit];
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
@@ -83,19 +83,27 @@ wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t un
 static wf_status put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t micro,
                              wfi_term term) {
     const wf_program *p = ideal->p;
+    wfi_name name = wfi_named(WFI_BLOCK_VALUE, value, micro);
     int32_t n = p->graph->n_slices;
     wfi_term *terms = wfi_alloc(p->ctx, (size_t)n, sizeof *terms, "the program check");
     if (!terms) return WF_NO_MEMORY;
-    wf_status status = put(ideal, WFI_BLOCK_VALUE, value, wfi_summand_depth(slice), micro, term);
+    wf_status status = put(ideal, wfi_slice_summand(name, slice), term);
     bool is_whole = true;
     for (int32_t k = 0; k < n && status == WF_OK; k++) {
-        terms[k] = wfi_ideal_find(ideal, WFI_BLOCK_VALUE, value, wfi_summand_depth(k), micro);
+        terms[k] = wfi_ideal_find(ideal, wfi_slice_summand(name, k));
         is_whole &= terms[k] != 0;
     }
-    if (status == WF_OK && is_whole)
-        status = put(ideal, WFI_BLOCK_VALUE, value, 0, micro, wfi_term_tree(terms, n));
+    if (status == WF_OK && is_whole) status = put(ideal, name, wfi_term_tree(terms, n));
     wfi_free(p->ctx, terms);
     return status;
+}
+
+static wfi_name name_of(const wfi_segment *segment, const wfi_slot *slot, int64_t micro) {
+    wfi_name name = wfi_named(slot->kind, slot->id, micro);
+    if (slot->kind != WFI_BLOCK_PACKED) return name;
+    name.part = wfi_packed_part(segment);
+    name.micro = -1;
+    return name;
 }
 
 static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
@@ -104,13 +112,8 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
         wfi_alloc(ideal->p->ctx, (size_t)segment->n_slots, 2 * sizeof *terms, "the program check");
     if (!terms) return WF_NO_MEMORY;
     wfi_term *out = terms + segment->n_slots;
-    int32_t packed = wfi_packed_depth(segment);
-    for (int32_t s = 0; s < segment->n_slots; s++) {
-        const wfi_slot *slot = &segment->slots[s];
-        bool is_packed = slot->kind == WFI_BLOCK_PACKED;
-        terms[s] = wfi_ideal_find(ideal, slot->kind, slot->id, is_packed ? packed : 0,
-                                  is_packed ? -1 : micro);
-    }
+    for (int32_t s = 0; s < segment->n_slots; s++)
+        terms[s] = wfi_ideal_find(ideal, name_of(segment, &segment->slots[s], micro));
     wfi_term_segment(segment, micro, terms, out);
     wf_status status = WF_OK;
     for (int32_t s = 0; s < segment->n_slots && status == WF_OK; s++) {
@@ -121,13 +124,11 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
             ideal->after[1][slot->id] = out[s];
             continue;
         }
-        bool is_packed = slot->kind == WFI_BLOCK_PACKED;
         if (wfi_gives_part(ideal->p, segment, slot))
             status = put_summand(ideal, slot->id, ideal->p->graph->units[segment->unit].slice,
                                  micro, out[s]);
         else
-            status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0,
-                         is_packed ? -1 : micro, out[s]);
+            status = put(ideal, name_of(segment, slot, micro), out[s]);
     }
     wfi_free(ideal->p->ctx, terms);
     return status;
@@ -180,10 +181,10 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
 static wfi_term sum_lane(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t lane) {
     const wf_recipe *r = &ideal->p->recipe;
     int64_t n = r->n_micro / r->n_lanes;
-    wfi_term sum = wfi_ideal_find(ideal, kind, id, 0, lane * n);
+    wfi_term sum = wfi_ideal_find(ideal, wfi_named(kind, id, lane * n));
     for (int64_t m = lane * n + 1; m < (lane + 1) * n; m++)
         sum = wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), sum),
-                           wfi_ideal_find(ideal, kind, id, 0, m));
+                           wfi_ideal_find(ideal, wfi_named(kind, id, m)));
     return sum;
 }
 
@@ -197,15 +198,14 @@ static wfi_term sum_use(const wfi_ideal *ideal, int32_t i, int64_t lane, int32_t
                          sum_use(ideal, i, lane, first + left, n - left));
 }
 
-wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t micro,
-                          int32_t first, int32_t n) {
+wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_name name, int32_t first, int32_t n) {
     const wf_recipe *r = &ideal->p->recipe;
     int32_t left = n > 1 ? (int32_t)wfi_tree_split(n) : 0;
-    if (kind == WFI_BLOCK_TIED)
-        return sum_use(ideal, id, micro / (r->n_micro / r->n_lanes), first, n);
-    if (n == 1) return wfi_ideal_find(ideal, kind, id, wfi_summand_depth(first), micro);
-    return wfi_term_fold(wfi_ideal_slices(ideal, kind, id, micro, first, left),
-                         wfi_ideal_slices(ideal, kind, id, micro, first + left, n - left));
+    if (name.kind == WFI_BLOCK_TIED)
+        return sum_use(ideal, name.owner, name.micro / (r->n_micro / r->n_lanes), first, n);
+    if (n == 1) return wfi_ideal_find(ideal, wfi_slice_summand(name, first));
+    return wfi_term_fold(wfi_ideal_slices(ideal, name, first, left),
+                         wfi_ideal_slices(ideal, name, first + left, n - left));
 }
 
 /* The gradient of a unit, summed along each lane; then come other units' uses of its weights. */
@@ -252,9 +252,10 @@ wfi_term wfi_ideal_norm(const wfi_ideal *ideal, int32_t unit) {
 
 static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term total_norm) {
     const wf_recipe *r = &ideal->p->recipe;
-    wfi_term in[4] = {wfi_ideal_find(ideal, WFI_BLOCK_PARAM, unit, 0, -1), gradient};
+    wfi_term in[4] = {wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_PARAM, unit, -1)), gradient};
     int32_t n = 2;
-    if (wfi_recipe_n_states(r)) in[n++] = wfi_ideal_find(ideal, WFI_BLOCK_STATE, unit, 0, -1);
+    if (wfi_recipe_n_states(r))
+        in[n++] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_STATE, unit, -1));
     if (r->clip_norm > 0) in[n++] = total_norm;
     ideal->after[0][unit] = wfi_term_made(WFI_UPDATE, 0, 0, in, n);
     ideal->after[2][unit] = wfi_term_made(WFI_UPDATE, 0, 2, in, n);
@@ -264,9 +265,9 @@ static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term t
 static void fold_statistics(wfi_ideal *ideal, int32_t unit, wfi_term *in) {
     const wf_program *p = ideal->p;
     int64_t n_micro = p->recipe.n_micro;
-    in[0] = wfi_ideal_find(ideal, WFI_BLOCK_BUFFER, unit, 0, -1);
+    in[0] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_BUFFER, unit, -1));
     for (int64_t m = 0; m < n_micro; m++)
-        in[1 + m] = wfi_ideal_find(ideal, WFI_BLOCK_STATS, unit, 0, m);
+        in[1 + m] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_STATS, unit, m));
     bool folds = p->code->units[unit].stats_bytes > 0;
     ideal->after[1][unit] =
         folds ? wfi_term_made(WFI_FOLD_STATS, 0, 0, in, 1 + (int32_t)n_micro) : in[0];

@@ -49,23 +49,21 @@ wfi_term wfi_term_any_order(const wfi_term *leaves, int64_t n);
 void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in, wfi_term *out);
 
 /* The ideal: the computation of one rank with the recipe, one microbatch after the other. Found by
- * (kind, id, micro). */
+ * names of used copies, without their turns. */
 typedef struct wfi_ideal wfi_ideal;
 wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out);
 void wfi_ideal_destroy(wfi_ideal *ideal);
-/* The depth of a slice's summand, for a VALUE that slices sum. */
-static inline int32_t wfi_summand_depth(int32_t slice) {
-    return -1 - slice;
+/* A slice's summand, of a VALUE that slices sum. */
+static inline wfi_name wfi_slice_summand(wfi_name value, int32_t slice) {
+    return wfi_in_accumulator(value, 1 + slice);
 }
 /* During the step; 0 if there is no such value. PARAM, BUFFER, STATE, HIDDEN: before it. */
-wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
-                        int64_t micro);
+wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_name name);
 /* The summand of n replicas of a unit's stage, from the first on, for its gradient. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
 /* Returns the part of n slices, from the first on, of a VALUE that slices sum, or, along the lane
  * that ends with the microbatch, of a TIED that all slices use. */
-wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t micro,
-                          int32_t first, int32_t n);
+wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_name name, int32_t first, int32_t n);
 /* A NORM of the unit's gradient, once that is summed. */
 wfi_term wfi_ideal_norm(const wfi_ideal *ideal, int32_t unit);
 /* PARAM, BUFFER, STATE and HIDDEN (of a microbatch) of a unit after the step; the sum of its

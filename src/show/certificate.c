@@ -136,12 +136,14 @@ static void add_blocks(const wf_program *p, wfi_text *text) {
     wfi_text_add(text, "\"blocks\": [\n");
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool is_state = block->kind == WFI_BLOCK_STATE;
-        size_t begin = is_state ? wfi_kept_extent(p, block->kind, block->id, block->rank).offset
-                                : (size_t)block->begin;
+        bool is_state = block->name.kind == WFI_BLOCK_STATE;
+        size_t begin =
+            is_state ? wfi_kept_extent(p, block->name.kind, block->name.owner, block->rank).offset
+                     : (size_t)block->begin;
         wfi_text_add(text, "%s[%d, %d, %zu, %zu, %d, %d, %lld, %zu, %d]", b ? ",\n" : "",
-                     block->rank, (int)block->space, block->offset, block->bytes, (int)block->kind,
-                     block->id, (long long)block->micro, begin, block->is_state);
+                     block->rank, (int)block->space, block->offset, block->bytes,
+                     (int)block->name.kind, block->name.owner, (long long)block->name.micro, begin,
+                     block->is_state);
     }
     wfi_text_add(text, "],\n");
 }

@@ -9,7 +9,7 @@
 static wf_memory_kind kind_of(const wfi_block *block) {
     if (block->space == WFI_SPACE_HOST) return WF_MEMORY_HOST;
     if (block->space == WFI_SPACE_DISK) return WF_MEMORY_DISK;
-    switch (block->kind) {
+    switch (block->name.kind) {
     case WFI_BLOCK_PARAM:
         return block->is_state ? WF_MEMORY_PARAMETERS : WF_MEMORY_GATHERED;
     case WFI_BLOCK_BUFFER:

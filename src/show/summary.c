@@ -93,10 +93,11 @@ void wfi_program_sum_blocks(wf_program *p) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         wfi_rank *r = &p->ranks[block->rank];
-        if (block->kind == WFI_BLOCK_STATE && block->is_state) r->optimizer_bytes += block->bytes;
+        if (block->name.kind == WFI_BLOCK_STATE && block->is_state)
+            r->optimizer_bytes += block->bytes;
         /* Parameters that are gathered several times count once. */
-        if (block->kind == WFI_BLOCK_PARAM && !block->is_state && block->depth >= 0 &&
-            block->depth <= WFI_GATHERED_DEPTH)
+        if (block->name.kind == WFI_BLOCK_PARAM && !block->is_state &&
+            block->name.copy != WFI_COPY_PART && block->name.turn <= 1)
             r->copied_bytes += block->bytes;
     }
 }

@@ -13,16 +13,16 @@ typedef struct held {
 
 static bool is_wanted(const wf_program *p, const wfi_block *block, wfi_state_scope scope) {
     if (scope == WFI_STATE_GRADIENTS) return wfi_is_summed(p, block);
-    bool is_weight = block->kind != WFI_BLOCK_STATE && block->kind != WFI_BLOCK_HIDDEN;
+    bool is_weight = block->name.kind != WFI_BLOCK_STATE && block->name.kind != WFI_BLOCK_HIDDEN;
     return block->is_state && (is_weight || scope == WFI_STATE_ALL);
 }
 
 static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
-    if (block->kind == WFI_BLOCK_HIDDEN) return (wfi_extent){0, block->bytes};
-    if (block->kind != WFI_BLOCK_GRADIENT)
-        return wfi_kept_extent(p, block->kind, block->id, block->rank);
-    if (wfi_stage_is_updated(p, wfi_program_stage_of(p, block->id), block->rank))
-        return wfi_summed_extent(p, block->id, block->rank);
+    if (block->name.kind == WFI_BLOCK_HIDDEN) return (wfi_extent){0, block->bytes};
+    if (block->name.kind != WFI_BLOCK_GRADIENT)
+        return wfi_kept_extent(p, block->name.kind, block->name.owner, block->rank);
+    if (wfi_stage_is_updated(p, wfi_program_stage_of(p, block->name.owner), block->rank))
+        return wfi_summed_extent(p, block->name.owner, block->rank);
     return (wfi_extent){0, 0};
 }
 
@@ -43,8 +43,8 @@ static wf_status list_held(const wf_program *p, wfi_state_scope scope, held **he
 /* ---- tensors ---- */
 
 static bool is_of(const held *from, const wfi_state_tensor *tensor, const wfi_value *value) {
-    wfi_block_kind kind = from->block->kind;
-    if (from->block->id != value->unit || (kind == WFI_BLOCK_STATE) != (tensor->state >= 0))
+    wfi_block_kind kind = from->block->name.kind;
+    if (from->block->name.owner != value->unit || (kind == WFI_BLOCK_STATE) != (tensor->state >= 0))
         return false;
     return (kind == WFI_BLOCK_BUFFER) == (value->kind == WFI_VALUE_BUFFER) &&
            (kind == WFI_BLOCK_HIDDEN) == (value->kind == WFI_VALUE_HIDDEN);
@@ -68,7 +68,7 @@ static wfi_state_piece cut(const held *from, int state, const wfi_value *value,
 
 /* A microbatch's samples of hidden state, of which each has a block. */
 static wfi_state_piece cut_samples(const wf_program *p, const held *from, int32_t v) {
-    int64_t micro = from->block->micro;
+    int64_t micro = from->block->name.micro;
     const wf_graph *g = wfi_program_graph_of(p, micro);
     int64_t n = wf_shape_n_elem(&g->values[v].shape);
     return (wfi_state_piece){.first = wfi_program_first_sample(p, micro) * (n / g->batch),

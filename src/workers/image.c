@@ -12,7 +12,7 @@ static wfi_block_kind kind_of(wfi_image image) {
 }
 
 static bool is_wanted(const wf_program *p, const wfi_block *b, wfi_image image, int32_t unit) {
-    if (b->kind != kind_of(image) || b->id != unit) return false;
+    if (b->name.kind != kind_of(image) || b->name.owner != unit) return false;
     return image == WFI_IMAGE_GRADIENTS ? wfi_is_summed(p, b) : b->is_state;
 }
 
@@ -77,8 +77,8 @@ wf_status wfi_image_write(const wf_trainer *t, const wfi_vector *l, wfi_image im
 
 static const wfi_block *find_stats(const wf_program *p, int32_t unit, int64_t micro) {
     for (int32_t b = 0; b < p->n_blocks; b++)
-        if (p->blocks[b].kind == WFI_BLOCK_STATS && p->blocks[b].id == unit &&
-            p->blocks[b].micro == micro)
+        if (p->blocks[b].name.kind == WFI_BLOCK_STATS && p->blocks[b].name.owner == unit &&
+            p->blocks[b].name.micro == micro)
             return &p->blocks[b];
     return NULL;
 }

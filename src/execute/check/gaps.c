@@ -47,7 +47,7 @@ static wf_status allow_operand(wfi_gaps *g, const wfi_instruction *now, const wf
     if (a->slot < 0) return WF_OK;
     const wfi_reference *r = &now->references[a->slot];
     const wfi_block *b = &g->p->blocks[r->block];
-    return is_divided(b->kind) ? allow(g, b, r->offset + a->offset, bytes) : WF_OK;
+    return is_divided(b->name.kind) ? allow(g, b, r->offset + a->offset, bytes) : WF_OK;
 }
 
 static wf_status allow_kernel(wfi_gaps *g, const wfi_instruction *now, const wfi_segment_step *step,
@@ -62,7 +62,7 @@ static wf_status allow_instruction(wfi_gaps *g, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         const wfi_block *b = &g->p->blocks[r->block];
-        if (!is_divided(b->kind)) WF_TRY(allow(g, b, r->offset, r->bytes));
+        if (!is_divided(b->name.kind)) WF_TRY(allow(g, b, r->offset, r->bytes));
     }
     for (int32_t s = 0; now->segment && s < now->segment->n_steps; s++) {
         const wfi_segment_step *step = &now->segment->steps[s];
@@ -173,10 +173,10 @@ static wf_status refuse(const wfi_gaps *g, int32_t i, const wfi_block *b, size_t
     wfi_instruction_text(g->p, i, &text);
     wf_status status = wfi_text_status(&text);
     if (status == WF_OK)
-        status =
-            wfi_fail(g->p->ctx, WF_BUG,
-                     "memory: %s wrote outside its block: byte %td of a %s of %zu bytes", text.data,
-                     (ptrdiff_t)at - (ptrdiff_t)b->offset, wfi_block_kind_name(b->kind), b->bytes);
+        status = wfi_fail(g->p->ctx, WF_BUG,
+                          "memory: %s wrote outside its block: byte %td of a %s of %zu bytes",
+                          text.data, (ptrdiff_t)at - (ptrdiff_t)b->offset,
+                          wfi_block_kind_name(b->name.kind), b->bytes);
     wfi_free(g->p->ctx, text.data);
     return status;
 }

@@ -245,7 +245,7 @@ static wf_status refuse(const wfi_happens *r, const wfi_reference *reference, si
     wfi_text_init(&text, p->ctx);
     wfi_instruction_text(p, r->now, &text);
     wfi_text_add(&text, " %s byte %zu of rank %d (%s), which ", writes ? "writes" : "reads", begin,
-                 block->rank, wfi_block_kind_name(block->kind));
+                 block->rank, wfi_block_kind_name(block->name.kind));
     wfi_instruction_text(p, other->instruction, &text);
     wfi_text_add(&text, " %s", other_wrote ? "wrote" : "reads");
     wf_status status = wfi_text_status(&text);
