@@ -1,7 +1,7 @@
 /* weft: which command, its options, its context. */
-#include "cli.h"
-#include "progress.h"
-#include "snapshot.h"
+#include "common/cli.h"
+#include "job/progress.h"
+#include "restart/snapshot.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Configuration files. What is accepted gives a recipe that is accepted again, unchanged; read as
  * DeepSpeed's, options that may be refused, with a sentence. */
-#include "cli/deepspeed.h"
+#include "cli/common/deepspeed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* TensorBoard's event files, as a run that goes on reads its own: what is kept of one is kept whole
  * when it is read again. */
-#include "cli/events.h"
+#include "cli/common/events.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * label: serial once
  */
-#include "cli/processor.h"
+#include "cli/common/processor.h"
 #include "test.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * label: serial
  */
-#include "cli/events.h"
+#include "cli/common/events.h"
 #include "test.h"
 
 #include <math.h>

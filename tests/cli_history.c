@@ -3,8 +3,8 @@
  *
  * label: serial
  */
-#include "cli/progress.h"
-#include "cli/restart.h"
+#include "cli/job/progress.h"
+#include "cli/restart/restart.h"
 #include "test.h"
 
 #include <unistd.h>

@@ -27,7 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_IMAGE ((off_t)1 << 41) /* its place in the memory of snapshots (cli/snapshot.c) */
+#define FIRST_IMAGE                                                                                \
+    ((off_t)1 << 41) /* its place in the memory of snapshots (cli/restart/snapshot.c) */
 
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);

@@ -3,7 +3,7 @@
  * label: serial
  */
 #include "base/tree.h"
-#include "cli/options.h"
+#include "cli/common/options.h"
 #include "kernel/tuned.h"
 #include "plan/lanes.h"
 #include "plan/recipe_fields.h"

@@ -1,8 +1,8 @@
 /* weft bench allreduce: its options, and rounds of it. */
 #include "bench/allreduce.h"
-#include "checkpoint.h"
-#include "report.h"
-#include "text.h"
+#include "checkpoint/checkpoint.h"
+#include "common/text.h"
+#include "job/report.h"
 
 #include <string.h>
 

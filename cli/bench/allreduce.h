@@ -5,7 +5,7 @@
 #define CLI_BENCH_ALLREDUCE_H
 
 #include "bench/rounds.h"
-#include "text.h"
+#include "common/text.h"
 
 #define REDUCE_MAX_LIST 32
 

@@ -1,6 +1,6 @@
 #include "bench/apart.h"
-#include "job.h"
-#include "text.h"
+#include "common/text.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

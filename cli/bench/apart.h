@@ -4,7 +4,7 @@
 #ifndef CLI_APART_H
 #define CLI_APART_H
 
-#include "cli.h"
+#include "common/cli.h"
 
 #define APART_MAX_WORDS   96
 #define APART_MAX_REPEATS 1000

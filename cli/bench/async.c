@@ -3,8 +3,8 @@
  * take turns. Each has a prediction from one worker's times.
  */
 #include "bench/async.h"
-#include "report.h"
-#include "text.h"
+#include "common/text.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* weft bench train: an untimed step, then timed ones. */
+#include "common/processor.h"
+#include "common/text.h"
+#include "common/tuned.h"
 #include "draw/timeline_report.h"
-#include "processor.h"
-#include "progress.h"
-#include "report.h"
-#include "text.h"
-#include "tuned.h"
+#include "job/progress.h"
+#include "job/report.h"
 
 /* Waiting for a batch belongs to the step; setting up and the first step do not. */
 static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *loader, record *r,

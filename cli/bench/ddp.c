@@ -2,7 +2,7 @@
  * own; PyTorch's DistributedDataParallel beside them. A row is a way to run; rows take turns.
  */
 #include "bench/ddp.h"
-#include "report.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <string.h>

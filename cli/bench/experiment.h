@@ -4,10 +4,10 @@
 #ifndef CLI_EXPERIMENT_H
 #define CLI_EXPERIMENT_H
 
-#include "job.h"
-#include "processor.h"
-#include "progress.h"
-#include "samples.h"
+#include "common/processor.h"
+#include "common/samples.h"
+#include "job/job.h"
+#include "job/progress.h"
 
 #define MAX_ROWS      160
 #define MAX_ROW_RANKS 2

@@ -1,6 +1,6 @@
 /* The rows as a table and as JSON. */
 #include "bench/experiment.h"
-#include "report.h"
+#include "job/report.h"
 
 #include <string.h>
 

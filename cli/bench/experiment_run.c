@@ -1,6 +1,6 @@
 /* One row, once: plan, trainer, an untimed batch, timed ones. */
 #include "bench/experiment.h"
-#include "tuned.h"
+#include "common/tuned.h"
 
 #include <sched.h>
 #include <stdlib.h>

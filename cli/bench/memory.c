@@ -3,8 +3,8 @@
  * them. Rows take turns.
  */
 #include "bench/memory.h"
-#include "report.h"
-#include "text.h"
+#include "common/text.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* weft bench memory: the time of the disk alone for the tensors that a plan keeps there. */
 #include "bench/memory.h"
-#include "speed.h"
+#include "common/speed.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * or two devices of another kind.
  */
 #include "bench/experiment.h"
-#include "checkpoint.h"
-#include "report.h"
+#include "checkpoint/checkpoint.h"
+#include "job/report.h"
 
 #include <sched.h>
 #include <string.h>

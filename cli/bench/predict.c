@@ -1,6 +1,6 @@
 #include "bench/predict.h"
-#include "checkpoint.h"
-#include "report.h"
+#include "checkpoint/checkpoint.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <stdlib.h>

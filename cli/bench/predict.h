@@ -9,8 +9,8 @@
 #define CLI_BENCH_PREDICT_H
 
 #include "bench/apart.h"
-#include "processor.h"
-#include "progress.h"
+#include "common/processor.h"
+#include "job/progress.h"
 
 #define PREDICT_MAX_ROWS 64
 

@@ -1,8 +1,8 @@
 /* weft bench predict: the rows as a table, as JSON and as a picture. */
 #include "bench/predict.h"
+#include "common/text.h"
 #include "draw/chart.h"
-#include "report.h"
-#include "text.h"
+#include "job/report.h"
 
 #include <math.h>
 

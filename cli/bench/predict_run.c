@@ -1,6 +1,6 @@
 /* weft bench predict: costs of one rank, and a run of one row. */
 #include "bench/predict.h"
-#include "speed.h"
+#include "common/speed.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * Each row is a recipe on one rank, trained by weft bench train; rows take turns.
  */
 #include "bench/rounds.h"
-#include "report.h"
+#include "job/report.h"
 
 #include <string.h>
 

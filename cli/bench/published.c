@@ -1,7 +1,7 @@
 /* weft bench published: predicted and published times and memory, side by side. */
 #include "bench/published.h"
 #include "bench/rounds.h"
-#include "report.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <string.h>

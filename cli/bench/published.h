@@ -2,7 +2,7 @@
 #ifndef BENCH_PUBLISHED_H
 #define BENCH_PUBLISHED_H
 
-#include "cli.h"
+#include "common/cli.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* Reading rows of published runs. */
 #include "bench/published.h"
 #include "bench/rounds.h"
-#include "text.h"
+#include "common/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "bench/rounds.h"
-#include "checkpoint.h"
-#include "report.h"
-#include "text.h"
+#include "checkpoint/checkpoint.h"
+#include "common/text.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <stdlib.h>

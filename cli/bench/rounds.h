@@ -6,10 +6,10 @@
 #define CLI_BENCH_ROUNDS_H
 
 #include "bench/apart.h"
+#include "common/processor.h"
+#include "common/samples.h"
 #include "draw/chart.h"
-#include "processor.h"
-#include "progress.h"
-#include "samples.h"
+#include "job/progress.h"
 
 typedef struct rounds {
     cli *c;

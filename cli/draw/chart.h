@@ -2,7 +2,7 @@
 #ifndef CLI_CHART_H
 #define CLI_CHART_H
 
-#include "output.h"
+#include "common/output.h"
 
 /* Okabe and Ito's colours, which colour-blind people can tell apart. */
 #define CHART_GREY   0x999999u

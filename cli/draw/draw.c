@@ -1,9 +1,9 @@
 /* Pictures of timelines, and weft draw. */
 #include "draw/draw.h"
+#include "common/output.h"
+#include "common/text.h"
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
-#include "output.h"
-#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef CLI_DRAW_H
 #define CLI_DRAW_H
 
-#include "cli.h"
+#include "common/cli.h"
 #include "draw/boxes.h"
 
 /* Words of a drawing with other ranks than those of a plan. Each rank has a row, which shows all of

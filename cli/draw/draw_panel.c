@@ -1,7 +1,7 @@
 /* Memory in time below the rows: areas on top of each other, of the rank with most memory on its
  * device. */
+#include "common/text.h"
 #include "draw/sheet.h"
-#include "text.h"
 
 #include <math.h>
 #include <string.h>

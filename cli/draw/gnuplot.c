@@ -1,5 +1,5 @@
 #include "draw/gnuplot.h"
-#include "output.h"
+#include "common/output.h"
 
 #include <errno.h>
 #include <fcntl.h>

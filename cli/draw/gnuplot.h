@@ -2,7 +2,7 @@
 #ifndef CLI_GNUPLOT_H
 #define CLI_GNUPLOT_H
 
-#include "cli.h"
+#include "common/cli.h"
 
 /* The status when gnuplot cannot be started, when it had not ended after half a minute (or
  * WEFT_TIMEOUT_MS, if that is less), and when somebody asked this process to stop: it was killed

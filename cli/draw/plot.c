@@ -1,8 +1,8 @@
 /* The learning curve: log.jsonl -> curve.csv -> gnuplot -> curve.png. */
+#include "common/output.h"
+#include "common/samples.h"
 #include "draw/gnuplot.h"
-#include "log.h"
-#include "output.h"
-#include "samples.h"
+#include "job/log.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "draw/timeline_report.h"
-#include "fold.h"
-#include "output.h"
-#include "text.h"
+#include "common/fold.h"
+#include "common/output.h"
+#include "common/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define CLI_TIMELINE_REPORT_H
 
 #include "draw/draw.h"
-#include "report.h"
+#include "job/report.h"
 
 /* The picture as text and, for each rank, how it spends the step. */
 void timeline_say(const cli *c, const drawing *d);

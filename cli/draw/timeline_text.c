@@ -2,9 +2,9 @@
  * column is a slice of time. A box begins with a character for its kind, in lower case for every
  * other chunk, and the microbatch, as far as they fit.
  */
+#include "common/fold.h"
+#include "common/text.h"
 #include "draw/rows.h"
-#include "fold.h"
-#include "text.h"
 
 #include <ctype.h>
 #include <math.h>

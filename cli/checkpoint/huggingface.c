@@ -1,0 +1,97 @@
+/* The files beside a GPT-2's weights that Hugging Face's from_pretrained needs, and weft itself:
+ * config.json, and a copy of the tokenizer. */
+#include "checkpoint/checkpoint.h"
+#include "job/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Every GPT-2 of weft's is computed like this. Attention weights have no dropout. */
+static const char same_for_all[] =
+    "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"n_inner\": null, "
+    "\"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, "
+    "\"initializer_range\": 0.02, \"attn_pdrop\": 0.0, \"tie_word_embeddings\": true, "
+    "\"scale_attn_weights\": true, \"scale_attn_by_inverse_layer_idx\": false, "
+    "\"add_cross_attention\": false, \"use_cache\": true}";
+
+/* The BPE of the tokens that the model reads: the data's. Files of tokens have none themselves, so
+ * the one that came with the model counts. NULL: there is none. */
+static const wf_tokenizer *find_bpe(const job *j) {
+    const wf_tokenizer *t = wf_data_tokenizer(j->data);
+    if (!t && !j->c->o.other_data) t = j->tokenizer;
+    return t && wf_tokenizer_kind_of(t) == WF_TOKENIZER_BPE ? t : NULL;
+}
+
+/* The token that begins and ends GPT-2's texts. null where the vocabulary has none: a missing key
+ * would mean 50256. */
+static json_t *end_of_text(const job *j, const wf_tokenizer *bpe) {
+    static const char text[] = "<|endoftext|>";
+    int32_t *tokens;
+    int64_t n;
+    if (!bpe || wf_tokenizer_encode(bpe, text, text, strlen(text), &tokens, &n) != WF_OK)
+        return json_null();
+    json_t *token = n == 1 ? json_integer(tokens[0]) : json_null();
+    wf_tokens_free(j->c->ctx, tokens);
+    return token;
+}
+
+static exit_status write_config(const job *j, const wf_model_config *config) {
+    const struct {
+        const char *key;
+        int64_t value;
+    } sizes[] = {{"n_layer", config->n_layers},        {"n_head", config->n_heads},
+                 {"n_embd", config->hidden},           {"n_ctx", config->n_positions},
+                 {"n_positions", config->n_positions}, {"vocab_size", config->n_classes}};
+    char path[4096];
+    json_t *all = json_loads(same_for_all, 0, NULL), *end = end_of_text(j, find_bpe(j));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        json_object_set_new(all, sizes[i].key, json_integer((json_int_t)sizes[i].value));
+    json_object_set_new(all, "embd_pdrop", json_real(config->dropout));
+    json_object_set_new(all, "resid_pdrop", json_real(config->dropout));
+    json_object_set(all, "bos_token_id", end);
+    json_object_set_new(all, "eos_token_id", end);
+    snprintf(path, sizeof path, "%.4000s/config.json", j->c->o.out);
+    exit_status bad = report_put(j->c, all, "the model's configuration", path);
+    json_decref(all);
+    return bad;
+}
+
+static exit_status copy_file(const cli *c, const char *from, const char *name) {
+    char to[4096];
+    int fd;
+    uint64_t n_bytes;
+    wf_status status = wf_file_open(c->ctx, from, &fd, &n_bytes);
+    if (status != WF_OK) return complain_of(c, status);
+    snprintf(to, sizeof to, "%.3800s/%.200s", c->o.out, name);
+    FILE *file = fdopen(fd, "rb");
+    char *bytes = file ? malloc(n_bytes + 1) : NULL;
+    bool good = bytes && fread(bytes, 1, n_bytes, file) == n_bytes;
+    if (good) status = wf_file_replace(c->ctx, to, bytes, n_bytes);
+    free(bytes);
+    if (file) fclose(file);
+    return good ? complain_of(c, status) : complain(EXIT_FAILED, "%s cannot be copied", from);
+}
+
+/* The files that wf_tokenizer_open has read. */
+static exit_status copy_tokenizer(const cli *c) {
+    static const char *const files[] = {"tokenizer.json", "vocab.json", "merges.txt"};
+    char path[4096];
+    exit_status bad = EXIT_DONE;
+    bool any = false;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !bad; i++) {
+        snprintf(path, sizeof path, "%.3800s/%s", c->o.tokenizer, files[i]);
+        if (access(path, F_OK)) continue;
+        any = true;
+        bad = copy_file(c, path, files[i]);
+        if (i == 0) return bad; /* it alone is read */
+    }
+    return any ? bad : copy_file(c, c->o.tokenizer, files[0]); /* the file itself was given */
+}
+
+exit_status checkpoint_describe_model(const job *j) {
+    const wf_model_info *info = wf_model_registry_find(wf_model_name(j->model));
+    if (!info->takes_tokens || info->is_recurrent) return EXIT_DONE;
+    exit_status bad = write_config(j, wf_model_config_of(j->model));
+    return !bad && find_bpe(j) && j->c->o.tokenizer ? copy_tokenizer(j->c) : bad;
+}

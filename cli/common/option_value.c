@@ -1,0 +1,342 @@
+/* Values of options: from text, to text, and which of them mean something together. */
+#include "common/options.h"
+#include "common/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MOST_INT (1 << 20)
+
+static void *field_of(options *o, option_id id) {
+    return (char *)o + option_about(id).offset;
+}
+
+static const void *value_of(const options *o, option_id id) {
+    return (const char *)o + option_about(id).offset;
+}
+
+/* Place of `text` in "a|b|c"; -1. */
+static int choice_find(const char *list, const char *text) {
+    size_t n = strlen(text);
+    for (int i = 0;; i++) {
+        size_t length = strcspn(list, "|");
+        if (length == n && !strncmp(list, text, n)) return i;
+        if (!list[length]) return -1;
+        list += length + 1;
+    }
+}
+
+static const char *choice_text(const char *list, int place, char *text) {
+    for (; place > 0; place--) list += strcspn(list, "|") + 1;
+    snprintf(text, TEXT_BYTES, "%.*s", (int)strcspn(list, "|"), list);
+    return text;
+}
+
+/* Other programs' name of a value; "" if it is not known. */
+static const char *choice_hint(option_id id, const char *value) {
+    static const struct {
+        const char *theirs, *ours;
+    } types[] = {{"float32", "; here it is f32"}, {"fp32", "; here it is f32"},
+                 {"float", "; here it is f32"},   {"bfloat16", "; here it is bf16"},
+                 {"float16", "; here it is f16"}, {"fp16", "; here it is f16"},
+                 {"half", "; here it is f16"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if ((id != OPT_dtype && id != OPT_file_dtype) || strcasecmp(value, types[i].theirs))
+            continue;
+        bool is_f16 = strstr(types[i].ours, " f16");
+        return is_f16 && id == OPT_dtype ? "; the 16-bit type is bf16" : types[i].ours;
+    }
+    return "";
+}
+
+static bool set_text(options *o, option_id id, const char *value) {
+    /* Words are typed with - or _, as options are. */
+    if (id == OPT_data && !strcmp(value, "fashion_mnist")) value = "fashion-mnist";
+    char **field = field_of(o, id), *copy = strdup(value);
+    if (!copy) return options_fail(o, "no memory left");
+    free(*field);
+    *field = copy;
+    return true;
+}
+
+static bool set_names(options *o, option_id id, const char *name, const char *value) {
+    char *field = field_of(o, id);
+    size_t most = (id == OPT_tuned ? sizeof(wf_tuned) : sizeof(wf_names)) - 1;
+    if (strlen(value) > most)
+        return options_fail(o, "%s: names of %zu characters are more than the %zu that it takes",
+                            name, strlen(value), most);
+    size_t n = strlen(value);
+    bool is_missing = n && (strchr(",+", *value) || strchr(",+", value[n - 1]));
+    for (size_t i = 1; i < n; i++)
+        is_missing |= strchr(",+", value[i]) && strchr(",+", value[i - 1]);
+    if (is_missing)
+        return options_fail(o, "%s: a name is missing in '%.60s'; separate names by one %s", name,
+                            value, id == OPT_tuned ? "+" : "comma");
+    strcpy(field, value);
+    if (id == OPT_tuned) *o->tuned_for = 0; /* no file's any more */
+    for (char *c = field; *c; c++)
+        if (*c == ',') *c = '+';
+    return true;
+}
+
+/* "A:B": o->ranks gets B. */
+static bool set_ranks(options *o, const char *value) {
+    char least[24];
+    size_t n = strcspn(value, ":");
+    snprintf(least, sizeof least, "%.*s", (int)n, value);
+    if (!text_to_int(least, &o->ranks_least) || !text_to_int(value + n + 1, &o->ranks))
+        return options_fail(o, "--ranks: '%.60s' is not a range of whole numbers such as 2:4",
+                            value);
+    if (o->ranks_least >= 1 && o->ranks_least <= o->ranks) return true;
+    return options_fail(
+        o, "--ranks %.60s: A:B is at least A ranks, from 1, and at most B, not fewer", value);
+}
+
+bool option_set(options *o, option_id id, const char *value) {
+    const option about = option_about(id);
+    char name[TEXT_BYTES];
+    int64_t n;
+    bool is_auto;
+    int i;
+    option_name(name, id);
+    switch (about.kind) {
+    case OPTION_TEXT:
+        return set_text(o, id, value);
+    case OPTION_NAMES:
+        return set_names(o, id, name, value);
+    case OPTION_FLAG:
+        i = !strcmp(value, "true");
+        if (!i && strcmp(value, "false"))
+            return options_fail(o, "%s takes no value, but got '%.60s'", name, value);
+        memcpy(field_of(o, id), &i, sizeof i);
+        return true;
+    case OPTION_CHOICE:
+        i = choice_find(about.argument, value);
+        if (id == OPT_kernels && i != WF_KERNELS_FAST && i != WF_KERNELS_REFERENCE) {
+            if (!o->names_no_files) return options_read_kernels(o, value);
+            i = -1;
+        }
+        if (i < 0)
+            return options_fail(o, "%s: '%.60s' is not one of %s%s", name, value, about.argument,
+                                choice_hint(id, value));
+        memcpy(field_of(o, id), &i, sizeof i);
+        /* This value replaces the table of a file that was named before. */
+        if (id == OPT_kernels && *o->tuned_for) *o->recipe.tuned.text = *o->tuned_for = 0;
+        return true;
+    case OPTION_COUNT:
+        if (id == OPT_ranks && strchr(value, ':')) return set_ranks(o, value);
+        if (id == OPT_ranks) o->ranks_least = 0;
+        n = MICRO_AUTO;
+        is_auto = !strcmp(value, "auto") && strstr(about.argument, "|auto");
+        if (!is_auto && (!text_to_int(value, &n) || n < 0))
+            return options_fail(o, "%s: '%.60s' is %s", name, value,
+                                strstr(about.argument, "|auto")
+                                    ? "neither a whole number from 0 nor auto"
+                                    : "not a whole number from 0, below 2^63");
+        memcpy(field_of(o, id), &n, sizeof n);
+        return true;
+    case OPTION_INT:
+        if (!text_to_int(value, &n) || n < 0 || n > MOST_INT)
+            return options_fail(o, "%s: '%.60s' is not a whole number from 0 to %d", name, value,
+                                MOST_INT);
+        i = (int)n;
+        memcpy(field_of(o, id), &i, sizeof i);
+        return true;
+    case OPTION_SEED:
+        if (!text_to_seed(value, field_of(o, id)))
+            return options_fail(o, "%s: '%.60s' is not a whole number from 0 to 2^64 - 1", name,
+                                value);
+        return true;
+    case OPTION_REAL:
+        if (!text_to_real(value, field_of(o, id)))
+            return options_fail(o, "%s: '%.60s' is not a number", name, value);
+        return true;
+    case OPTION_SIZE:
+        if (!text_to_bytes(value, field_of(o, id)))
+            return options_fail(o, "%s: '%.60s' is not a size such as 2GiB, 512MB or 4096", name,
+                                value);
+        if (!*(const size_t *)value_of(o, id))
+            return options_fail(o, "%s: '%.60s' is less than a byte", name, value);
+        return true;
+    }
+    return false;
+}
+
+const char *option_text(const options *o, option_id id, char *text) {
+    const void *value = value_of(o, id);
+    int64_t n;
+    int i;
+    switch (option_about(id).kind) {
+    case OPTION_TEXT:
+        return *(char *const *)value ? *(char *const *)value : "";
+    case OPTION_NAMES:
+        return value;
+    case OPTION_FLAG:
+        memcpy(&i, value, sizeof i);
+        return i ? "true" : "false";
+    case OPTION_CHOICE:
+        memcpy(&i, value, sizeof i);
+        return choice_text(option_about(id).argument, i, text);
+    case OPTION_INT:
+        memcpy(&i, value, sizeof i);
+        snprintf(text, TEXT_BYTES, "%d", i);
+        return text;
+    case OPTION_COUNT:
+    case OPTION_SIZE:
+        memcpy(&n, value, sizeof n);
+        if (option_about(id).kind == OPTION_COUNT && n == MICRO_AUTO) return "auto";
+        if (id == OPT_ranks && o->ranks_least) {
+            snprintf(text, TEXT_BYTES, "%lld:%lld", (long long)o->ranks_least, (long long)n);
+            return text;
+        }
+        snprintf(text, TEXT_BYTES, "%lld", (long long)n);
+        return text;
+    case OPTION_SEED:
+        snprintf(text, TEXT_BYTES, "%" PRIu64, *(const uint64_t *)value);
+        return text;
+    case OPTION_REAL:
+        return text_of_real(text, *(const double *)value);
+    }
+    return "";
+}
+
+const char *option_no_use(const options *o, option_id id) {
+    const wf_model_info *model = o->model ? wf_model_registry_find(o->model) : NULL;
+    bool tokens = model && model->takes_tokens;
+    bool synthetic = o->data && !strcmp(o->data, "synthetic");
+    bool sgd = o->recipe.optimizer == WF_SGD, is_sync = o->recipe.update == WF_UPDATE_SYNC;
+    switch (id) {
+    case OPT_n_workers:
+        return is_sync ? "--update sync has one set of parameters" : NULL;
+    case OPT_staleness:
+    case OPT_staleness_lr:
+    case OPT_n_backup:
+    case OPT_record:
+    case OPT_replay:
+        return o->recipe.update == WF_UPDATE_ASYNC ? NULL : "it is an option of --update async";
+    case OPT_local_steps:
+    case OPT_outer_lr:
+    case OPT_outer_momentum:
+        return o->recipe.update == WF_UPDATE_LOCAL ? NULL : "it is an option of --update local";
+    case OPT_proof:
+    case OPT_certificate:
+        return is_sync ? NULL : "workers of --update async and local have no equal ranks";
+    case OPT_image:
+        if (tokens) return "the model reads tokens";
+        return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
+    case OPT_init_skip:
+        return o->init ? NULL : "--init is not given";
+    case OPT_resize:
+    case OPT_skip_broken:
+    case OPT_loader_threads:
+    case OPT_cache:
+        return o->has_pictures ? NULL : "--data is not a folder of pictures";
+    case OPT_tokens:
+        return tokens ? NULL : "the model reads images";
+    case OPT_layers:
+    case OPT_hidden:
+    case OPT_vocab:
+        return model && model->has_sizes ? NULL : "only gpt and lstm may have any size";
+    case OPT_heads:
+        return model && model->has_sizes && model->n_heads ? NULL : "only gpt may have any size";
+    case OPT_embedding:
+    case OPT_tied:
+        return model && model->is_recurrent ? NULL : "it is an option of --model lstm";
+    case OPT_no_shuffle:
+        return model && model->is_recurrent ? "a recurrent model reads a text in its order" : NULL;
+    case OPT_data_format:
+        return synthetic ? "synthetic data is made, not read" : NULL;
+    case OPT_words:
+        if (!tokens) return "the model reads images";
+        if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
+            return "--data-format defines the tokens";
+        return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;
+    case OPT_tokenizer:
+        if (!tokens) return "the model reads images";
+        if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
+            return "--data-format defines the tokens";
+        if (o->words) return "--words defines the tokens";
+        return synthetic ? "synthetic tokens are made, not read" : NULL;
+    case OPT_normalize:
+        if (tokens) return "the model reads tokens";
+        return synthetic ? "synthetic images are normal already" : NULL;
+    case OPT_no_augment:
+        if (tokens) return "the model reads tokens";
+        return synthetic ? "synthetic images are never augmented" : NULL;
+    case OPT_stem:
+        return model && model->has_stem ? NULL : "only resnets have a stem";
+    case OPT_loss:
+        return tokens ? "token models use cross entropy" : NULL;
+    case OPT_label_smoothing:
+        return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
+    case OPT_mixup:
+        if (tokens) return "the model reads tokens, which cannot be mixed";
+        return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
+    case OPT_dropout:
+        return tokens ? NULL : "only gpt2 and lstm have dropout";
+    case OPT_momentum:
+    case OPT_nesterov:
+        return sgd ? NULL : "it is an option of --optimizer sgd";
+    case OPT_no_bias_decay:
+        return o->recipe.weight_decay == 0 &&
+                       (o->recipe.optimizer != WF_ADAMW || option_is_given(o, OPT_weight_decay))
+                   ? "--weight-decay is 0"
+                   : NULL;
+    case OPT_beta1:
+    case OPT_beta2:
+    case OPT_epsilon:
+        return sgd ? "it is an option of --optimizer adam and adamw" : NULL;
+    case OPT_schedule_steps:
+        if (o->recipe.lr_schedule == WF_LR_PLATEAU) return "--lr-schedule is plateau";
+        return o->recipe.lr_schedule == WF_LR_CONSTANT ? "--lr-schedule is constant" : NULL;
+    case OPT_lr_gamma:
+        if (o->recipe.lr_schedule == WF_LR_PLATEAU) return NULL;
+        return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
+    case OPT_warmup_shape:
+        return o->recipe.warmup_steps ? NULL : "--warmup is not given";
+    case OPT_lr_patience:
+        return o->recipe.lr_schedule == WF_LR_PLATEAU ? NULL : "--lr-schedule is not plateau";
+    default:
+        return NULL;
+    }
+}
+
+bool option_is_of_recipe(const options *o, option_id id) {
+    if (id == OPT_test_every) return o->recipe.lr_schedule == WF_LR_PLATEAU;
+    return option_about(id).scope == OF_RECIPE;
+}
+
+static json_t *json_of(const options *o, option_id id) {
+    char text[TEXT_BYTES];
+    int64_t n = 0;
+    switch (option_about(id).kind) {
+    case OPTION_FLAG:
+        return json_boolean(!strcmp(option_text(o, id, text), "true"));
+    case OPTION_INT:
+    case OPTION_COUNT:
+    case OPTION_SIZE:
+        (void)text_to_int(option_text(o, id, text), &n);
+        return json_integer(n);
+    case OPTION_SEED: /* as text where JSON's integers end */
+        if (!text_to_int(option_text(o, id, text), &n)) break;
+        return json_integer(n);
+    case OPTION_REAL:
+        return json_real(*(const double *)value_of(o, id));
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+    case OPTION_NAMES:
+        break;
+    }
+    return json_string(option_text(o, id, text));
+}
+
+json_t *options_recipe(const options *o) {
+    json_t *recipe = json_object();
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        if (option_is_of_recipe(o, id) && !option_no_use(o, id))
+            json_object_set_new(recipe, option_about(id).key, json_of(o, id));
+    return recipe;
+}

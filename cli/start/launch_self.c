@@ -1,0 +1,138 @@
+/* --ranks N: this very program, N times. */
+#include "checkpoint/checkpoint.h"
+#include "restart/snapshot.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* After a failure of another a rank may still have to notice that. */
+#define GRACE_MS 10000
+/* A single rank joins no job. Its grace is long, because it may save a large checkpoint. */
+#define ALONE_MS 600000
+
+/* The words this program was called with, in one block; *words_out points into it. */
+static char *read_words(char ***words_out) {
+    size_t n = 0, capacity = 0, n_words = 0;
+    char *block = NULL, **words = NULL;
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    if (!file) return NULL;
+    for (;;) {
+        if (n + 1 >= capacity) {
+            char *larger = realloc(block, capacity = capacity ? 2 * capacity : 4096);
+            if (!larger) break;
+            block = larger;
+        }
+        size_t n_read = fread(block + n, 1, capacity - n - 1, file);
+        n += n_read;
+        if (!n_read) break;
+    }
+    bool is_whole = feof(file) && n > 0;
+    fclose(file);
+    for (size_t i = 0; i < n; i++) n_words += !block[i];
+    if (is_whole) words = calloc(n_words + 1, sizeof *words);
+    if (!words) {
+        free(block);
+        return NULL;
+    }
+    char *at = block;
+    for (size_t i = 0; i < n_words; i++) {
+        words[i] = at;
+        while (*at++) {
+        }
+    }
+    *words_out = words;
+    return block;
+}
+
+/* Ranks have already reported their saves, unless they were killed. One that could not save has
+ * failed. */
+static exit_status tell_interrupted(const cli *c, wf_launch_config *config,
+                                    const wf_launch_result *result) {
+    exit_status status = (exit_status)(128 + result->interrupted_by);
+    bool has_failed = result->exit_status == EXIT_FAILED;
+    if (c->history && !c->history->is_reported && !has_failed) return rescue(c, config, result);
+    if (result->n_killed) return complain(status, "%s", result->sentence);
+    return has_failed ? EXIT_FAILED : status;
+}
+
+/* The failing rank has already reported its error, unless it was killed. */
+static exit_status tell(const cli *c, wf_launch_config *config, const wf_launch_result *result) {
+    if (result->failed_rank < 0)
+        return result->interrupted_by ? tell_interrupted(c, config, result) : EXIT_DONE;
+    exit_status status = result->signal ? EXIT_RANK : (exit_status)result->exit_status;
+    if (result->signal || status == EXIT_FAILED || status == EXIT_RANK)
+        return complain(status, "%s", result->sentence);
+    return status;
+}
+
+/* Memory that outlives all ranks; each inherits the descriptors. */
+typedef struct memories {
+    int history, snapshot;
+} memories;
+
+static void pass_on(const char *variable, int fd) {
+    char text[32];
+    snprintf(text, sizeof text, "%d", fd);
+    setenv(variable, text, 1);
+}
+
+static exit_status make_memories(cli *c, memories *m) {
+    unsetenv(HISTORY_ENV);
+    unsetenv(SNAPSHOT_ENV);
+    if (!c->o.restarts) return EXIT_DONE;
+    c->history = history_create(&m->history);
+    if (!c->history)
+        return complain(EXIT_FAILED, "the memory for the history of restarts is refused: %s",
+                        strerror(errno));
+    pass_on(HISTORY_ENV, m->history);
+    if (!c->o.snapshot) return EXIT_DONE;
+    c->snapshot = snapshot_create(&m->snapshot);
+    if (!c->snapshot)
+        return complain(EXIT_FAILED, "the memory for --snapshot is refused: %s", strerror(errno));
+    pass_on(SNAPSHOT_ENV, m->snapshot);
+    return EXIT_DONE;
+}
+
+static void close_memories(const memories *m) {
+    if (m->history >= 0) close(m->history);
+    if (m->snapshot >= 0) close(m->snapshot);
+}
+
+exit_status launch_self(cli *c) {
+    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
+    wf_launch_result result;
+    char **words = NULL, *block = NULL;
+    elastic e;
+    bool is_elastic = c->o.ranks_least > 0;
+    memories m = {-1, -1};
+    held_folder held;
+    if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
+        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
+                        WF_LAUNCH_MAX_RANKS);
+    exit_status bad = is_elastic ? elastic_open(c->ctx, &c->o, true, &e) : EXIT_DONE;
+    if (bad) return bad;
+    block = read_words(&words);
+    if (!block)
+        return complain(EXIT_FAILED, "/proc/self/cmdline cannot be read, so this program cannot "
+                                     "start itself; weft run -n N starts ranks as well");
+    config.n_ranks = (int)c->o.ranks;
+    config.program = "/proc/self/exe";
+    config.argv = words;
+    config.grace_ms = config.n_ranks > 1 ? GRACE_MS : ALONE_MS;
+    signal(SIGCHLD, SIG_DFL);
+    bad = checkpoint_hold(c, &held);
+    interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
+    if (!bad && interrupt_status())
+        bad = complain(interrupt_status(), "interrupted; no rank has been started");
+    if (!bad) bad = make_memories(c, &m);
+    wf_status status = bad ? WF_OK : restart_launch(c, &config, is_elastic ? &e : NULL, &result);
+    if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
+    checkpoint_release(c, &held);
+    close_memories(&m);
+    free(words);
+    free(block);
+    return bad;
+}
