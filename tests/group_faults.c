@@ -11,6 +11,7 @@
 /* What ranks, threads or processes, have in common beside the group. */
 typedef struct common {
     int n_failed; /* atomic access */
+    int n_met;    /* atomic access: calls of `meet` */
     int number;   /* of a case */
 } common;
 
@@ -27,6 +28,17 @@ static void add_failed(common *c, int n) {
 
 static void wait_until_failed(common *c, int n) {
     while (__atomic_load_n(&c->n_failed, __ATOMIC_ACQUIRE) < n) sched_yield();
+}
+
+/* All ranks complete a barrier before any rank goes on. A failure of the next call could reach a
+ * rank that still waits in the barrier: messages of different ranks overtake each other. */
+static wf_status meet(ranks_one *one) {
+    common *c = one->self;
+    wf_status status = wf_group_barrier(WF_HERE(one->group), NULL);
+    int n = __atomic_add_fetch(&c->n_met, 1, __ATOMIC_SEQ_CST);
+    int all = (n + one->n - 1) / one->n * one->n; /* of this run and the earlier ones */
+    while (__atomic_load_n(&c->n_met, __ATOMIC_ACQUIRE) < all) sched_yield();
+    return status;
 }
 
 /* What else is wrong with a rank: nobody waits for it any longer. */
@@ -50,8 +62,7 @@ static const char *try_late(void *self, int timeout_ms) {
     c->n_failed = 0;
     if (!wrong) {
         wf_context *ctx = test_context();
-        wrong = ranks_try_threads(ctx, l->n, &config, l->body, c, NULL);
-        test_context_end(ctx);
+        wrong = ranks_context_end(ctx, ranks_try_threads(ctx, l->n, &config, l->body, c, NULL));
     }
     c->n_failed = 0;
     config.algorithm = "direct"; /* as "auto" is where memory is shared */
@@ -126,7 +137,7 @@ static const char *check_disagreement(ranks_one *one) {
     RANKS_TRY(one, wf_group_alloc(g, sizeof *b, (void **)&b));
     for (int i = 0; i < 64; i++) b->in[i] = (float)i, b->out[i] = -1;
     before = *b;
-    RANKS_TRY(one, wf_group_barrier(WF_HERE(g), NULL));
+    RANKS_TRY(one, meet(one));
     bool is_ahead = c->number == AHEAD && one->rank != 1;
     wf_status status = one->rank == 1 ? other_call(g, b, c->number)
                        : is_ahead     ? wf_group_barrier(WF_HERE(g), NULL)
@@ -235,8 +246,7 @@ static const char *try_stragglers(void *self, int timeout_ms) {
     (void)self;
     config.timeout_ms = timeout_ms;
     const char *wrong = ranks_try_threads(ctx, 4, &config, check_stragglers, &timeout_ms, NULL);
-    test_context_end(ctx);
-    return wrong;
+    return ranks_context_end(ctx, wrong);
 }
 
 static void deadline_is_one(void **state) {
@@ -274,8 +284,7 @@ static const char *try_silent(void *self, int timeout_ms) {
     net.silent_from = WFI_TAG_GROUPS;
     const char *wrong = ranks_try_threads(ctx, 3, &config, check_silent, &timeout_ms, &net);
     if (!wrong && net.first) wrong = "messages are left under way";
-    test_context_end(ctx);
-    return wrong;
+    return ranks_context_end(ctx, wrong);
 }
 
 static void who_sends_nothing_is_named(void **state) {
@@ -301,7 +310,7 @@ static const char *check_stall(ranks_one *one) {
 
 static void who_lets_others_wait_is_told(void **state) {
     (void)state;
-    common c = {0, 0};
+    common c = {0};
     wf_context *ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     config.log = hear;
@@ -314,7 +323,7 @@ static void who_lets_others_wait_is_told(void **state) {
 }
 
 static const char *check_leaver(ranks_one *one) {
-    RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
+    RANKS_TRY(one, meet(one));
     if (one->rank == 1) return NULL;
     RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_REMOTE,
                   "rank 1 has left the group; it last called wf_group_barrier at");
@@ -457,8 +466,7 @@ static const char *try_late_amid(void *self, int timeout_ms) {
     root_has_returned = 0;
     was_left_alone = false;
     const char *wrong = ranks_try_threads(ctx, 2, &config, check_late_amid, NULL, NULL);
-    test_context_end(ctx);
-    return wrong;
+    return ranks_context_end(ctx, wrong);
 }
 
 static void a_failed_call_gives_its_buffer_back(void **state) {

@@ -132,6 +132,16 @@ static inline void ranks_threads_in(wf_context *ctx, int n, const wf_group_confi
     ranks_expect(ranks_try_threads(ctx, n, config, body, self, NULL));
 }
 
+/* Destroys the context of ranks that have ended; returns `wrong`. A rank that went wrong keeps what
+ * it has allocated. */
+static inline const char *ranks_context_end(wf_context *ctx, const char *wrong) {
+    if (wrong)
+        wf_context_destroy(ctx);
+    else
+        test_context_end(ctx);
+    return wrong;
+}
+
 /* The same without shared memory: the wire is `mpi`, and a net of the test carries its messages. */
 static inline const char *ranks_try_messages(int n, const wf_group_config *config, ranks_body body,
                                              void *self) {
@@ -142,8 +152,7 @@ static inline const char *ranks_try_messages(int n, const wf_group_config *confi
     own.wire = "mpi";
     const char *wrong = ranks_try_threads(ctx, n, &own, body, self, &net);
     if (!wrong && net.first) wrong = "messages are left under way";
-    test_context_end(ctx);
-    return wrong;
+    return ranks_context_end(ctx, wrong);
 }
 
 static inline void ranks_messages(int n, const wf_group_config *config, ranks_body body,

@@ -232,7 +232,9 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
     for (;;) {
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
-        WF_TRY(wfi_memory_check(m));
+        wf_status failure = wfi_memory_check(m);
+        /* The rank may have arrived and a later call failed since the load above. */
+        if (failure != WF_OK) return has_come(e, value) ? WF_OK : failure;
         bool comes = is_moved(m, e);
         if (comes) rank = m->messages->awaited(m, e);
         int32_t gone = comes ? -1 : find_gone(m, e, value, rank);
