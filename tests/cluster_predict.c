@@ -172,13 +172,13 @@ static wf_cluster two_nodes(bool is_shared) {
  * shared link alone. */
 static void exchanges(void **state) {
     (void)state;
-    const wfi_exchange sum = WFI_EXCHANGE_ALL_REDUCE, send = WFI_EXCHANGE_SEND;
+    const wfi_traffic_kind sum = WFI_TRAFFIC_ALL_REDUCE, send = WFI_TRAFFIC_SEND;
     const struct {
-        wfi_exchange kind;
+        wfi_traffic_kind kind;
         double n, stride, us;
     } cases[] = {{sum, 4, 1, 8000 * 0.25 * 1.5 + 6},
-                 {WFI_EXCHANGE_REDUCE_SCATTER, 4, 1, 8000 * 0.25 * 0.75 + 3},
-                 {WFI_EXCHANGE_ALL_GATHER, 4, 1, 8000 * 0.25 * 0.75 + 3},
+                 {WFI_TRAFFIC_REDUCE_SCATTER, 4, 1, 8000 * 0.25 * 0.75 + 3},
+                 {WFI_TRAFFIC_ALL_GATHER, 4, 1, 8000 * 0.25 * 0.75 + 3},
                  {sum, 2, 2, 8000 * 0.25 + 2},
                  {sum, 8, 1, 8000 * 1.75 + 140},
                  {sum, 2, 4, 8000 * 4 + 20},
@@ -189,10 +189,10 @@ static void exchanges(void **state) {
                  {sum, 1, 1, 0}};
     const wf_cluster shared = two_nodes(true), divided = two_nodes(false);
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        double us = wfi_exchange_us(&shared, cases[k].kind, 8e6, cases[k].n, cases[k].stride);
+        double us = wfi_traffic_us(&shared, cases[k].kind, 8e6, cases[k].n, cases[k].stride);
         if (fabs(us - cases[k].us) > 1e-6) fail_msg("case %zu: %g us", k, us);
     }
-    assert_true(wfi_exchange_us(&divided, send, 8e6, 1, 4) == 8000 * 4 + 10);
+    assert_true(wfi_traffic_us(&divided, send, 8e6, 1, 4) == 8000 * 4 + 10);
 }
 
 /* The same links, 8 MB and 8 ranks. Within a node a rank has 4 GB/s; of the link between nodes it

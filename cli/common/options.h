@@ -136,7 +136,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
       "gpt2, lstm: dropout probability")                                                           \
     X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
-      "fraction of the target spread over all classes in training")                                \
+      "fraction of the target that all classes share in training")                                 \
     X(mixup, REAL, mixup, MODEL, TPB, 1, "ALPHA", "0",                                             \
       "mix pairs of images; shares from Beta(ALPHA, ALPHA)")                                       \
                                                                                                    \

@@ -11,7 +11,7 @@
 #include "plans/mesh.h"
 #include "plans/units.h"
 #include "restart/snapshot.h"
-#include "train/crew.h"
+#include "train/updates.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -461,7 +461,7 @@ exit_status run_plan(cli *c) {
                       : cluster_draws_search(&c->o) ? draw_check_picture(c->o.draw)
                                                     : draw_check(c->o.draw);
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
-    if (!bad) bad = crew_check(c);
+    if (!bad) bad = updates_check(c);
     if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
     bad = check_ranks(&j);
@@ -469,13 +469,13 @@ exit_status run_plan(cli *c) {
         job_close(&j);
         return bad;
     }
-    if (crew_is_needed(&c->o)) {
+    if (updates_need_workers(&c->o)) {
         bad = c->o.program || c->o.draw
                   ? complain(EXIT_USAGE,
                              "--program and --draw show the program of all ranks; with "
                              "--update %s each worker has its own",
                              c->o.recipe.update == WF_UPDATE_ASYNC ? "async" : "local")
-                  : crew_plan(&j);
+                  : updates_plan(&j);
         job_close(&j);
         return bad;
     }

@@ -127,13 +127,13 @@ static exit_status step(run *r) {
 
 /* Workers' steps to the next test or checkpoint. */
 static exit_status stretch(run *r) {
-    int64_t n = crew_stretch(&r->j, r->n_done), n_ran = 0, batch = r->c->o.recipe.batch;
+    int64_t n = updates_stretch(&r->j, r->n_done), n_ran = 0, batch = r->c->o.recipe.batch;
     wf_step_result *results = calloc((size_t)n, sizeof *results);
     double *ms = calloc((size_t)n, sizeof *ms);
     exit_status bad = EXIT_DONE;
     wf_status status = WF_OK;
     if (!results || !ms) bad = complain(EXIT_FAILED, "no memory left");
-    if (!bad) status = crew_run(&r->crew, r->n_done, n, results, ms, &n_ran);
+    if (!bad) status = updates_run(&r->updates, r->n_done, n, results, ms, &n_ran);
     if (status != WF_OK) bad = failed(r, status);
     for (int64_t k = 0; k < n_ran && !bad; k++) {
         int64_t n_before = r->n_done % r->j.n_epoch * batch, n_left = r->j.about.n_train - n_before;
@@ -191,7 +191,7 @@ static exit_status loop(run *r) {
     while (!bad && r->n_done < r->j.n_steps && !train_has_lost_patience(r)) {
         int64_t before = r->n_done;
         if (interrupt_agreed(r->c)) return train_interrupted(r);
-        bad = r->crew.workers ? stretch(r) : step(r);
+        bad = r->updates.workers ? stretch(r) : step(r);
         if (!bad) look_for_others(r, &begin);
         if (!bad && o->verify && train_passes(before, r->n_done, o->verify)) bad = train_verify(r);
         if (!bad) bad = train_score(r, before);
@@ -247,8 +247,8 @@ exit_status run_train(cli *c) {
     if (!bad) bad = interrupted_late(&r);
     log_close(&r.log);
     wf_loader_destroy(r.loader);
-    if (!r.crew.workers) wf_trainer_destroy(r.trainer);
-    crew_close(&r.crew);
+    if (!r.updates.workers) wf_trainer_destroy(r.trainer);
+    updates_close(&r.updates);
     job_close(&r.j);
     record_release(&r.record);
     checkpoint_unlock(r.lock);

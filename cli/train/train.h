@@ -7,14 +7,14 @@
 #include "job/log.h"
 #include "job/progress.h"
 #include "restart/snapshot.h"
-#include "train/crew.h"
+#include "train/updates.h"
 
 typedef struct run {
     cli *c;
     job j;
     wf_trainer *trainer; /* NULL: another rank has the workers' state */
     wf_loader *loader;   /* NULL: workers read their data themselves */
-    crew crew;           /* of --update async and local; otherwise empty */
+    updates updates;     /* of --update async and local; otherwise empty */
     record record;
     run_log log;
     progress bar;

@@ -21,7 +21,7 @@ static exit_status check(const cli *c) {
                         "--snapshot needs --restarts N: a snapshot serves a rank that the launcher "
                         "starts again, in a run with --ranks N; ranks of mpirun continue from "
                         "the checkpoint in --out");
-    if (o->snapshot && crew_is_needed(o))
+    if (o->snapshot && updates_need_workers(o))
         return complain(EXIT_USAGE,
                         "--snapshot has no effect here: workers of --update async and local have "
                         "parameters of their own, which only a checkpoint holds");
@@ -102,9 +102,9 @@ static wf_status load_init(run *r) {
 }
 
 static wf_status create_trainer(run *r) {
-    if (!crew_is_needed(&r->c->o)) return job_trainer(&r->j, &r->trainer);
-    wf_status status = crew_open(&r->j, &r->bar, &r->crew);
-    if (status == WF_OK) r->trainer = wf_workers_trainer(r->crew.workers);
+    if (!updates_need_workers(&r->c->o)) return job_trainer(&r->j, &r->trainer);
+    wf_status status = updates_open(&r->j, &r->bar, &r->updates);
+    if (status == WF_OK) r->trainer = wf_workers_trainer(r->updates.workers);
     return status == WF_OK && r->trainer ? job_describe_trainer(&r->j, r->trainer) : status;
 }
 
@@ -141,7 +141,7 @@ static exit_status check_use(const run *r) {
                         : o->patience ? "--patience"
                         : is_plateau  ? "--lr-schedule plateau"
                                       : "--keep-best");
-    if ((o->on_nan != ON_NAN_STOP || o->verify) && crew_is_needed(o))
+    if ((o->on_nan != ON_NAN_STOP || o->verify) && updates_need_workers(o))
         return complain(EXIT_USAGE,
                         o->verify ? "--verify has no effect here: workers of --update async and "
                                     "local have parameters of their own"
@@ -154,9 +154,10 @@ static exit_status load_checkpoint(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
     if (r->trainer) bad = checkpoint_load(&r->j, r->trainer, &r->from);
-    if (!bad && r->crew.workers) bad = complain_of(r->c, crew_load(&r->crew, r->from.n_steps));
+    if (!bad && r->updates.workers)
+        bad = complain_of(r->c, updates_load(&r->updates, r->from.n_steps));
     if (bad) return bad;
-    if (r->crew.workers) crew_warn(&r->crew, r->from.n_steps);
+    if (r->updates.workers) updates_warn(&r->updates, r->from.n_steps);
     r->next = r->from.next;
     r->n_done = r->saved_step = r->from.n_steps;
     if (r->c->image) r->saved_step = r->c->saved_step;
@@ -182,14 +183,14 @@ exit_status train_prepare(run *r) {
     bool is_again = o->resume && restart_number();
     bad = own_folder(r);
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
-    if (!bad) bad = crew_check(r->c);
+    if (!bad) bad = updates_check(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
     if (!bad) roster_keep_recipe(r->c);
     if (!bad) bad = check_use(r);
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
-    if (!bad) bad = crew_check_record(r->c);
+    if (!bad) bad = updates_check_record(r->c);
     if (!bad) bad = interrupted_early(r);
     if (bad) return bad;
     if (!is_again) job_describe(&r->j);
@@ -204,7 +205,7 @@ exit_status train_prepare(run *r) {
     if (status != WF_OK) return complain_of(r->c, status);
     if (o->resume) bad = load_checkpoint(r);
     if (bad) return bad;
-    if (!r->crew.workers)
+    if (!r->updates.workers)
         status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
     bad = interrupted_early(r);
@@ -221,6 +222,6 @@ exit_status train_prepare(run *r) {
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
     if (!bad && is_again && r->c->history && r->c->history->first_step >= 0) bad = read_record(r);
     if (bad) return bad;
-    if (!r->crew.workers && !is_again) report_say_memory(r->c, r->trainer, false);
+    if (!r->updates.workers && !is_again) report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
 }

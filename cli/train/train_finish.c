@@ -28,9 +28,9 @@ exit_status train_finish(run *r) {
     exit_status traced = EXIT_DONE;
     wf_status status =
         r->trainer ? report_create(&r->j, r->trainer, &r->record, 0, &report) : WF_OK;
-    if (status == WF_OK && r->crew.workers) status = crew_report(&r->crew, report);
-    if (status == WF_OK && r->crew.workers && o->trace)
-        traced = timeline_trace_workers(r->c, r->j.plan, r->crew.workers, report);
+    if (status == WF_OK && r->updates.workers) status = updates_report(&r->updates, report);
+    if (status == WF_OK && r->updates.workers && o->trace)
+        traced = timeline_trace_workers(r->c, r->j.plan, r->updates.workers, report);
     if (status != WF_OK || !report) return status == WF_OK ? traced : complain_of(r->c, status);
     report_restarts(r, report);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
@@ -49,7 +49,8 @@ exit_status train_finish(run *r) {
             report, "snapshot_bytes",
             json_integer((json_int_t)snapshot_bytes(wf_trainer_program(r->trainer))));
     if (o->profile) report_profile(r->c, r->trainer, report);
-    if (o->trace && !r->crew.workers) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
+    if (o->trace && !r->updates.workers)
+        traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
     double rate = json_number_value(
         json_object_get(report, r->j.is_tokens ? "tokens_per_second" : "images_per_second"));
     if (r->n_done < r->j.n_steps)
@@ -59,8 +60,8 @@ exit_status train_finish(run *r) {
         say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %s\n", (long long)r->n_done,
             r->record.loss.at[r->record.loss.n - 1], rate, r->j.is_tokens ? "tokens" : "images",
             text_of_us(median, samples_median(&r->record.ms, 0) * 1e3));
-    if (r->crew.workers)
-        crew_say(&r->crew);
+    if (r->updates.workers)
+        updates_say(&r->updates);
     else
         report_say_memory(r->c, r->trainer, true);
     char path[4096];

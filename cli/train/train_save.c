@@ -16,7 +16,7 @@ static exit_status cannot_save(run *r, wf_status status) {
 /* The workers' files of other checkpoints go after their state has been replaced, also those that a
  * killed run left. `step`: of a state that --save-async is still replacing; -1: there is none. */
 static void forget_others(const run *r, int64_t step) {
-    if (r->crew.workers && r->saved_step >= 0) crew_forget(&r->crew, r->saved_step, step);
+    if (r->updates.workers && r->saved_step >= 0) updates_forget(&r->updates, r->saved_step, step);
 }
 
 /* Waits until files that are written in the background are in their place. */
@@ -70,7 +70,7 @@ exit_status train_save(run *r) {
     if (bad) return bad;
     history_mark(train_history(r), r->n_done);
     wf_status status = WF_OK;
-    if (r->crew.workers) status = crew_save(&r->crew, r->n_done);
+    if (r->updates.workers) status = updates_save(&r->updates, r->n_done);
     if (status == WF_OK && r->trainer)
         status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
     history_mark(train_history(r), r->n_done);
@@ -120,7 +120,7 @@ static wf_status eval(run *r) {
         double loss, accuracy;
         int64_t status;
     } told = {0};
-    if (!r->crew.workers || !r->c->job) return eval_here(r);
+    if (!r->updates.workers || !r->c->job) return eval_here(r);
     if (r->trainer) {
         told.status = eval_here(r);
         told.loss = r->test_loss;
@@ -166,7 +166,7 @@ exit_status train_score(run *r, int64_t before) {
 /* The launcher stops all ranks when one ends, so workers and servers wait here until rank 0 has
  * received its data from them. */
 static exit_status wait_for_root(run *r) {
-    if (!r->crew.workers || !r->c->job) return EXIT_DONE;
+    if (!r->updates.workers || !r->c->job) return EXIT_DONE;
     return complain_of(r->c, wf_job_barrier(r->c->job));
 }
 

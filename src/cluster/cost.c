@@ -47,19 +47,19 @@ static double ranks_inside(double devices, double n, double stride) {
 
 /* Bytes per second of one group at a level whose members have so many devices: groups that cross
  * the level at the same time divide the links. Of a send, n ranks at a time do. */
-static double bandwidth_of(const wfi_level *level, wfi_exchange kind, double devices, double n,
+static double bandwidth_of(const wfi_level *level, wfi_traffic_kind kind, double devices, double n,
                            double stride) {
-    bool is_send = kind == WFI_EXCHANGE_SEND;
+    bool is_send = kind == WFI_TRAFFIC_SEND;
     double groups = fmax(1, devices / ranks_inside(devices, n, stride));
     if (is_send && level->is_shared) groups = fmin(groups, n);
     return level->bandwidth / groups;
 }
 
-double wfi_exchange_us(const wf_cluster *c, wfi_exchange kind, double bytes, double n,
-                       double stride) {
+double wfi_traffic_us(const wf_cluster *c, wfi_traffic_kind kind, double bytes, double n,
+                      double stride) {
     double devices = 1, us_per_byte = 0, latency_us = 0,
-           rounds = kind == WFI_EXCHANGE_ALL_REDUCE ? 2 : 1;
-    double ranks = kind == WFI_EXCHANGE_SEND ? 2 : n;
+           rounds = kind == WFI_TRAFFIC_ALL_REDUCE ? 2 : 1;
+    double ranks = kind == WFI_TRAFFIC_SEND ? 2 : n;
     if (ranks <= 1) return 0;
     for (int k = 0; k < c->n_levels; k++) {
         const wfi_level *level = &c->levels[k];
@@ -71,6 +71,5 @@ double wfi_exchange_us(const wf_cluster *c, wfi_exchange kind, double bytes, dou
         }
         devices = joined;
     }
-    return latency_us +
-           us_per_byte * bytes * (kind == WFI_EXCHANGE_SEND ? 1 : rounds * (n - 1) / n);
+    return latency_us + us_per_byte * bytes * (kind == WFI_TRAFFIC_SEND ? 1 : rounds * (n - 1) / n);
 }

@@ -58,9 +58,9 @@ static double parameter_wire(const wfi_step *s) {
     return s->p->precision == WFI_F32 ? 4 : 2;
 }
 
-static double collective(const wfi_step *s, wfi_exchange kind, double bytes, double n,
+static double collective(const wfi_step *s, wfi_traffic_kind kind, double bytes, double n,
                          double times) {
-    return wfi_exchange_us(s->p->q.cluster, kind, bytes, n, s->c->dp_stride * times);
+    return wfi_traffic_us(s->p->q.cluster, kind, bytes, n, s->c->dp_stride * times);
 }
 
 /* Weft sums gradients bucket by bucket. */
@@ -74,7 +74,7 @@ static double n_buckets(const wfi_step *s, double bytes) {
 static double sum_us(const wfi_step *s, double bytes, double n, double times) {
     double n_sums = n_buckets(s, s->n_used * gradient_wire(s));
     if (s->p->q.accounting != WF_ACCOUNTING_WEFT)
-        return collective(s, WFI_EXCHANGE_ALL_REDUCE, bytes, n, times);
+        return collective(s, WFI_TRAFFIC_ALL_REDUCE, bytes, n, times);
     return n_sums * wfi_allreduce_us(s->p->q.cluster, s->c->allreduce, bytes / n_sums, n,
                                      s->c->dp_stride * times);
 }
@@ -86,12 +86,12 @@ static double replicas_us(const wfi_step *s) {
     double gradients = s->n_used * gradient_wire(s), parameters = s->n_used * parameter_wire(s);
     double sum = 0;
     if (c->zero == 1 || c->zero == 2)
-        sum = collective(s, WFI_EXCHANGE_REDUCE_SCATTER, gradients, c->shard, 1);
+        sum = collective(s, WFI_TRAFFIC_REDUCE_SCATTER, gradients, c->shard, 1);
     if (!c->zero || c->shard < c->dp)
         sum += sum_us(s, c->zero ? gradients / c->shard : gradients,
                       c->zero ? (double)c->dp / c->shard : c->dp, c->zero ? c->shard : 1);
     bool gathers = c->zero == 1 || c->zero == 2;
-    double gather = gathers ? collective(s, WFI_EXCHANGE_ALL_GATHER, parameters, c->shard, 1) : 0;
+    double gather = gathers ? collective(s, WFI_TRAFFIC_ALL_GATHER, parameters, c->shard, 1) : 0;
     return (sum * (c->zero ? cl->reduce_passes : 1) + gather) / cl->dp_efficiency;
 }
 
@@ -104,7 +104,7 @@ static double gather_us(const wfi_step *s, const wfi_stage *stage, double comput
     if (s->c->zero != 3) return 0;
     double bytes = stage->n_used * parameter_wire(s) / stage->n_blocks;
     double slowest = 1e6 * bytes * (n - 1) / n / cl->zero3_bandwidth;
-    double one = fmax(slowest, collective(s, WFI_EXCHANGE_ALL_GATHER, bytes, n, 1));
+    double one = fmax(slowest, collective(s, WFI_TRAFFIC_ALL_GATHER, bytes, n, 1));
     double us = rounds * stage->n_blocks * one;
     if (s->c->schedule->by_unit) us /= wfi_case_n_micro(s->c);
     bool is_hidden = s->p->q.accounting != WF_ACCOUNTING_WEFT || s->c->prefetch > 0;
@@ -132,7 +132,7 @@ double wfi_step_output_bytes(const wfi_step *s) {
 static double root_us(const wfi_step *s) {
     double n = s->c->dp - 1, each = 2 * s->n_used * parameter_wire(s);
     double bytes = n * each + 2 * n / s->c->dp * wfi_step_output_bytes(s);
-    return wfi_exchange_us(s->p->q.cluster, WFI_EXCHANGE_SEND, bytes, 1, s->c->dp_stride);
+    return wfi_traffic_us(s->p->q.cluster, WFI_TRAFFIC_SEND, bytes, 1, s->c->dp_stride);
 }
 
 /* Sums overlap with the backward of the last microbatch, gathers with the forward of the first; the
@@ -153,8 +153,8 @@ double wfi_step_tied_us(const wfi_step *s) {
     const wfi_stage *last = &s->stages[s->c->pp * s->c->chunks - 1];
     double n = last->n_used - last->n_parameters;
     if (s->c->pp == 1 || n <= 0) return 0;
-    return wfi_exchange_us(s->p->q.cluster, WFI_EXCHANGE_ALL_REDUCE, n * gradient_wire(s), 2,
-                           (double)s->c->pp_stride * (s->c->pp - 1));
+    return wfi_traffic_us(s->p->q.cluster, WFI_TRAFFIC_ALL_REDUCE, n * gradient_wire(s), 2,
+                          (double)s->c->pp_stride * (s->c->pp - 1));
 }
 
 /* With scatter and gather, each rank along tp sends a part, and the others then get it. */
@@ -165,9 +165,9 @@ double wfi_step_transfer_us(const wfi_step *s) {
     if (s->c->pp == 1) return 0;
     for (int k = 1; k < s->c->pp * s->c->chunks; k++) bytes = fmax(bytes, s->stages[k].input_bytes);
     double us =
-        wfi_exchange_us(cl, WFI_EXCHANGE_SEND, is_divided ? bytes / n : bytes, n, s->c->pp_stride);
+        wfi_traffic_us(cl, WFI_TRAFFIC_SEND, is_divided ? bytes / n : bytes, n, s->c->pp_stride);
     bool gathers = cl->scatters && !s->c->divides_rows;
-    return us + (gathers ? wfi_exchange_us(cl, WFI_EXCHANGE_ALL_GATHER, bytes, n, 1) : 0);
+    return us + (gathers ? wfi_traffic_us(cl, WFI_TRAFFIC_ALL_GATHER, bytes, n, 1) : 0);
 }
 
 /* ---- the end of a step, and memory elsewhere ---- */

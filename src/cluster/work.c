@@ -136,7 +136,7 @@ static void add_sum(const builder *b, const wfi_node *node, wfi_phase_work *to) 
     double n = (double)wf_shape_n_elem(&b->g->values[node->out[0]].shape), tp = b->q->tp;
     double wire = b->q->accounting == WF_ACCOUNTING_MEGATRON && b->q->precision != WFI_F32 ? 2 : 4;
     to->summed_us +=
-        wfi_exchange_us(b->q->cluster, WFI_EXCHANGE_ALL_REDUCE, n * wire, tp, 1) / (tp - 1);
+        wfi_traffic_us(b->q->cluster, WFI_TRAFFIC_ALL_REDUCE, n * wire, tp, 1) / (tp - 1);
 }
 
 static void add_time(const builder *b, const wfi_node *node) {

@@ -124,16 +124,16 @@ double wfi_product_us(const wf_cluster *c, wfi_precision p, double count, double
 /* Microseconds of an op that only moves bytes. */
 double wfi_bytes_us(const wf_cluster *c, double bytes);
 
-typedef enum wfi_exchange {
-    WFI_EXCHANGE_ALL_REDUCE,
-    WFI_EXCHANGE_REDUCE_SCATTER,
-    WFI_EXCHANGE_ALL_GATHER,
-    WFI_EXCHANGE_SEND
-} wfi_exchange;
+typedef enum wfi_traffic_kind {
+    WFI_TRAFFIC_ALL_REDUCE,
+    WFI_TRAFFIC_REDUCE_SCATTER,
+    WFI_TRAFFIC_ALL_GATHER,
+    WFI_TRAFFIC_SEND
+} wfi_traffic_kind;
 /* Microseconds of a collective of `bytes` (of the whole) over n ranks that are `stride` apart, with
  * all other such groups at the same time. SEND: from a rank to the one `stride` on, n at once. */
-double wfi_exchange_us(const wf_cluster *c, wfi_exchange kind, double bytes, double n,
-                       double stride);
+double wfi_traffic_us(const wf_cluster *c, wfi_traffic_kind kind, double bytes, double n,
+                      double stride);
 
 /* ---- allreduce.c ---- */
 

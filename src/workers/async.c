@@ -177,7 +177,7 @@ static wf_status replay(wf_workers *w, int64_t n_steps, wf_step_result *results,
 
 wf_status wfi_async_run(wf_workers *w, int64_t n_steps, wf_step_result *results,
                         int64_t *n_done_out) {
-    WF_TRY(wfi_workers_spread(w));
+    WF_TRY(wfi_workers_replicate(w));
     w->starts = true;
     WF_TRY(w->replays ? replay(w, n_steps, results, n_done_out)
                       : run_part(w, n_steps, results, n_done_out));

@@ -263,7 +263,7 @@ static wf_status load(wf_workers *w, const wf_safetensors *file, const char *pat
     WF_TRY(share(w, batches, (size_t)w->n_workers * sizeof *batches));
     WF_TRY(wfi_workers_is_async(w) ? share_staleness(w) : read_states(w, file, path, data));
     w->n_steps = n_steps;
-    w->is_spread = w->has_parameters = false;
+    w->is_replicated = w->has_parameters = false;
     for (int k = 0; k < w->n_workers; k++) {
         wfi_one_worker *one = wfi_workers_find(w, k);
         if (one) one->batch = batches[k];

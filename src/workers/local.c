@@ -272,8 +272,8 @@ static wf_status run_round(wf_workers *w, wf_step_result *results) {
 }
 
 static wf_status begin(wf_workers *w) {
-    bool is_new = !w->is_spread;
-    WF_TRY(wfi_workers_spread_weights(w));
+    bool is_new = !w->is_replicated;
+    WF_TRY(wfi_workers_replicate_weights(w));
     if (!is_new) return WF_OK;
     for (int k = 0; k < w->n_here; k++)
         for (int i = 0; i < w->ranks[k].n; i++)

@@ -38,14 +38,14 @@ static wf_status broadcast_tensor(wf_workers *w, const wfi_value *value, size_t 
 
 /* Copies the weights once after the state has changed, because messages have only trained
  * parameters. */
-wf_status wfi_workers_spread_weights(wf_workers *w) {
+wf_status wfi_workers_replicate_weights(wf_workers *w) {
     const wf_graph *g = w->vector.program->graph;
-    if (w->is_spread) return WF_OK;
+    if (w->is_replicated) return WF_OK;
     if (!w->job) WF_TRY(copy_here(w));
     for (int32_t v = 0; v < g->n_values && w->job; v++)
         if (wfi_value_is_state(&g->values[v]))
             WF_TRY(broadcast_tensor(w, &g->values[v], wfi_value_bytes(g, v)));
-    w->is_spread = true;
+    w->is_replicated = true;
     return WF_OK;
 }
 
@@ -136,8 +136,8 @@ static wf_status exchange_all(wf_workers *w, bool to_server) {
     return exchange_buffers(w, to_server);
 }
 
-wf_status wfi_workers_spread(wf_workers *w) {
-    WF_TRY(wfi_workers_spread_weights(w));
+wf_status wfi_workers_replicate(wf_workers *w) {
+    WF_TRY(wfi_workers_replicate_weights(w));
     return exchange_all(w, true);
 }
 

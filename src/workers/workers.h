@@ -182,8 +182,8 @@ struct wf_workers {
     wf_group *world, **pairs, *among_servers; /* in a job; pairs [n_workers]: with the servers */
     wfi_failure failure;
     int64_t n_steps, timeout_ms;
-    bool is_spread;    /* all have the state of rank 0's trainer since it changed */
-    wfi_record record; /* that is written, or repeated */
+    bool is_replicated; /* all have the state of rank 0's trainer since it changed */
+    wfi_record record;  /* that is written, or repeated */
     unsigned char identity[WFI_IDENTITY_BYTES];
     bool records, replays;
     bool starts;         /* workers begin the run with the servers' parameters */
@@ -244,8 +244,8 @@ void wfi_workers_destroy_groups(wf_workers *w);
 /* ---- state.c, keep.c, memory.c ---- */
 
 /* state.c: copies the state of rank 0's trainer to all workers and servers, and back. */
-wf_status wfi_workers_spread_weights(wf_workers *w);
-wf_status wfi_workers_spread(wf_workers *w);
+wf_status wfi_workers_replicate_weights(wf_workers *w);
+wf_status wfi_workers_replicate(wf_workers *w);
 wf_status wfi_workers_collect(wf_workers *w);
 
 /* Host memory of a rank's workers and servers: allocations of create.c and local.c. */

@@ -2,7 +2,7 @@
 #include "common/fold.h"
 #include "common/text.h"
 #include "job/report.h"
-#include "train/crew.h"
+#include "train/updates.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static exit_status show(const job *j, wf_workers *workers) {
                 : complain(EXIT_DOES_NOT_FIT, "the plan needs more memory than the limit");
 }
 
-exit_status crew_plan(const job *j) {
+exit_status updates_plan(const job *j) {
     wf_workers *workers = NULL;
     wf_workers_config config = WF_WORKERS_CONFIG_INIT;
     config.plan_only = j->c->o.ranks > 1 ? 2 : 1;

@@ -1,4 +1,4 @@
-#include "train/crew.h"
+#include "train/updates.h"
 
 #include "common/output.h"
 #include "job/progress.h"
@@ -18,14 +18,14 @@ static exit_status check_choices(const cli *c) {
                           : option_is_given(o, OPT_costs) && o->costs == COSTS_MEASURED
                               ? "--costs measured"
                               : NULL;
-    if (!refused || !crew_is_needed(o)) return EXIT_DONE;
+    if (!refused || !updates_need_workers(o)) return EXIT_DONE;
     return complain(EXIT_USAGE,
                     "%s needs --update sync; with workers, give --plan dp=N and a number of "
                     "microbatches",
                     refused);
 }
 
-exit_status crew_check(cli *c) {
+exit_status updates_check(cli *c) {
     options *o = &c->o;
     int n_workers;
     exit_status bad = check_choices(c);
@@ -39,11 +39,11 @@ exit_status crew_check(cli *c) {
     return complain_of(c, status);
 }
 
-exit_status crew_check_record(const cli *c) {
+exit_status updates_check_record(const cli *c) {
     return c->is_root && c->o.record ? output_check_file("the record", c->o.record) : EXIT_DONE;
 }
 
-void crew_warn(const crew *w, int64_t n_steps) {
+void updates_warn(const updates *w, int64_t n_steps) {
     int64_t each = w->j->c->o.recipe.local_steps;
     bool is_local = w->j->c->o.recipe.update == WF_UPDATE_LOCAL;
     if (!is_local || n_steps % each == 0 || !w->j->c->is_root) return;
@@ -55,7 +55,7 @@ void crew_warn(const crew *w, int64_t n_steps) {
 
 /* ---- data ---- */
 
-static wf_status open_loader(crew *w, int worker, int64_t batch) {
+static wf_status open_loader(updates *w, int worker, int64_t batch) {
     const job *j = w->j;
     wf_loader_destroy(w->loaders[worker]);
     w->loaders[worker] = NULL;
@@ -65,7 +65,7 @@ static wf_status open_loader(crew *w, int worker, int64_t batch) {
 }
 
 static wf_status read_part(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
-    crew *w = self;
+    updates *w = self;
     const wf_batch *read;
     wf_status status = WF_OK;
     if (!w->loaders[worker] || w->next[worker] != batch) status = open_loader(w, worker, batch);
@@ -86,7 +86,7 @@ static int find_stop(void *self) {
 }
 
 /* The first n steps of the stretch are done. */
-static void time_steps(crew *w, int64_t n) {
+static void time_steps(updates *w, int64_t n) {
     if (n <= w->n_timed || n > w->n_stretch) return;
     double now = now_seconds(), each = (now - w->timed_s) * 1e3 / (double)(n - w->n_timed);
     while (w->n_timed < n) w->ms[w->n_timed++] = each;
@@ -94,7 +94,7 @@ static void time_steps(crew *w, int64_t n) {
 }
 
 static void show(void *self, int64_t n_steps, double loss) {
-    crew *w = self;
+    updates *w = self;
     const job *j = w->j;
     time_steps(w, n_steps - w->first);
     progress_step(w->bar, n_steps, (n_steps - 1) / j->n_epoch, loss, NAN,
@@ -111,7 +111,7 @@ static char *identify(const job *j) {
     return text;
 }
 
-static wf_status create(crew *w, char *identity) {
+static wf_status create(updates *w, char *identity) {
     const job *j = w->j;
     const options *o = &j->c->o;
     wf_workers_config config = WF_WORKERS_CONFIG_INIT;
@@ -133,22 +133,22 @@ static wf_status create(crew *w, char *identity) {
     return wf_workers_create(j->c->ctx, j->model, &o->recipe, j->plan, &config, &w->workers);
 }
 
-wf_status crew_open(const job *j, progress *bar, crew *crew_out) {
-    *crew_out = (crew){.j = j, .bar = bar};
+wf_status updates_open(const job *j, progress *bar, updates *updates_out) {
+    *updates_out = (updates){.j = j, .bar = bar};
     bool names = j->c->o.record || j->c->o.replay;
     wf_status status = names ? job_hash_data((job *)j) : WF_OK;
     char *identity = names ? identify(j) : strdup("");
-    if (status == WF_OK) status = create(crew_out, identity);
+    if (status == WF_OK) status = create(updates_out, identity);
     free(identity);
     return status;
 }
 
-void crew_close(crew *w) {
+void updates_close(updates *w) {
     for (int k = 0; k < w->n && w->loaders; k++) wf_loader_destroy(w->loaders[k]);
     wf_workers_destroy(w->workers);
     free(w->loaders);
     free(w->next);
-    *w = (struct crew){0};
+    *w = (struct updates){0};
 }
 
 /* ---- stretches ---- */
@@ -160,7 +160,7 @@ static int64_t up_to(int64_t n_done, int64_t every) {
 /* Results and the record's pushes of more would take much memory at once. */
 #define MOST_STEPS 65536
 
-int64_t crew_stretch(const job *j, int64_t n_done) {
+int64_t updates_stretch(const job *j, int64_t n_done) {
     const options *o = &j->c->o;
     int64_t n = j->n_steps - n_done;
     if (n > MOST_STEPS) n = MOST_STEPS;
@@ -174,8 +174,8 @@ int64_t crew_stretch(const job *j, int64_t n_done) {
     return end < j->n_steps ? end - n_done : j->n_steps - n_done;
 }
 
-wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, double *ms,
-                   int64_t *n_ran_out) {
+wf_status updates_run(updates *w, int64_t first, int64_t n, wf_step_result *results, double *ms,
+                      int64_t *n_ran_out) {
     w->ms = ms;
     w->first = first;
     w->n_stretch = n;
@@ -189,17 +189,17 @@ wf_status crew_run(crew *w, int64_t first, int64_t n, wf_step_result *results, d
 /* ---- files ---- */
 
 /* The file and the state are of one step: a run that stops between the two finds the older pair. */
-static void path_of(const crew *w, int64_t step, char path[4096]) {
+static void path_of(const updates *w, int64_t step, char path[4096]) {
     snprintf(path, 4096, "%.4000s/workers-%lld.safetensors", w->j->c->o.out, (long long)step);
 }
 
-wf_status crew_save(const crew *w, int64_t n_steps) {
+wf_status updates_save(const updates *w, int64_t n_steps) {
     char path[4096];
     path_of(w, n_steps, path);
     return wf_workers_save(w->workers, path);
 }
 
-void crew_forget(const crew *w, int64_t step, int64_t other) {
+void updates_forget(const updates *w, int64_t step, int64_t other) {
     DIR *folder = w->j->c->is_root ? opendir(w->j->c->o.out) : NULL;
     for (struct dirent *f; folder && (f = readdir(folder));) {
         long long found;
@@ -211,7 +211,7 @@ void crew_forget(const crew *w, int64_t step, int64_t other) {
     if (folder) closedir(folder);
 }
 
-wf_status crew_load(const crew *w, int64_t n_steps) {
+wf_status updates_load(const updates *w, int64_t n_steps) {
     char path[4096];
     path_of(w, n_steps, path);
     return wf_workers_load(w->workers, path);
@@ -219,7 +219,7 @@ wf_status crew_load(const crew *w, int64_t n_steps) {
 
 /* ---- reports ---- */
 
-static json_t *staleness_json(const crew *w) {
+static json_t *staleness_json(const updates *w) {
     json_t *all = json_array();
     for (int64_t k = 0; wf_workers_staleness(w->workers, k) >= 0; k++)
         json_array_append_new(all, json_integer((json_int_t)wf_workers_staleness(w->workers, k)));
@@ -230,7 +230,7 @@ static json_t *pair(json_t *planned, json_t *measured) {
     return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
 }
 
-wf_status crew_report(const crew *w, json_t *report) {
+wf_status updates_report(const updates *w, json_t *report) {
     json_t *lists[8];
     int n_ranks = wf_plan_n_ranks(w->j->plan);
     for (int k = 0; k < 8; k++) lists[k] = json_array();
@@ -266,7 +266,7 @@ wf_status crew_report(const crew *w, json_t *report) {
     return WF_OK;
 }
 
-void crew_say(const crew *w) {
+void updates_say(const updates *w) {
     int64_t n = 0, old = 0, most = 0;
     for (int64_t k = 0; wf_workers_staleness(w->workers, k) >= 0; k++) {
         n += wf_workers_staleness(w->workers, k);
