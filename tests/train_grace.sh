@@ -23,15 +23,17 @@ says 'restart 2' && fail "an interrupted run is started again"
 is_stepping() { [[ -s $folder/slow/run.json ]]; }
 for launch in "--ranks 2 --plan dp=2" "--plan dp=2"; do
     rm -rf "$folder/slow"
+    raise='' # ranks of a job stop after a step; a single process would also stop before its first
+    [[ $launch == --ranks* ]] || raise=15:load:0:1
     # shellcheck disable=SC2086
-    WEFT_DELAY_US=30000000 WEFT_STALL_MS=0 "$WEFT" train --model mlp --data synthetic --batch 4 --threads 1 \
+    WEFT_RAISE=$raise WEFT_DELAY_US=30000000 WEFT_STALL_MS=0 "$WEFT" train --model mlp --data synthetic --batch 4 --threads 1 \
         $launch --steps 3 --out "$folder/slow" --grace 0.3 >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
     until_true_of $launcher is_stepping || fail "no step begins: $(cat "$folder/said")"
     all="$launcher $(children $launcher)"
-    kill -TERM $launcher
+    [[ $raise ]] || kill -TERM $launcher
     finishes 143 "a step longer than the grace, $launch"
-    [[ $(grep -c "the grace has passed" "$folder/said") == 1 ]] || fail "$launch: the grace is not mentioned once: $(cat "$folder/said")"
+    says "the grace has passed" || fail "$launch: the grace is not mentioned: $(cat "$folder/said")"
 done
 expect 2 "--grace needs --out" train --model mlp --data synthetic --steps 1 --grace 3
 finish
