@@ -155,7 +155,7 @@ print(r["plan"], "--lanes", r["lanes"], "--slices", r["slices"])' "$folder/advic
 if command -v gnuplot >/dev/null; then
     is_png() { [[ $(head -c 4 "$1" | tail -c 3) == PNG ]] || fail "$1 is no PNG"; }
     "$WEFT" advise $gpt $large --batch 64 --cluster ethernet --draw "$folder/rows.svg" >"$folder/out" || fail "advise --draw: exit $?"
-    for word in '\* pipeline' 'DP+PP+TP+ZeRO-1' 'lacks 77.81 GiB' 'spare 4.13 GiB' 'pipeline bubble' 'recommended'; do
+    for word in '\* pipeline' 'DP+PP+TP+ZeRO-1' 'lacks 77.81 GiB' 'spare 3.88 GiB' 'pipeline bubble' 'recommended'; do
         has "$word" "$folder/rows.svg" || fail "the picture of the rows has no $word"
     done
     "$WEFT" advise $gpt $small --batch 32 --cluster laptop --draw "$folder/rows.png" >"$folder/out" && is_png "$folder/rows.png"

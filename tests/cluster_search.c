@@ -68,6 +68,7 @@ typedef struct exhaustive {
     char text[200], best_text[200]; /* of plans */
     int64_t best_micro;
     int n, n_fits;
+    bool tries_buckets;
 } exhaustive;
 
 /* Appends to the plan's text, from `at` on. Returns where it ends. */
@@ -117,11 +118,18 @@ static void look_at_savings(exhaustive *e, size_t at) {
     }
 }
 
+static void look_at_buckets(exhaustive *e, size_t at, int dp) {
+    static const int mib[] = {1, 16, 64, 256};
+    look_at_savings(e, at);
+    for (size_t k = 0; k < WFI_COUNT(mib) && dp > 1 && e->tries_buckets; k++)
+        look_at_savings(e, add(e, at, ",bucket=%dMiB", mib[k]));
+}
+
 static void look_at_zero(exhaustive *e, size_t at, int dp) {
-    look_at_savings(e, add(e, at, "%s", ""));
+    look_at_buckets(e, add(e, at, "%s", ""), dp);
     for (int zero = 1; zero < 4; zero++)
         for (int shard = 1; shard <= dp; shard++)
-            look_at_savings(e, add(e, at, ",zero=%d,shard=%d", zero, shard));
+            look_at_buckets(e, add(e, at, ",zero=%d,shard=%d", zero, shard), dp);
 }
 
 static void look_at_schedules(exhaustive *e, size_t at, int dp, int pp) {
@@ -191,13 +199,13 @@ static void equals_exhaustive(void **state) {
     srand(7);
     for (int k = 0; k < 24; k++) {
         world w;
-        exhaustive e = {.n = 0};
+        exhaustive e = {.tries_buckets = k % 8 == 2}; /* five times the plans */
         begin_random(&w, k);
         look_at_all(&w, &e);
         wf_choice found = search(&w);
         bool is_best = e.best.fits ? found.prediction.fits &&
                                          found.prediction.step_ms <= e.best.step_ms * 1.0011
-                                   : found.prediction.short_by_bytes == e.best.short_by_bytes;
+                                   : found.prediction.short_by_bytes <= e.best.short_by_bytes;
         if (!is_best)
             fail_msg(
                 "case %d: %s in %lld microbatches: %g ms, short by %g; but %s in %lld: %g ms, %g",

@@ -93,6 +93,18 @@ static wf_status try_orders(const maker *m, wfi_case c) {
     return try_savings(m, c);
 }
 
+/* Fewer sums of gradients have fewer latencies; small ones end sooner after the last backward. */
+static wf_status try_buckets(const maker *m, wfi_case c) {
+    static const double mib[] = {1, 16, 64, 256}; /* after the default, 4 */
+    bool may_differ = c.dp > 1 && !c.has_root;
+    WF_TRY(try_orders(m, c));
+    for (size_t k = 0; k < WFI_COUNT(mib) && may_differ; k++) {
+        c.bucket_bytes = mib[k] * (1 << 20);
+        WF_TRY(try_orders(m, c));
+    }
+    return WF_OK;
+}
+
 /* Replicas that divide: all, those of a node, or, of few replicas, as many as the parser accepts.
  */
 static bool may_shard(const maker *m, const wfi_case *c, int shard) {
@@ -110,7 +122,7 @@ static wf_status try_zero(const maker *m, wfi_case c) {
         c.zero = zero;
         c.shard = c.dp;
         do {
-            if (may_shard(m, &c, c.shard)) WF_TRY(try_orders(m, c));
+            if (may_shard(m, &c, c.shard)) WF_TRY(try_buckets(m, c));
         } while (zero && --c.shard > 1);
     }
     return WF_OK;

@@ -118,6 +118,8 @@ static void write_plan(const wfi_case *c, char *text, size_t size) {
     if (c->schedule->any_chunks) add(text, size, ",chunks=%d", c->chunks);
     if (c->zero) add(text, size, ",zero=%d", c->zero);
     if (c->zero && c->shard < c->dp) add(text, size, ",shard=%d", c->shard);
+    if (c->bucket_bytes != (double)WFI_DEFAULT_BUCKET_BYTES)
+        add(text, size, ",bucket=%.0fMiB", c->bucket_bytes / (1 << 20));
     add(text, size, "%s", recompute[c->recompute]);
     add_offload(c, text, size);
 }
