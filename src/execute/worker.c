@@ -3,6 +3,8 @@
 
 #include "device/disk.h"
 
+_Static_assert(WFI_REMOTE_LOST == WFI_CONTROL_DEAD, "the same text");
+
 static wf_status create_streams(wfi_worker *w) {
     wfi_shared_epoch *counters =
         w->job ? wfi_control_rank_at(w->job, w->owner.rank)->epochs[w->trainer] : NULL;
@@ -10,6 +12,7 @@ static wf_status create_streams(wfi_worker *w) {
     w->remote = (wfi_remote){.owner = w->owner,
                              .counters = counters,
                              .is_lost = wfi_control_is_lost,
+                             .describe_lost = wfi_control_describe_lost,
                              .notify = notifies ? wfi_control_notify : NULL,
                              .trainer = w->trainer,
                              .self = w->job};

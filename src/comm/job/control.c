@@ -85,18 +85,21 @@ void wfi_control_say_dead(int rank, int64_t pid, char text_out[WFI_CONTROL_DEAD]
     snprintf(text_out, WFI_CONTROL_DEAD, "rank %d (process %lld) has died", rank, (long long)pid);
 }
 
+void wfi_control_describe_lost(const void *self, int rank, char text_out[WFI_CONTROL_DEAD]) {
+    int64_t pid = wfi_control_pid_of(self, rank);
+    if (pid < 0)
+        snprintf(text_out, WFI_CONTROL_DEAD, "rank %d has left the job", rank);
+    else
+        wfi_control_say_dead(rank, pid, text_out);
+}
+
 /* A rank that failed before it left, died or diverged has set the failure, which comes first. */
 static wf_status fail_gone(wfi_control *c, int rank) {
     WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
-    char doing[WFI_CONTROL_DOING];
-    int64_t pid = wfi_control_pid_of(c, rank);
+    char doing[WFI_CONTROL_DOING], lost[WFI_CONTROL_DEAD];
     wfi_control_doing(c, rank, doing);
-    if (pid < 0)
-        return wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; its last call: %s", rank,
-                        doing);
-    char dead[WFI_CONTROL_DEAD];
-    wfi_control_say_dead(rank, pid, dead);
-    return wfi_fail(c->ctx, WF_REMOTE, "%s; its last call: %s", dead, doing);
+    wfi_control_describe_lost(c, rank, lost);
+    return wfi_fail(c->ctx, WF_REMOTE, "%s; its last call: %s", lost, doing);
 }
 
 static bool has_come(const wfi_shared_epoch *count, uint64_t n) {

@@ -136,6 +136,8 @@ wf_status wfi_control_all_gather(wfi_control *control, const char *what,
                                  const wfi_control_numbers **all_out);
 /* Whether that rank has left, or its process has ended. The is_lost of a wfi_remote. */
 bool wfi_control_is_lost(const void *control, int rank);
+/* Formats "rank 1 has left the job" or the words of wfi_control_say_dead. */
+void wfi_control_describe_lost(const void *control, int rank, char text_out[WFI_CONTROL_DEAD]);
 
 /* absent.c: "rank 2 (process 4711) has not arrived; its last call: step 12", and whether the
  * process is stopped. `how_long` is "" or " for 10 s". */

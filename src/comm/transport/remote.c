@@ -48,6 +48,18 @@ static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter
                     (unsigned long long)now, (unsigned long long)event->epoch, why);
 }
 
+static wf_status fail_lost(const wfi_event *event, uint64_t now, const wfi_waiter *waiter) {
+    const wfi_remote *remote = event->stream->state;
+    const wfi_owner *owner = &remote->owner;
+    char lost[WFI_REMOTE_LOST];
+    WF_TRY(wfi_owner_check(owner)); /* a rank that failed set this before it left */
+    remote->describe_lost(remote->self, owner->rank, lost);
+    return wfi_fail(owner->ctx, WF_REMOTE,
+                    "%s: %s waited for its stream %s, which has done %llu of %llu tasks", lost,
+                    waiter->name, event->stream->name, (unsigned long long)now,
+                    (unsigned long long)event->epoch);
+}
+
 static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
     const wfi_remote *remote = event.stream->state;
     const wfi_owner *owner = &remote->owner;
@@ -69,12 +81,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
         /* The rank may have completed the last task and left since the load above. */
         if (remote->is_lost && remote->is_lost(remote->self, owner->rank) &&
             remote_n_done(event.stream) < event.epoch)
-            return wfi_fail(owner->ctx, WF_REMOTE,
-                            "rank %d has left the job or died: %s waited for its stream %s, which "
-                            "has done %llu of "
-                            "%llu tasks",
-                            owner->rank, waiter->name, event.stream->name, (unsigned long long)now,
-                            (unsigned long long)event.epoch);
+            return fail_lost(&event, now, waiter);
         if (wfi_deadline_is_over(&deadline, now)) return too_late(&event, now, waiter);
         if (waiter->is_host) wfi_watch_look(waiter->watch, &event);
     }

@@ -10,12 +10,15 @@
 
 #include "device/device.h"
 
+#define WFI_REMOTE_LOST 64
+
 /* The remote streams of one owner, which borrow this struct. */
 typedef struct wfi_remote {
     wfi_owner owner;
     wfi_shared_epoch *counters; /* [stream number] */
     /* Whether the process of that rank has left or died. NULL: no process can. */
     bool (*is_lost)(const void *self, int rank);
+    void (*describe_lost)(const void *self, int rank, char text_out[WFI_REMOTE_LOST]);
     /* Called when a remote stream is about to wait for an event of a trainer's local stream
      * `stream`: has the epoch sent to that rank when it is reached. NULL: the rank reads the
      * counter itself. */

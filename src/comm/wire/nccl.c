@@ -76,9 +76,11 @@ static wf_status find_gone(const wfi_device_wire *w) {
     const wfi_owner *owner = &w->device->owner;
     WF_TRY(wfi_owner_check(owner));
     for (int r = 0; r < wf_job_n_ranks(w->job); r++)
-        if (r != owner->rank && wfi_control_is_lost(w->job, r))
-            return wfi_fail(owner->ctx, WF_REMOTE,
-                            "rank %d has left the job or died while NCCL moved bytes", r);
+        if (r != owner->rank && wfi_control_is_lost(w->job, r)) {
+            char lost[WFI_CONTROL_DEAD];
+            wfi_control_describe_lost(w->job, r, lost);
+            return wfi_fail(owner->ctx, WF_REMOTE, "%s while NCCL moved bytes", lost);
+        }
     return WF_OK;
 }
 
