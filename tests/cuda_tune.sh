@@ -7,7 +7,7 @@ mlp=(--model mlp --data synthetic --batch 4 --lanes 1)
 net=(--model resnet18 --data synthetic --image 32 --batch 2)
 # tune TABLE VARIABLE=VALUE OPTIONS...: the table, and nothing is left on the device.
 tune() {
-    env "$2" "$WEFT" tune "${@:3}" --repeat 1 --out "$folder/$1" >"$folder/out" 2>"$folder/said" || fail "tune ${*:2}: $(tail -1 "$folder/said")"
+    env "$2" "$WEFT" tune "${@:3}" --repeat 3 --out "$folder/$1" >"$folder/out" 2>"$folder/said" || fail "tune ${*:2}: $(tail -1 "$folder/said")"
     ! grep "stand-in: left" "$folder/said" || fail "tune ${*:2}: the device keeps what is above"
 }
 # rows TABLE: "SHAPE CHOICE USUAL", a line a shape.
