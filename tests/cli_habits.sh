@@ -89,6 +89,7 @@ report $mixed --steps 4 --out "$folder/mixed2" >/dev/null
 [[ $(sha train --resume --steps 6 --out "$folder/mixed2" --ranks 2) == "$want" ]] || fail "--mixup --resume: other bits"
 expect 2 "--mixup has no effect here: the model reads tokens" $train --steps 1 --mixup 0.2
 expect 2 "mixup is -1" ${mixed/0.4/-1} --steps 1
+expect 2 "mixup is -1, but must be 0 to 1000" plan --model mlp --mixup -1
 expect 2 "--mixup has no effect here: --loss is mse" ${mixed/--label-smoothing 0.1/} --loss mse --steps 1
 
 # ---- when to stop ----

@@ -21,6 +21,8 @@ exit_status job_check_model(const cli *c) {
 }
 
 static exit_status check_use(const options *o) {
+    if (!(o->mixup >= 0 && o->mixup <= WF_MAX_MIXUP))
+        return complain(EXIT_USAGE, "--mixup is %g, but must be 0 to %d", o->mixup, WF_MAX_MIXUP);
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES];
         const char *why = option_is_given(o, id) ? option_no_use(o, id) : NULL;

@@ -154,10 +154,12 @@ typedef struct wf_loader_config {
     int64_t n_micro; /* 0: n_parts */
     /* Above 0, for images with labels: each image is mixed with a partner from the same batch of
      * all parts (by chance, itself), with shares from Beta(mixup, mixup). Partners and the batch's
-     * share are functions of the seed and the position in the data. 0: no mixup. */
+     * share are functions of the seed and the position in the data. 0: no mixup; at most
+     * WF_MAX_MIXUP, where all shares are about a half. */
     double mixup;
 } wf_loader_config;
 
+#define WF_MAX_MIXUP 1000
 #define WF_LOADER_CONFIG_INIT                                                                      \
     { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 1, 0, 0, 0, 1, 0, 0 }
 

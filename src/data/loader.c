@@ -22,8 +22,7 @@
 #define MAX_EPOCH    (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
 #define STACK_BYTES  (256 * 1024)       /* the threads call nothing deep */
 #define MAX_WORKERS  256
-#define MAX_MIXUP    1000 /* far beyond, all shares are a half */
-#define STRIP        256  /* elements of each sample that are mixed at once */
+#define STRIP        256 /* elements of each sample that are mixed at once */
 
 typedef struct slot {
     void *x, *y;    /* [n_rows] */
@@ -287,11 +286,11 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
                         " microbatches",
                         n, n_micro);
     bool has_labels = data->about.kind == WF_DATA_IMAGES && data->about.y_dtype == WF_I32;
-    if (!(c->mixup >= 0 && c->mixup <= MAX_MIXUP) || (c->mixup > 0 && !has_labels))
+    if (!(c->mixup >= 0 && c->mixup <= WF_MAX_MIXUP) || (c->mixup > 0 && !has_labels))
         return wfi_fail(
             ctx, WF_INVALID_ARG,
             "loader: mixup is %g, but must be 0 to %d, and 0 for data other than labelled images",
-            c->mixup, MAX_MIXUP);
+            c->mixup, WF_MAX_MIXUP);
     if (c->n_prefetch < 1 || c->n_prefetch > MAX_PREFETCH)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_prefetch is %d, but must be 1 to %d",
                         c->n_prefetch, MAX_PREFETCH);

