@@ -110,7 +110,7 @@ none_left "found dead"
 
 # ---- time is up: 4 ----
 run 4 -n 2 --timeout 0.3 -- sleep 600
-says "has not ended after 0.3 s: rank 0 and 1 still ran"
+says "has not ended after 0.3 s: ranks 0 and 1 still ran"
 run 4 -n 1 --timeout 0.3 -- sh -c 'trap "" TERM; while :; do sleep 600; done'
 
 # ---- lines: equal ones once, long ones whole, the last without its end ----
@@ -204,7 +204,7 @@ start -n 2 --grace 0.2 -- sh -c "trap '' INT TERM; $stay; wait; wait" # who does
 until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
 kill -TERM "$launcher"
 finishes 143
-says "rank 0 and 1 had to be killed"
+says "ranks 0 and 1 had to be killed"
 none_left "--grace"
 
 # ---- stopped and continued (Ctrl-Z), suspended as a whole ----

@@ -150,7 +150,7 @@ int64_t wfi_oom_kills(void);
 void wfi_say_end(const wfi_process_group *group, int rank, char *text, size_t bytes);
 /* The same for the rank that failed first, and the fate of the others. */
 void wfi_say_failure(const wfi_process_group *group, char *text, size_t bytes);
-/* "rank 0, 2 and 3" of those that run, or of those that had to be killed. */
+/* "rank 1" or "ranks 0, 2 and 3" of those that run, or of those that had to be killed. */
 void wfi_say_running(const wfi_process_group *group, char *text, size_t bytes);
 void wfi_say_killed(const wfi_process_group *group, char *text, size_t bytes);
 

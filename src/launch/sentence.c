@@ -50,16 +50,15 @@ static bool was_killed(const wfi_rank_process *process) {
 
 static void say_ranks(const wfi_process_group *group,
                       bool (*is_meant)(const wfi_rank_process *process), char *text, size_t bytes) {
-    int last = -1, n_said = 0;
+    int last = -1;
     size_t n = 0;
     *text = 0;
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (is_meant(&group->ranks[rank])) last = rank;
     for (int rank = 0; rank <= last && n < bytes; rank++) {
         if (!is_meant(&group->ranks[rank])) continue;
-        const char *before = !n_said ? "rank " : rank == last ? " and " : ", ";
+        const char *before = rank == last ? (n ? " and " : "rank ") : n ? ", " : "ranks ";
         n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, rank);
-        n_said++;
     }
 }
 
