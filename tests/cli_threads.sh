@@ -18,6 +18,19 @@ for words in OMP_DYNAMIC=true OMP_MAX_ACTIVE_LEVELS=0 OMP_NUM_THREADS=1 OMP_NEST
     [[ $got == "$want" ]] || fail "$words: $got"
 done
 
+# ---- ranks with more threads than cores: waiting threads sleep, unless the user decides ----
+# spins THREADS: how often a waiting thread of OpenMP looks before it sleeps, a line for each rank.
+spins() {
+    env -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose "$WEFT" train --model mlp --data synthetic --batch 4 --steps 1 --ranks 2 --quiet --threads "$1" 2>&1 |
+        sed -n "s/.*GOMP_SPINCOUNT = '\(.*\)'/\1/p" | tail -n +2 # without the launcher
+}
+n=$(($(nproc) > 1 ? $(nproc) : 2))
+if [[ $(spins 1) ]]; then # libgomp
+    [[ $(spins 1 | sort -u) != 0 ]] || fail "ranks with a thread each: waiting threads sleep at once"
+    [[ $(spins $n | sort -u) == 0 ]] || fail "2 ranks with $n threads each: waiting threads spin: $(spins $n)"
+    [[ $(OMP_WAIT_POLICY=active spins $n | sort -u) != 0 ]] || fail "OMP_WAIT_POLICY=active: waiting threads do not spin"
+fi
+
 # ---- what cannot be mended is refused, by whatever computes ----
 export OMP_THREAD_LIMIT=1
 sentence="rank 0: 2 threads are planned, but OpenMP starts 1"

@@ -101,6 +101,13 @@ static void close_memories(const memories *m) {
     if (m->snapshot >= 0) close(m->snapshot);
 }
 
+/* OpenMP's waiting threads spin by default. With more threads than cores they would take the time
+ * of those that compute. OpenMP reads the variable before main, so the ranks inherit it. */
+static void sleep_while_waiting(const options *o) {
+    if (o->recipe.n_threads > 1 && o->ranks * o->recipe.n_threads > wf_info_limits().n_cores)
+        setenv("OMP_WAIT_POLICY", "passive", 0);
+}
+
 exit_status launch_self(cli *c) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_launch_result result;
@@ -122,6 +129,7 @@ exit_status launch_self(cli *c) {
     config.program = "/proc/self/exe";
     config.argv = words;
     config.grace_ms = config.n_ranks > 1 ? GRACE_MS : ALONE_MS;
+    sleep_while_waiting(&c->o);
     signal(SIGCHLD, SIG_DFL);
     bad = checkpoint_hold(c, &held);
     interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
