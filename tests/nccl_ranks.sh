@@ -148,7 +148,7 @@ with_deadlines early 2000
 # Of who is stopped where NCCL waits for it, its process tells.
 stopped_within() {
     plan=dp=2,allreduce=engine WEFT_TIMEOUT_MS=$1 STAND_IN_NCCL_STUCK=0 begins
-    sleep 1
+    sleep "$(seconds $(($1 / 3)))"
     kill -STOP "$victim"
     ends 4 "has not summed what its replicas have with that of rank 0; rank 1 (process $victim) does not move; the process is stopped" "stopped within"
 }
