@@ -8,46 +8,15 @@ static bool is(const char *wanted, const char *is) {
     return !wanted || !strcmp(wanted, is);
 }
 
-row *experiment_row(experiment *e, const char *name, const char *schedule, const char *cut,
-                    int64_t split) {
-    for (row *r = e->rows; r < e->rows + e->n_rows; r++)
-        if (is(name, r->name) && is(schedule, r->schedule) && is(cut, r->cut) && r->split == split)
-            return r;
-    if (e->n_rows == MAX_ROWS) return NULL;
-    row *r = &e->rows[e->n_rows];
-    *r = (row){.name = name, .schedule = schedule, .cut = cut, .split = split};
-    r->n_ranks = strcmp(schedule, "none") ? 2 : 1;
-    e->n_rows++;
-    return r;
-}
-
 const row *experiment_best(const experiment *e, const char *name, const char *schedule,
-                           const char *cut) {
+                           const char *cut, int64_t split) {
     const row *best = NULL;
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
-        if (!is(name, r->name) || !is(schedule, r->schedule) || !is(cut, r->cut)) continue;
-        if (r->seconds.n && (!best || row_mean(r) < row_mean(best))) best = r;
+        if (is(name, r->name) && is(schedule, r->schedule) && is(cut, r->cut) &&
+            (!split || r->split == split) && (!best || row_mean(r) < row_mean(best)))
+            best = r;
     }
     return best;
-}
-
-/* splitmix64 (Steele, Lea, Flood, 2014): enough to shuffle with, the same everywhere. */
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-void experiment_shuffle(const experiment *e, int first, int repeat, int *order) {
-    uint64_t state = (uint64_t)repeat;
-    int n = e->n_rows - first;
-    for (int i = 0; i < n; i++) order[i] = first + i;
-    for (int i = n - 1; i > 0; i--) {
-        int k = (int)(next_random(&state) % (uint64_t)(i + 1)), was = order[i];
-        order[i] = order[k];
-        order[k] = was;
-    }
 }
 
 /* "single device" comes before "model parallel" before "pipeline". */

@@ -61,14 +61,10 @@ typedef struct experiment {
 
 /* ---- rows: experiment.c ---- */
 
-/* The row of that kind, which may be there already. NULL: too many rows, or no memory. */
-row *experiment_row(experiment *e, const char *name, const char *schedule, const char *cut,
-                    int64_t split);
-/* The fastest row of that name, schedule and cut (NULL: any); NULL if there is none. */
+/* The fastest row of that name, schedule, cut (NULL: any) and split (0: any); NULL if there is
+ * none. */
 const row *experiment_best(const experiment *e, const char *name, const char *schedule,
-                           const char *cut);
-/* A fixed order for that repeat, another one for the next: order[i] of rows first..n_rows-1. */
-void experiment_shuffle(const experiment *e, int first, int repeat, int *order);
+                           const char *cut, int64_t split);
 /* Groups the rows by name, cut and schedule, and sorts these by split. */
 void experiment_sort(experiment *e);
 void experiment_release(experiment *e);

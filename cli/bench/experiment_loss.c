@@ -11,16 +11,11 @@
  */
 #include "bench/experiment.h"
 
-static const row *find_single(const experiment *e, int64_t split) {
-    for (const row *r = e->rows; r < e->rows + e->n_rows; r++)
-        if (r->n_ranks == 1 && r->split == split) return r;
-    return NULL;
-}
-
 bool loss_of(const experiment *e, loss_account *a) {
-    const row *pipeline = experiment_best(e, "pipeline", NULL, NULL);
-    const row *single = experiment_best(e, "single device", NULL, NULL);
-    const row *same_split = pipeline ? find_single(e, pipeline->split) : NULL;
+    const row *pipeline = experiment_best(e, "pipeline", NULL, NULL, 0);
+    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
+    const row *same_split =
+        pipeline ? experiment_best(e, "single device", NULL, NULL, pipeline->split) : NULL;
     if (!single || !same_split) return false;
     int n = pipeline->n_ranks;
     *a = (loss_account){.pipeline = pipeline, .single = single, .seconds = row_mean(pipeline)};

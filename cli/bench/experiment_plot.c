@@ -53,36 +53,28 @@ static exit_status end_bars(chart *p, int n_bars, double ideal) {
     return end(p, script);
 }
 
-static const row *row_of(const experiment *e, const char *name, const char *cut, int64_t split,
-                         const char *schedule) {
-    for (const row *r = e->rows; r < e->rows + e->n_rows; r++)
-        if (r->split == split && !strcmp(r->name, name) && !strcmp(r->cut, cut) &&
-            !strcmp(r->schedule, schedule))
-            return r;
-    return NULL;
-}
-
 static exit_status plot_two(const experiment *e, const char *cut) {
     int64_t batch = e->c->o.recipe.batch;
     chart p;
     exit_status bad = chart_begin(&p, e->c, "mp_vs_rn", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
-    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel");
-    bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY, "single device");
+    bar(&p, experiment_best(e, "model parallel", "naive", cut, batch), CHART_RED, "model parallel");
+    bar(&p, experiment_best(e, "single device", "none", "", batch), CHART_GREY, "single device");
     return end_bars(&p, 2, 0);
 }
 
 static exit_status plot_three(const experiment *e, int64_t split, const char *cut) {
-    const row *single = experiment_best(e, "single device", NULL, NULL);
-    const row *pipeline = experiment_best(e, "pipeline", NULL, NULL);
+    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
+    const row *pipeline = experiment_best(e, "pipeline", NULL, NULL, 0);
     int64_t batch = e->c->o.recipe.batch;
     char label[100];
     chart p;
     exit_status bad =
         chart_begin(&p, e->c, "mp_vs_rn_vs_pp", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
-    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel|unsplit");
-    bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY,
+    bar(&p, experiment_best(e, "model parallel", "naive", cut, batch), CHART_RED,
+        "model parallel|unsplit");
+    bar(&p, experiment_best(e, "single device", "none", "", batch), CHART_GREY,
         single->split == batch ? "single device|unsplit,|its best" : "single device|unsplit");
     if (single->split != batch) {
         snprintf(label, sizeof label, "single device|at its best,|split %lld",
@@ -90,7 +82,7 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
         bar(&p, single, CHART_GREY, label);
     }
     snprintf(label, sizeof label, "pipeline|split %lld,|cut at %s", (long long)split, cut);
-    bar(&p, row_of(e, "pipeline", cut, split, "1f1b"), CHART_BLUE, label);
+    bar(&p, experiment_best(e, "pipeline", "1f1b", cut, split), CHART_BLUE, label);
     snprintf(label, sizeof label, "best pipeline|split %lld,|%s, balanced",
              (long long)pipeline->split, pipeline->schedule);
     bar(&p, pipeline, CHART_GREEN, label);
@@ -100,7 +92,7 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
 /* ---- time against the split ---- */
 
 static exit_status plot_splits(const experiment *e) {
-    const row *single = experiment_best(e, "single device", NULL, NULL);
+    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
     const options *o = &e->c->o;
     char script[3000], tics[600] = "";
     int64_t first = o->recipe.batch;
@@ -110,7 +102,7 @@ static exit_status plot_splits(const experiment *e) {
     if (bad) return bad;
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
         if (r->n_ranks != 1) continue;
-        const row *pipeline = row_of(e, "pipeline", "", r->split, "1f1b");
+        const row *pipeline = experiment_best(e, "pipeline", "1f1b", "", r->split);
         if (r->split < first) first = r->split;
         fprintf(p.csv, "%lld,%.17g,%.17g,", (long long)r->split, row_mean(r),
                 samples_std(&r->seconds));

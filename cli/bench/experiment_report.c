@@ -5,7 +5,7 @@
 #include <string.h>
 
 static double speedup(const experiment *e, const row *r) {
-    const row *single = experiment_best(e, "single device", NULL, NULL);
+    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
     return single ? row_mean(single) / row_mean(r) : 0;
 }
 
@@ -35,11 +35,11 @@ void experiment_say(const experiment *e) {
     }
     say(e->c, "\nseconds are those of %d batches of %lld images\n", ROW_BATCHES,
         (long long)e->c->o.recipe.batch);
-    say_best(e, "best single device", experiment_best(e, "single device", NULL, NULL));
+    say_best(e, "best single device", experiment_best(e, "single device", NULL, NULL, 0));
     for (int s = 0; wf_schedule_name(s); s++) {
         char what[40];
         snprintf(what, sizeof what, "best %s", wf_schedule_name(s));
-        say_best(e, what, experiment_best(e, NULL, wf_schedule_name(s), NULL));
+        say_best(e, what, experiment_best(e, NULL, wf_schedule_name(s), NULL, 0));
     }
 }
 

@@ -3,11 +3,11 @@
  * pipeline, for each split of the batch and each schedule. One core and one thread a device,
  * or two devices of another kind.
  */
+#include "bench/apart.h"
 #include "bench/experiment.h"
 #include "checkpoint/checkpoint.h"
 #include "job/report.h"
 
-#include <sched.h>
 #include <string.h>
 
 #define TUTORIAL_BATCH 120
@@ -100,8 +100,14 @@ static exit_status find_devices(experiment *e) {
 
 static exit_status add(experiment *e, const char *name, const char *schedule, const char *cut,
                        int64_t split) {
-    if (experiment_row(e, name, schedule, cut, split)) return EXIT_DONE;
-    return complain(EXIT_FAILED, "no memory left, or more than %d rows", MAX_ROWS);
+    if (experiment_best(e, name, schedule, cut, split)) return EXIT_DONE;
+    if (e->n_rows == MAX_ROWS) return complain(EXIT_FAILED, "more than %d rows", MAX_ROWS);
+    e->rows[e->n_rows++] = (row){.name = name,
+                                 .schedule = schedule,
+                                 .cut = cut,
+                                 .split = split,
+                                 .n_ranks = strcmp(schedule, "none") ? 2 : 1};
+    return EXIT_DONE;
 }
 
 static exit_status add_tutorial(experiment *e, const splits *s) {
@@ -120,14 +126,14 @@ static exit_status add_tutorial(experiment *e, const splits *s) {
 
 /* Each schedule at the splits that are best so far. */
 static exit_status add_schedules(experiment *e, const splits *s, int n_candidates) {
-    const row *single = experiment_best(e, "single device", NULL, NULL);
+    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
     exit_status bad = add(e, "model parallel", "naive", TUTORIAL_CUT, single->split);
     bool taken[MAX_SPLITS] = {false};
     for (int n = 0; n < n_candidates && n < s->count && !bad; n++) {
         int best = -1;
         double least = 0;
         for (int i = 0; i < s->count; i++) {
-            double mean = row_mean(experiment_row(e, "pipeline", "1f1b", "", s->n[i]));
+            double mean = row_mean(experiment_best(e, "pipeline", "1f1b", "", s->n[i]));
             if (!taken[i] && (best < 0 || mean < least)) best = i, least = mean;
         }
         taken[best] = true;
@@ -147,13 +153,12 @@ static void show(experiment *e, const row *r, const char *doing) {
     progress_show(&e->bar, (double)e->n_runs_done / e->n_runs, text);
 }
 
-/* All rows from `first` on, once. */
+/* Runs all rows from `first` on, once; odd repeats run backwards, so no row always follows the same
+ * one. */
 static exit_status round_of(experiment *e, int first, int repeat) {
-    int order[MAX_ROWS];
     exit_status bad = EXIT_DONE;
-    experiment_shuffle(e, first, repeat, order);
-    for (int i = 0; i < e->n_rows - first && !bad; i++) {
-        row *r = &e->rows[order[i]];
+    for (int i = first; i < e->n_rows && !bad; i++) {
+        row *r = &e->rows[repeat % 2 ? first + e->n_rows - 1 - i : i];
         show(e, r, "run");
         bad = experiment_learn(e, r);
         if (!bad) bad = experiment_run(e, r);
@@ -194,11 +199,10 @@ static exit_status finish(experiment *e) {
 
 static void describe(const experiment *e) {
     const options *o = &e->c->o;
-    cpu_set_t cores;
     say(e->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %d\n", o->model, ROW_BATCHES,
         (long long)o->recipe.batch, (long long)o->image, (long long)o->image, e->n_repeats);
     if (e->devices) say(e->c, "devices: %s; alone: %s\n", e->devices, e->device);
-    if (!e->devices && !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) < 2)
+    if (!e->devices && apart_n_cores() < 2)
         say(e->c, "there is one core only: two devices take turns on it, and gain nothing\n");
 }
 
