@@ -21,6 +21,8 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_graph *g, const wf_c
                 double sum = 0;
                 for (int32_t begin = end - 1; begin >= s - 1; begin--) {
                     sum += costs->units[begin].forward_us + costs->units[begin].backward_weight_us;
+                    /* An earlier begin makes this stage only heavier. */
+                    if (sum >= best[(size_t)s * row + (size_t)end]) break;
                     if (!wfi_unit_may_begin_stage(g, begin)) continue;
                     double before = best[(size_t)(s - 1) * row + (size_t)begin];
                     double worst = before > sum ? before : sum;
