@@ -202,13 +202,16 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
         *offset = wfi_round_up(r->end, align);
         return false;
     }
-    for (int32_t k = 0; k < r->n; k++) {
-        const slot *s = &r->slots[k];
-        if (s->begin >= *offset + bytes) return true;
-        if (s->end <= *offset) continue;
-        if (is_taken(places, s, b)) *offset = wfi_round_up(s->end, align);
+    uint64_t touches = places->lives[b].touches;
+    bool is_aligned = align == wfi_space_align(places->space); /* as the ends of slots are */
+    size_t at = *offset;
+    const slot *s = r->slots, *end = s + r->n;
+    for (; s < end && s->begin < at + bytes; s++) {
+        if (s->end <= at || !(s->covers & touches || is_taken(places, s, b))) continue;
+        at = is_aligned ? s->end : wfi_round_up(s->end, align);
     }
-    return false;
+    *offset = at;
+    return s < end;
 }
 
 wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
