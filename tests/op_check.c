@@ -99,6 +99,16 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(SHAPE, "batch_norm: x [0, 3] is empty", norm(g, S(0, 3), S(3)))                              \
     X(SHAPE, "layer_norm: input 1 [4] is not the last dim of x [2, 3]",                            \
       wf_layer_norm_with(t(g, S(2, 3)), t(g, S(4)), t(g, S(3)), 1e-5f))                            \
+    X(SHAPE, "rms_norm: scale [4] is not the last dim of x [2, 3]",                                \
+      wf_rms_norm_with(t(g, S(2, 3)), t(g, S(4)), 1e-5f))                                          \
+    X(INVALID_ARG, "rms_norm: eps is nan",                                                         \
+      wf_rms_norm_with(t(g, S(2, 3)), t(g, S(3)), (float)NAN))                                     \
+    X(SHAPE, "rotary: q [2, 3, 8], k [2, 3, 4] and v [2, 4, 4] do not fit",                        \
+      wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 4)), t(g, S(2, 4, 4)), none(g), 4, 2, 10))          \
+    X(INVALID_ARG, "rotary: 4 heads of 8 queries and 3 of 6 keys: heads have an even number",      \
+      wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 6)), t(g, S(2, 3, 6)), none(g), 4, 3, 10))          \
+    X(INVALID_ARG, "rotary: theta is 0",                                                           \
+      wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 4)), t(g, S(2, 3, 4)), none(g), 4, 2, 0))           \
     X(INVALID_ARG, "layer_norm: eps is nan",                                                       \
       wf_layer_norm_with(t(g, S(2, 3)), t(g, S(3)), t(g, S(3)), (float)NAN))                       \
     X(SHAPE, "add: the shapes [2, 3] and [3, 2] differ", wf_add(t(g, S(2, 3)), t(g, S(3, 2))))     \

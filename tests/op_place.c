@@ -148,7 +148,7 @@ static bool make_part(const instance *one, const wfi_op_cut *cut, int any, int n
     for (int i = 0; i < one->sample.n_in; i++) {
         wf_shape *shape = &part->sample.in[i];
         int dim = dim_of(cut->in[i], shape, any),
-            n_blocks = cut->blocks_in >> i & 1 ? cut->n_blocks : 1;
+            n_blocks = cut->blocks >> i & 1 ? cut->n_blocks : 1;
         if (dim < 0) continue;
         assert_in_range(dim, 0, shape->n_dims - 1);
         wfi_op_part of = wfi_op_part_of(shape, dim, n_blocks, number, n);
@@ -177,8 +177,8 @@ static bool try_cut(wf_context *ctx, const instance *one, const computed *whole,
             if (dim < 0)
                 memcpy(to, from, wfi_value_bytes(c.g, c.node->in[i]));
             else
-                copy_part(from, &one->sample.in[i], dim,
-                          cut->blocks_in >> i & 1 ? cut->n_blocks : 1, n, r, to, false);
+                copy_part(from, &one->sample.in[i], dim, cut->blocks >> i & 1 ? cut->n_blocks : 1,
+                          n, r, to, false);
         }
         walk_run(&c.w, true);
         for (int o = 0; o < n_out; o++) {
@@ -189,7 +189,9 @@ static bool try_cut(wf_context *ctx, const instance *one, const computed *whole,
             if (cut->out[o] == WFI_SUMMED)
                 for (int64_t k = 0; k < wf_shape_n_elem(&y->shape); k++) joined[o][k] += own[k];
             else if (dim >= 0)
-                copy_part((char *)joined[o], &y->shape, dim, 1, n, r, (char *)(uintptr_t)own, true);
+                copy_part((char *)joined[o], &y->shape, dim,
+                          cut->blocks >> (one->sample.n_in + o) & 1 ? cut->n_blocks : 1, n, r,
+                          (char *)(uintptr_t)own, true);
             else
                 memcpy(joined[o], own, wfi_value_bytes(c.g, c.node->out[o]));
         }

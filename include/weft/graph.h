@@ -127,9 +127,12 @@ WF_API wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, w
 WF_API wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shape s);
 /* Layer normalization over the last dim; scale and shift [n]. */
 WF_API wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps);
+/* Root mean square normalization over the last dim: x / sqrt(mean(x^2) + eps) * scale [n]. */
+WF_API wf_tensor wf_rms_norm_with(wf_tensor x, wf_tensor scale, float eps);
 WF_API wf_tensor wf_relu(wf_tensor x);
 WF_API wf_tensor wf_leaky_relu(wf_tensor x, float slope); /* slope * x for x < 0; 0 <= slope < 1 */
 WF_API wf_tensor wf_gelu(wf_tensor x);                    /* exact, with erf */
+WF_API wf_tensor wf_silu(wf_tensor x);                    /* x sigmoid(x) */
 WF_API wf_tensor wf_gelu_tanh(wf_tensor x);               /* GPT-2's approximation */
 WF_API wf_tensor wf_tanh(wf_tensor x);
 WF_API wf_tensor wf_sigmoid(wf_tensor x);
@@ -177,6 +180,12 @@ WF_API wf_tensor wf_slice(wf_tensor x, int dim, int64_t start, int64_t length);
 WF_API void wf_split(wf_tensor x, int dim, int n_parts, wf_tensor *parts_out);
 WF_API wf_tensor wf_sum(wf_tensor x, int dim);  /* removes the dim */
 WF_API wf_tensor wf_mean(wf_tensor x, int dim); /* removes the dim */
+/* Rotary positions, for attention with fewer heads of keys: q [n, t, n_heads d], k and v [n, t,
+ * n_keys d] -> qkv [n, t, 3 n_heads d] for wf_self_attention. Elements i and i + d / 2 of each head
+ * of q and k turn by the angle p theta^(-2 i / d) at position p, and each head of k and v is given
+ * n_heads / n_keys times. `positions` inert: 0 to t - 1; else I32 [n], and q, k and v have no t. */
+WF_API wf_tensor wf_rotary(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions,
+                           int64_t n_heads, int64_t n_keys, float theta);
 /* qkv [n, t, 3 c] (queries, keys, values) -> [n, t, c]: softmax(q k^T / sqrt(c / heads)) v. With
  * `causal`, position i attends to 0..i. */
 WF_API wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal);

@@ -125,6 +125,10 @@ typedef union wfi_attr {
         int causal;
     } attention;
     struct {
+        int64_t n_heads, n_keys; /* heads of queries, and of keys and values */
+        double theta;
+    } rotary;
+    struct {
         int64_t step;     /* number of the token */
         int64_t first, h; /* the units of a part, from which on, and of the whole */
     } lstm_cell;

@@ -23,6 +23,7 @@ enum member {
     CLASSES,
     LOSS,
     ATTENTION,
+    ROTARY,
     LSTM_CELL,
     REORDER,
     NONE
@@ -36,6 +37,7 @@ static const struct {
                {"avg_pool", POOL},
                {"batch_norm", NORM},
                {"layer_norm", NORM},
+               {"rms_norm", NORM},
                {"linear", LINEAR},
                {"matmul", MATMUL},
                {"gelu", GELU},
@@ -53,6 +55,7 @@ static const struct {
                {"smoothed_cross_entropy", LOSS},
                {"self_attention", ATTENTION},
                {"cached_attention", ATTENTION},
+               {"rotary", ROTARY},
                {"lstm_cell", LSTM_CELL},
                {"reorder", REORDER}};
 
@@ -119,6 +122,10 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         break;
     case ATTENTION:
         snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);
+        break;
+    case ROTARY:
+        snprintf(to, n, "%" PRId64 " %" PRId64 " %a", a->rotary.n_heads, a->rotary.n_keys,
+                 a->rotary.theta);
         break;
     case LSTM_CELL:
         snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64, a->lstm_cell.step, a->lstm_cell.first,

@@ -107,8 +107,8 @@ typedef struct wfi_op_cut {
     /* WFI_ANY_DIM: the same dim of all of them. WFI_SUMMED, of outputs: each part has a summand,
      * and the sum of two in another order may round otherwise. */
     int8_t in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
-    int8_t n_blocks;   /* the dim of some inputs is so many blocks side by side, each cut; 0: one */
-    uint8_t blocks_in; /* bit i: it is input i */
+    int8_t n_blocks; /* the dim of some operands is so many blocks side by side, each cut; 0: one */
+    uint16_t blocks; /* bit i: it is operand i; inputs come first, then outputs */
     bool (*applies)(const wf_graph *g, const wfi_node *node); /* NULL: always */
     /* Makes the attributes a part's; false: there cannot be so many parts. NULL: the same. */
     bool (*divide)(wfi_attr *attr, const wfi_op_part *part);

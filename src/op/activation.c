@@ -1,6 +1,7 @@
 /* Activations, element by element.
  *
  * relu(x) -> y, relu_backward(dy, y) -> dx; tanh, sigmoid and leaky_relu likewise
+ * silu(x) -> y = x sigmoid(x), silu_backward(dy, x) -> dx
  * gelu(x) -> y, gelu_backward(dy, x) -> dx; attr.gelu.tanh: the approximation
  * leaky_relu multiplies negative elements by attr.scale.factor */
 #include "op/check.h"
@@ -55,6 +56,7 @@ ACTIVATION(tanh, 5e-6f, 8, 1, WFI_Y, wfi_check_elementwise, NULL, wfi_tanh_forwa
            {SAMPLE})
 ACTIVATION(sigmoid, 5e-6f, 8, 1, WFI_Y, wfi_check_elementwise, NULL, wfi_sigmoid_reference,
            {SAMPLE})
+ACTIVATION(silu, 5e-6f, 8, 8, WFI_X, wfi_check_elementwise, NULL, wfi_silu_reference, {SAMPLE})
 ACTIVATION(gelu, 5e-6f, 8, 8, WFI_X, wfi_check_elementwise, wfi_gelu_numbers, wfi_gelu_reference,
            {SAMPLE, .attr = {.gelu = {0}}}, {SAMPLE, .attr = {.gelu = {1}}})
 
@@ -72,6 +74,10 @@ wf_tensor wf_tanh(wf_tensor x) {
 
 wf_tensor wf_sigmoid(wf_tensor x) {
     return wfi_build(&wfi_op_sigmoid, NULL, NULL, 1, &x);
+}
+
+wf_tensor wf_silu(wf_tensor x) {
+    return wfi_build(&wfi_op_silu, NULL, NULL, 1, &x);
 }
 
 wf_tensor wf_gelu(wf_tensor x) {

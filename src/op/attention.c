@@ -237,7 +237,7 @@ static const wfi_op_cut self_attention_place[] = {{.name = "samples", .in = {1},
                                                    .in = {-1},
                                                    .out = {-1, 2},
                                                    .n_blocks = 3,
-                                                   .blocks_in = 1 << 0,
+                                                   .blocks = 1 << 0,
                                                    .divide = divide_heads},
                                                   {0}};
 

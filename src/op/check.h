@@ -77,6 +77,8 @@ static inline wfi_numbers wfi_element_numbers(const wf_shape *x, int64_t row) {
 void wfi_relu_reference(const wfi_call *call);
 void wfi_tanh_forward_reference(const wfi_call *call);
 void wfi_sigmoid_reference(const wfi_call *call);
+void wfi_silu_reference(const wfi_call *call);
+void wfi_silu_backward_reference(const wfi_call *call);
 void wfi_scale_reference(const wfi_call *call);
 void wfi_leaky_relu_reference(const wfi_call *call);
 void wfi_relu_backward_reference(const wfi_call *call);

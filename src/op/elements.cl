@@ -24,6 +24,7 @@
 UNARY(relu, x <= 0 ? 0 : x)
 UNARY(tanh_forward, (float)tanh((double)x))
 UNARY(sigmoid, (float)(1 / (1 + exp(-(double)x))))
+UNARY(silu, (float)(x / (1 + exp(-(double)x))))
 UNARY(scale, x * FACTOR)
 UNARY(leaky_relu, x <= 0 ? FACTOR * x : x)
 
@@ -50,5 +51,11 @@ DEVICE double gelu_slope(double x, int is_tanh) {
     return 0.5 * (1 + erf(x * 0.7071067811865476)) + x * (exp(-0.5 * x * x) * 0.3989422804014327);
 }
 
+DEVICE double silu_slope(double x) {
+    double s = 1 / (1 + exp(-x));
+    return s * (1 + x * (1 - s));
+}
+
+BINARY(silu_backward, (float)(x * silu_slope(y)))
 UNARY(gelu, (float)gelu_of(x, IS_TANH))
 BINARY(gelu_backward, (float)(x * gelu_slope(y, IS_TANH)))

@@ -189,7 +189,7 @@ static const wfi_op_sample lstm_cell_samples[] = {
      .attr = {.lstm_cell = {2, 0, 5}}},
     {0}};
 
-#define UNITS .n_blocks = N_GATES, .blocks_in = 1 << 0 | 1 << 1, .divide = divide_units
+#define UNITS .n_blocks = N_GATES, .blocks = 1 << 0 | 1 << 1, .divide = divide_units
 static const wfi_op_cut lstm_cell_place[] = {
     {.name = "units", .in = {-1, -1}, .out = {WFI_SUMMED, -1, -1}, .applies = is_first, UNITS},
     {.name = "units", .in = {-1, -1, -1}, .out = {WFI_SUMMED, -1, -1}, .applies = is_later, UNITS},

@@ -19,10 +19,16 @@
     X(batch_norm_backward)                                                                         \
     X(layer_norm)                                                                                  \
     X(layer_norm_backward)                                                                         \
+    X(rms_norm)                                                                                    \
+    X(rms_norm_backward)                                                                           \
     X(relu)                                                                                        \
     X(relu_backward)                                                                               \
     X(gelu)                                                                                        \
     X(gelu_backward)                                                                               \
+    X(rotary)                                                                                      \
+    X(rotary_backward)                                                                             \
+    X(silu)                                                                                        \
+    X(silu_backward)                                                                               \
     X(tanh)                                                                                        \
     X(tanh_backward)                                                                               \
     X(sigmoid)                                                                                     \

@@ -190,7 +190,7 @@ static bool find_blocks(search *s) {
                 for (int i = 0; i < n_operands; i++) {
                     int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
                     if (v < 0 || !s->pairs.cuts[v].dim) continue;
-                    if (rule->n_blocks && !(rule->blocks_in >> i & 1)) continue;
+                    if (rule->n_blocks && !(rule->blocks >> i & 1)) continue;
                     if (!pass && s->pairs.cuts[v].n_blocks > n) n = s->pairs.cuts[v].n_blocks;
                     if (!pass || s->pairs.cuts[v].n_blocks >= n) continue;
                     if (is_parameter(g, v) && find_reader(s, v, true) >= 0) return false;
@@ -202,12 +202,11 @@ static bool find_blocks(search *s) {
     for (int32_t k = 0; k < s->n_found; k++) {
         const wfi_node *node = &g->nodes[s->found[k]];
         const wfi_op_cut *rule = s->pairs.rule[s->found[k]];
-        for (int i = 0; i < node->n_out && rule->n_blocks; i++)
-            if (s->pairs.cuts[node->out[i]].n_blocks > 1) return false;
-        for (int i = 0; i < node->n_in && rule->n_blocks; i++)
-            if (node->in[i] >= 0 && s->pairs.cuts[node->in[i]].n_blocks !=
-                                        (rule->blocks_in >> i & 1 ? rule->n_blocks : 1))
-                return false;
+        for (int i = 0; i < node->n_in + node->n_out && rule->n_blocks; i++) {
+            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            int n = rule->blocks >> i & 1 ? rule->n_blocks : 1;
+            if (v >= 0 && s->pairs.cuts[v].n_blocks != n) return false;
+        }
     }
     return true;
 }

@@ -16,8 +16,10 @@ static void make_concat(wfi_gpu_node *l, wfi_gpu_entry entry) {
 }
 
 /* The data's gradient comes last: its memory may be that of an input. */
-static void make_layer_norm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_told(l, WFI_GPU_layer_norm_backward_weight);
+static void make_norm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
+    wfi_gpu_add_told(l, entry == WFI_GPU_rms_norm_backward_data
+                            ? WFI_GPU_rms_norm_backward_weight
+                            : WFI_GPU_layer_norm_backward_weight);
     l->all[0].launch.n_groups = wfi_gpu_groups(wfi_last_dim(in_shape(l, 0)));
     wfi_gpu_add_told(l, entry);
 }
@@ -36,7 +38,8 @@ const wfi_gpu_row wfi_gpu_elements[] = {
     {&wfi_op_smoothed_cross_entropy, wfi_gpu_add_told, WFI_GPU_cross_entropy},
     {&wfi_op_smoothed_cross_entropy_backward, wfi_gpu_add_told, WFI_GPU_cross_entropy_backward},
     {&wfi_op_class_sums, wfi_gpu_add_cleared, WFI_GPU_class_sums},
-    {&wfi_op_layer_norm_backward, make_layer_norm_backward, WFI_GPU_layer_norm_backward_data},
+    {&wfi_op_layer_norm_backward, make_norm_backward, WFI_GPU_layer_norm_backward_data},
+    {&wfi_op_rms_norm_backward, make_norm_backward, WFI_GPU_rms_norm_backward_data},
     {&wfi_op_gather_backward, wfi_gpu_add_cleared, WFI_GPU_gather_backward},
     {&wfi_op_embedding_backward, wfi_gpu_add_cleared, WFI_GPU_embedding_backward},
     {0},

@@ -1,0 +1,101 @@
+/* Root mean square normalization over the last dim (Zhang and Sennrich, 2019).
+ *
+ * rms_norm(x, scale) -> y, square [rows], the mean of squares
+ * rms_norm_backward(dy, x, square, scale) -> dx, dscale
+ *
+ * x [rows.., n]; scale [n]. */
+#include "op/plain.h"
+
+#include "op/rms_norm.cl"
+
+/* Input `x` is normalized along its last dim, which input `along` has, too. */
+static wf_status check_last_dim(const wf_graph *g, const wfi_node *node, int x, int along) {
+    wf_shape shape = wfi_in_shape(g, node, x), vector = wfi_in_shape(g, node, along);
+    if (shape.n_dims < 1 || wfi_last_dim(&shape) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "works along the last dim, which %s does not have",
+                           wfi_show(&shape).text);
+    if (vector.n_dims != 1 || vector.dim[0] != wfi_last_dim(&shape))
+        return wfi_op_fail(g, node, WF_SHAPE, "scale %s is not the last dim of x %s",
+                           wfi_show(&vector).text, wfi_show(&shape).text);
+    if (!(node->attr.norm.eps >= 0))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "eps is %g", node->attr.norm.eps);
+    return WF_OK;
+}
+
+static wf_status rms_norm_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    WF_TRY(check_last_dim(g, node, 0, 1));
+    wf_shape x = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&x));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
+    return wfi_node_output(g, node, WF_F32, &rows);
+}
+
+static wf_status rms_norm_backward_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ffff"));
+    WF_TRY(check_last_dim(g, node, 1, 3));
+    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
+    wf_shape rows = WF_SHAPE(wfi_n_rows(&x)), along = WF_SHAPE(wfi_last_dim(&x));
+    wf_shape square = wfi_in_shape(g, node, 2);
+    if (!wfi_shape_equal(&dy, &x) || !wfi_shape_equal(&square, &rows))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, x %s and squares %s do not fit",
+                           wfi_show(&dy).text, wfi_show(&x).text, wfi_show(&square).text);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
+    return wfi_node_output(g, node, WF_F32, &along);
+}
+
+static wfi_numbers rms_norm_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_row_numbers(&call->in[0].shape);
+    own.f[0] = call->attr->norm.eps;
+    return own;
+}
+
+static wfi_numbers weight_numbers(const wfi_call *call) {
+    wfi_numbers own = rms_norm_numbers(call);
+    own.n_threads = own.n[1];
+    return own;
+}
+
+PLAIN_REFERENCE(rms_norm_reference, rms_norm, rms_norm_numbers)
+PLAIN_REFERENCE(backward_weight, rms_norm_backward_weight, weight_numbers)
+PLAIN_REFERENCE(backward_data, rms_norm_backward_data, rms_norm_numbers)
+
+static void rms_norm_backward_reference(const wfi_call *call) {
+    backward_weight(call);
+    backward_data(call);
+}
+
+static const wfi_op_sample rms_norm_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(4, 3, 7), WFI_DIMS(7)}, .attr = {.norm = {1e-5, 0}}}, {0}};
+
+const wfi_op wfi_op_rms_norm = {
+    .name = "rms_norm",
+    .flags = WFI_OP_CHEAP,
+    .roles = {.wide_out = 1 << 1},
+    .overwrites = 1 << 0,
+    .tolerance = 1e-5f,
+    .check = rms_norm_check,
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_rms_norm_backward,
+                                           .in = {WFI_DY, WFI_X, WFI_Y + 1, WFI_X + 1},
+                                           .n_to = 2},
+                                          {0}},
+    .work = {4, WFI_Y}, /* squares 2, y 2 */
+    .reference = rms_norm_reference,
+    .numbers = rms_norm_numbers,
+    .samples = rms_norm_samples,
+    .place = wfi_place_rows,
+};
+
+const wfi_op wfi_op_rms_norm_backward = {
+    .name = "rms_norm_backward",
+    .overwrites = 1 << 0,
+    .tolerance = 2e-5f,
+    .check = rms_norm_backward_check,
+    .work = {9, WFI_Y},
+    .reference = rms_norm_backward_reference,
+    .numbers = rms_norm_numbers,
+};
+
+wf_tensor wf_rms_norm_with(wf_tensor x, wf_tensor scale, float eps) {
+    wfi_attr attr = {.norm = {.eps = eps}};
+    return wfi_build(&wfi_op_rms_norm, &attr, NULL, 2, (wf_tensor[]){x, scale});
+}

@@ -1,0 +1,141 @@
+/* Rotary positions (Su et al., 2021) of grouped heads (Ainslie et al., 2023): what attention with a
+ * head of keys for each head of queries reads.
+ *
+ * rotary(q [.., t, h d], k [.., t, g d], v [.., t, g d]) -> qkv [.., t, 3 h d]
+ * rotary_backward(dqkv) -> dq, dk, dv
+ * rotary(q [n, h d], k, v, positions I32 [n]) -> qkv: n tokens of one text
+ *
+ * Elements i and i + d / 2 of each head of q and k are a pair, turned by the angle p theta^(-2 i /
+ * d) at position p. Each of the g heads of k and v serves h / g heads of q. */
+#include "op/plain.h"
+
+#include "op/rotary.cl"
+
+static wf_status check_heads(const wf_graph *g, const wfi_node *node, int64_t c, int64_t c_keys) {
+    int64_t n = node->attr.rotary.n_heads, n_keys = node->attr.rotary.n_keys;
+    double theta = node->attr.rotary.theta;
+    if (n < 1 || n_keys < 1 || n % n_keys || c % n || c / n % 2 || c_keys * n != c * n_keys)
+        return wfi_op_fail(g, node, WF_INVALID_ARG,
+                           "%lld heads of %lld queries and %lld of %lld keys: heads have an even "
+                           "number of elements, and keys divide queries",
+                           (long long)n, (long long)c, (long long)n_keys, (long long)c_keys);
+    if (!(theta > 0 && theta < 1e15))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "theta is %g", theta);
+    return WF_OK;
+}
+
+static wf_status rotary_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fffi?"));
+    wf_shape q = wfi_in_shape(g, node, 0), k = wfi_in_shape(g, node, 1);
+    wf_shape v = wfi_in_shape(g, node, 2), like = q;
+    bool is_cached = node->n_in > 3 && node->in[3] >= 0;
+    if (q.n_dims) like.dim[q.n_dims - 1] = k.n_dims ? k.dim[k.n_dims - 1] : 0;
+    if (q.n_dims != (is_cached ? 2 : 3) || !wfi_shape_equal(&k, &like) ||
+        !wfi_shape_equal(&v, &like))
+        return wfi_op_fail(g, node, WF_SHAPE, "q %s, k %s and v %s do not fit", wfi_show(&q).text,
+                           wfi_show(&k).text, wfi_show(&v).text);
+    if (is_cached && wfi_in_shape(g, node, 3).dim[0] != q.dim[0])
+        return wfi_op_fail(g, node, WF_SHAPE, "q %s and its positions do not fit",
+                           wfi_show(&q).text);
+    WF_TRY(check_heads(g, node, wfi_last_dim(&q), wfi_last_dim(&k)));
+    q.dim[q.n_dims - 1] *= 3;
+    return wfi_node_output(g, node, WF_F32, &q);
+}
+
+static wf_status rotary_backward_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "f"));
+    wf_shape dqkv = wfi_in_shape(g, node, 0);
+    int64_t n = node->attr.rotary.n_heads, n_keys = node->attr.rotary.n_keys;
+    if (dqkv.n_dims != 3 || dqkv.dim[2] % 3 || n < 1 || dqkv.dim[2] / 3 % n)
+        return wfi_op_fail(g, node, WF_SHAPE, "dqkv %s is not [n, t, 3 c]", wfi_show(&dqkv).text);
+    wf_shape q = WF_SHAPE(dqkv.dim[0], dqkv.dim[1], dqkv.dim[2] / 3);
+    wf_shape k = WF_SHAPE(q.dim[0], q.dim[1], q.dim[2] / n * n_keys);
+    WF_TRY(check_heads(g, node, q.dim[2], k.dim[2]));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &q));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &k));
+    return wfi_node_output(g, node, WF_F32, &k);
+}
+
+/* Of so many rows, with `c` elements of queries in each. */
+static wfi_numbers numbers_of(const wfi_attr *a, const wf_shape *shape, int64_t c,
+                              bool has_places) {
+    int64_t n_rows = wfi_n_rows(shape), t = shape->n_dims > 2 ? shape->dim[1] : 1;
+    return (wfi_numbers){
+        .n = {n_rows, t, c / a->rotary.n_heads, a->rotary.n_heads, a->rotary.n_keys, has_places},
+        .f = {log(a->rotary.theta)}};
+}
+
+static wfi_numbers rotary_numbers(const wfi_call *call) {
+    const wf_shape *q = &call->in[0].shape;
+    bool has_places = call->n_in > 3 && call->in[3].shape.n_dims > 0;
+    wfi_numbers own = numbers_of(call->attr, q, wfi_last_dim(q), has_places);
+    own.n_threads = 3 * wf_shape_n_elem(q);
+    return own;
+}
+
+static wfi_numbers rotary_backward_numbers(const wfi_call *call) {
+    const wf_shape *dqkv = &call->in[0].shape;
+    wfi_numbers own = numbers_of(call->attr, dqkv, wfi_last_dim(dqkv) / 3, false);
+    own.n_threads = own.n[0] * own.n[2] * (own.n[3] + 2 * own.n[4]);
+    return own;
+}
+
+PLAIN_REFERENCE(rotary_reference, rotary, rotary_numbers)
+PLAIN_REFERENCE(rotary_backward_reference, rotary_backward, rotary_backward_numbers)
+
+static bool divide_heads(wfi_attr *attr, const wfi_op_part *part) {
+    bool divides = attr->rotary.n_heads % part->n == 0 && attr->rotary.n_keys % part->n == 0;
+    if (!divides) return false;
+    attr->rotary.n_heads /= part->n;
+    attr->rotary.n_keys /= part->n;
+    return true;
+}
+
+static const wfi_op_sample rotary_samples[] = {
+    {.n_in = 3,
+     .in = {WFI_DIMS(2, 3, 16), WFI_DIMS(2, 3, 8), WFI_DIMS(2, 3, 8)},
+     .attr = {.rotary = {4, 2, 100}}},
+    {.n_in = 3,
+     .in = {WFI_DIMS(2, 5, 12), WFI_DIMS(2, 5, 12), WFI_DIMS(2, 5, 12)},
+     .attr = {.rotary = {3, 3, 10000}}},
+    {0}};
+
+static const wfi_op_cut rotary_place[] = {{.name = "samples", .in = {1, 1, 1}, .out = {1}},
+                                          {.name = "heads",
+                                           .in = {-1, -1, -1},
+                                           .out = {-1},
+                                           .n_blocks = 3,
+                                           .blocks = 1 << 3, /* the output */
+                                           .divide = divide_heads},
+                                          {0}};
+
+const wfi_op wfi_op_rotary = {
+    .name = "rotary",
+    .flags = WFI_OP_CHEAP,
+    .roles = {.place_in = 1 << 3},
+    .tolerance = 1e-5f,
+    .check = rotary_check,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_rotary_backward, .in = {WFI_DY}, .n_to = 3}, {0}},
+    .work = {3, WFI_Y},
+    .reference = rotary_reference,
+    .numbers = rotary_numbers,
+    .samples = rotary_samples,
+    .place = rotary_place,
+};
+
+const wfi_op wfi_op_rotary_backward = {
+    .name = "rotary_backward",
+    .tolerance = 1e-5f,
+    .check = rotary_backward_check,
+    .work = {3, WFI_X},
+    .reference = rotary_backward_reference,
+    .numbers = rotary_backward_numbers,
+};
+
+wf_tensor wf_rotary(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions, int64_t n_heads,
+                    int64_t n_keys, float theta) {
+    wfi_attr attr = {.rotary = {n_heads, n_keys, theta}};
+    return wfi_build(&wfi_op_rotary, &attr, NULL, positions.id >= 0 ? 4 : 3,
+                     (wf_tensor[]){q, k, v, positions});
+}
