@@ -79,6 +79,8 @@ differs --dropout "$gpt" "" "--dropout 0.5"
 lstm=${gpt/gpt2-tiny/lstm}
 differs --embedding "$lstm --hidden 8" "" "--embedding 4"
 differs --tied "$lstm --hidden 8" "" "--tied"
+llama="${gpt/gpt2-tiny/llama} --layers 1 --hidden 32 --heads 4 --vocab 200"
+for option in "--ffn 48" "--kv-heads 2" "--rope-theta 100" --tied; do differs ${option% *} "$llama" "" "$option"; done
 for net in "$gpt" "$mlp"; do differs --label-smoothing "$net" "" "--label-smoothing 0.1"; done
 differs --mixup "$mlp" "" "--mixup 0.2"
 refuses --label-smoothing 2 "it must lie between 0 and 0.9999999" "$mlp --label-smoothing 1"

@@ -45,7 +45,7 @@ expect 2 "nesterov needs a momentum" $mlp --nesterov
 expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss mse
 expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
 gpt="train --model gpt --data synthetic --batch 2 --tokens 8"
-expect 2 "only gpt and lstm may have any size" ${gpt/gpt/gpt2} --layers 3
+expect 2 "only gpt, llama and lstm may have any size" ${gpt/gpt/gpt2} --layers 3
 expect 2 "a width of 1600 does not divide into 12 heads" $gpt --hidden 1600 --heads 12
 report plan --model gpt --batch 2 --tokens 8 --layers 1 --hidden 20 --vocab 30 | has '"heads": 10' || fail "--heads of --hidden 20"
 expect 2 "does not divide into 7 heads" $gpt --heads 7

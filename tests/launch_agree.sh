@@ -58,8 +58,8 @@ another() {
     --device-memory | --host-memory | --shard-size) echo 1073741824 ;;
     --wire) echo shm ;;
     --init | --out | --trace | --record | --replay) echo "$folder/nothing" ;;
-    --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep | --verify | --snapshot | --workers | --staleness | --backup | --local-steps) echo 7 ;;
-    --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma | --grace | --outer-lr | --outer-momentum) echo 0.25 ;;
+    --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --kv-heads | --ffn | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep | --verify | --snapshot | --workers | --staleness | --backup | --local-steps) echo 7 ;;
+    --rope-theta | --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma | --grace | --outer-lr | --outer-momentum) echo 0.25 ;;
     *) "$WEFT" train --help=all | has -E -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
     esac
 }

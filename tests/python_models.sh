@@ -61,6 +61,9 @@ def tokens(x, y):
     x = weft.lstm(x, "lstm", 0, 6)
     x = x + weft.self_attention(weft.linear(x, "qkv", 18), 2, causal=True)
     x = weft.layer_norm_with(x, weft.parameter("scale", [6], value=1), weft.parameter("shift", [6]))
+    h = weft.rms_norm_with(weft.rms_norm(x, "rms"), weft.parameter("rms2", [6], value=1))
+    qkv = weft.rotary(weft.linear(h, "q", 4), weft.linear(h, "k", 2), weft.linear(h, "v", 2), None, 2, 1, 100)
+    x = x + weft.silu(weft.linear(weft.self_attention(qkv, 2, causal=True), "o", 6))
     return weft.cross_entropy(weft.linear(x, "head", 11), y)
 
 given = dict(x=floats(4, 3, 4, 4), y=array.array("q", [0, 1, 2, 1]), target=floats(4, 1))

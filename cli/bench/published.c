@@ -35,6 +35,12 @@ static exit_status complain_of_row(const cli *c, const json_t *row, wf_status st
     return complain(exit, "%s: %s", row_text(row, "place"), wf_context_error(c->ctx));
 }
 
+/* 0: the model's own. */
+static int64_t size_or_0(const json_t *row, const char *key) {
+    double size = row_number(row, key);
+    return isnan(size) ? 0 : (int64_t)size;
+}
+
 static wf_status find_model(const cli *c, const json_t *row, wf_model **model_out) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.n_layers = (int64_t)row_number(row, "model.layers");
@@ -42,30 +48,12 @@ static wf_status find_model(const cli *c, const json_t *row, wf_model **model_ou
     config.n_heads = (int64_t)row_number(row, "model.heads");
     config.n_classes = (int64_t)row_number(row, "model.vocab");
     config.n_tokens = (int64_t)row_number(row, "model.tokens");
-    return wf_model_find(c->ctx, "gpt", &config, model_out);
-}
-
-/* Parameters of a Llama's layer (grouped heads, three products of the MLP) as a share of those of a
- * GPT's layer. Llama's designers kept the share close to 1: 0.99 for 405B. */
-static double layer_share(const json_t *row) {
-    double heads = row_number(row, "model.kv_heads") / row_number(row, "model.heads");
-    double ffn = row_number(row, "model.ffn") / row_number(row, "model.hidden");
     const char *family = row_text(json_object_get(row, "model"), "family");
-    if (strcmp(family, "llama") != 0) return 1;
-    return (2 + 2 * (isnan(heads) ? 1 : heads) + 3 * (isnan(ffn) ? 8.0 / 3 : ffn)) / 12;
-}
-
-/* weft has no Llama to train, so its time and bytes are those of a GPT of the same size, scaled. */
-static void scale(wf_prediction *p, double share) {
-    double *const ms[] = {&p->forward_ms, &p->backward_ms, &p->recompute_ms,
-                          &p->bubble_ms,  &p->dp_ms,       &p->optimizer_ms};
-    double *const bytes[] = {&p->parameter_bytes, &p->gradient_bytes, &p->state_bytes};
-    for (size_t k = 0; k < sizeof ms / sizeof *ms; k++) p->step_ms += *ms[k] * (share - 1);
-    for (size_t k = 0; k < sizeof bytes / sizeof *bytes; k++)
-        p->peak_bytes += *bytes[k] * (share - 1);
-    p->fits = p->peak_bytes <= p->memory_bytes;
-    p->mfu *= share;
-    p->hfu *= share;
+    if (!strcmp(family, "llama")) {
+        config.n_kv_heads = size_or_0(row, "model.kv_heads");
+        config.ffn = size_or_0(row, "model.ffn");
+    }
+    return wf_model_find(c->ctx, family, &config, model_out);
 }
 
 /* As many nodes as the run had. */
@@ -116,7 +104,6 @@ static wf_status predict(const cli *c, const json_t *row, wf_prediction *out) {
     q.cluster = cluster;
     q.model = model;
     if (status == WF_OK) status = predict_plan(c, row, &q, plan, out);
-    if (status == WF_OK) scale(out, layer_share(row));
     wf_plan_destroy(plan);
     wf_model_destroy(model);
     wf_cluster_destroy(cluster);

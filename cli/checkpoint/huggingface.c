@@ -1,5 +1,5 @@
-/* The files beside a GPT-2's weights that Hugging Face's from_pretrained needs, and weft itself:
- * config.json, and a copy of the tokenizer. */
+/* The files beside a GPT-2's or Llama's weights that Hugging Face's from_pretrained needs, and weft
+ * itself: config.json, and a copy of the tokenizer. */
 #include "checkpoint/checkpoint.h"
 #include "job/report.h"
 
@@ -8,12 +8,17 @@
 #include <unistd.h>
 
 /* Every GPT-2 of weft's is computed like this. Attention weights have no dropout. */
-static const char same_for_all[] =
+static const char all_gpt2[] =
     "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"n_inner\": null, "
     "\"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5, "
     "\"initializer_range\": 0.02, \"attn_pdrop\": 0.0, \"tie_word_embeddings\": true, "
     "\"scale_attn_weights\": true, \"scale_attn_by_inverse_layer_idx\": false, "
     "\"add_cross_attention\": false, \"use_cache\": true}";
+static const char all_llama[] =
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_act\": "
+    "\"silu\", "
+    "\"rms_norm_eps\": 1e-5, \"initializer_range\": 0.02, \"attention_bias\": false, "
+    "\"attention_dropout\": 0.0, \"mlp_bias\": false, \"rope_scaling\": null, \"use_cache\": true}";
 
 /* The BPE of the tokens that the model reads: the data's. Files of tokens have none themselves, so
  * the one that came with the model counts. NULL: there is none. */
@@ -36,19 +41,41 @@ static json_t *end_of_text(const job *j, const wf_tokenizer *bpe) {
     return token;
 }
 
-static exit_status write_config(const job *j, const wf_model_config *config) {
-    const struct {
-        const char *key;
-        int64_t value;
-    } sizes[] = {{"n_layer", config->n_layers},        {"n_head", config->n_heads},
-                 {"n_embd", config->hidden},           {"n_ctx", config->n_positions},
-                 {"n_positions", config->n_positions}, {"vocab_size", config->n_classes}};
-    char path[4096];
-    json_t *all = json_loads(same_for_all, 0, NULL), *end = end_of_text(j, find_bpe(j));
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+typedef struct size {
+    const char *key;
+    int64_t value;
+} size;
+
+static json_t *make_config(const wf_model_config *c, bool is_llama) {
+    const size gpt2[] = {{"n_layer", c->n_layers},        {"n_head", c->n_heads},
+                         {"n_embd", c->hidden},           {"n_ctx", c->n_positions},
+                         {"n_positions", c->n_positions}, {"vocab_size", c->n_classes}};
+    const size llama[] = {{"num_hidden_layers", c->n_layers},
+                          {"num_attention_heads", c->n_heads},
+                          {"num_key_value_heads", c->n_kv_heads},
+                          {"hidden_size", c->hidden},
+                          {"intermediate_size", c->ffn},
+                          {"max_position_embeddings", c->n_positions},
+                          {"vocab_size", c->n_classes}};
+    const size *sizes = is_llama ? llama : gpt2;
+    size_t n = is_llama ? sizeof llama / sizeof *llama : sizeof gpt2 / sizeof *gpt2;
+    json_t *all = json_loads(is_llama ? all_llama : all_gpt2, 0, NULL);
+    for (size_t i = 0; i < n; i++)
         json_object_set_new(all, sizes[i].key, json_integer((json_int_t)sizes[i].value));
-    json_object_set_new(all, "embd_pdrop", json_real(config->dropout));
-    json_object_set_new(all, "resid_pdrop", json_real(config->dropout));
+    if (is_llama) {
+        json_object_set_new(all, "tie_word_embeddings", json_boolean(c->tied));
+        json_object_set_new(all, "rope_theta", json_real(c->rope_theta));
+    } else {
+        json_object_set_new(all, "embd_pdrop", json_real(c->dropout));
+        json_object_set_new(all, "resid_pdrop", json_real(c->dropout));
+    }
+    return all;
+}
+
+static exit_status write_config(const job *j, const wf_model_info *info) {
+    char path[4096];
+    json_t *all = make_config(wf_model_config_of(j->model), info->is_gated),
+           *end = end_of_text(j, find_bpe(j));
     json_object_set(all, "bos_token_id", end);
     json_object_set_new(all, "eos_token_id", end);
     snprintf(path, sizeof path, "%.4000s/config.json", j->c->o.out);
@@ -92,6 +119,6 @@ static exit_status copy_tokenizer(const cli *c) {
 exit_status checkpoint_describe_model(const job *j) {
     const wf_model_info *info = wf_model_registry_find(wf_model_name(j->model));
     if (!info->takes_tokens || info->is_recurrent) return EXIT_DONE;
-    exit_status bad = write_config(j, wf_model_config_of(j->model));
+    exit_status bad = write_config(j, info);
     return !bad && find_bpe(j) && j->c->o.tokenizer ? copy_tokenizer(j->c) : bad;
 }

@@ -239,12 +239,20 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_layers:
     case OPT_hidden:
     case OPT_vocab:
-        return model && model->has_sizes ? NULL : "only gpt and lstm may have any size";
+        return model && model->has_sizes ? NULL : "only gpt, llama and lstm may have any size";
     case OPT_heads:
-        return model && model->has_sizes && model->n_heads ? NULL : "only gpt may have any size";
+        return model && model->has_sizes && model->n_heads ? NULL
+                                                           : "only gpt and llama have any number";
     case OPT_embedding:
-    case OPT_tied:
         return model && model->is_recurrent ? NULL : "it is an option of --model lstm";
+    case OPT_tied:
+        return model && (model->is_recurrent || model->is_gated)
+                   ? NULL
+                   : "it is an option of --model lstm and llama";
+    case OPT_ffn:
+    case OPT_kv_heads:
+    case OPT_rope_theta:
+        return model && model->is_gated ? NULL : "it is an option of --model llama";
     case OPT_no_shuffle:
         return model && model->is_recurrent ? "a recurrent model reads a text in its order" : NULL;
     case OPT_data_format:
@@ -276,7 +284,7 @@ const char *option_no_use(const options *o, option_id id) {
         if (tokens) return "the model reads tokens, which cannot be mixed";
         return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
     case OPT_dropout:
-        return tokens ? NULL : "only gpt2 and lstm have dropout";
+        return tokens && !model->is_gated ? NULL : "only gpt and lstm have dropout";
     case OPT_momentum:
     case OPT_nesterov:
         return sgd ? NULL : "it is an option of --optimizer sgd";

@@ -106,17 +106,24 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "tokens per sample (256; gpt2-tiny: 32; lstm: 35; with --init: the "                         \
       "model's)")                                                                                  \
     X(layers, COUNT, layers, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                            \
-      "gpt: number of blocks (12); lstm: number of layers (2)")                                    \
+      "gpt, llama: number of blocks (12); lstm: number of layers (2)")                             \
     X(hidden, COUNT, hidden, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                            \
-      "gpt: width (768); lstm: width of the hidden state (200)")                                   \
+      "gpt, llama: width (768); lstm: width of the hidden state (200)")                            \
     X(embedding, COUNT, embedding, MODEL, (SIZES & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, "N", NULL, \
       "lstm: width of the embedding (--hidden)")                                                   \
     X(tied, FLAG, tied, MODEL, (SIZES & ~FOR_BENCH_ASYNC) | FOR_GENERATE, 1, NULL, NULL,           \
-      "lstm: tie the output layer to the embedding; both have the same width")                     \
+      "lstm, llama: tie the output layer to the embedding; both have the same width")              \
+    X(ffn, COUNT, ffn, MODEL, TPBE | FOR_ADVISE | FOR_GENERATE, 1, "N", NULL,                      \
+      "llama: width of the MLP (8/3 of the width, rounded up)")                                    \
+    X(kv_heads, COUNT, kv_heads, MODEL, TPBE | FOR_ADVISE | FOR_GENERATE, 1, "N", NULL,            \
+      "llama: heads of keys and values; they divide the heads (--heads)")                          \
+    X(rope_theta, REAL, rope_theta, MODEL, TPBE | FOR_ADVISE | FOR_GENERATE, 1, "X", "500000",     \
+      "llama: base of the angles of rotary positions")                                             \
     X(heads, COUNT, heads, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                              \
-      "gpt: number of attention heads; must divide the width (12, or fewer)")                      \
+      "gpt, llama: attention heads; must divide the width (12, or fewer)")                         \
     X(vocab, COUNT, vocab, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                              \
-      "gpt, lstm: vocabulary size (default: that of the data; synthetic: 50257 and 10000)")        \
+      "gpt, llama, lstm: vocabulary size (default: that of the data; synthetic: 50257, 32000 and " \
+      "10000)")                                                                                    \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL,                                              \
       "split a text file into words instead of bytes")                                             \
     X(tokenizer, TEXT, tokenizer, MODEL, TPBE | FOR_GENERATE, OF_RANK, "DIR", NULL,                \
@@ -373,13 +380,13 @@ typedef struct options {
     int64_t stages, memory_limit, chunks;
     int64_t sim_workers, servers, sim_staleness, sim_local_steps;
     double transfer_ms, weight_held, slow, update_ms, target_loss, timeout, grace;
-    int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
-        ranks, nodes, loader_threads;
+    int64_t image, resize, tokens, layers, hidden, embedding, heads, kv_heads, ffn, vocab, steps,
+        epochs, repeat, ranks, nodes, loader_threads;
     int64_t ranks_least; /* of --ranks A:B; 0: --ranks N */
     int64_t save_every, test_every, patience, keep, restarts, snapshot, verify;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
-    double dropout, label_smoothing, mixup, temperature;
+    double dropout, label_smoothing, mixup, temperature, rope_theta;
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, proof,
         quick, quiet, verbose, peers, memory, all;

@@ -156,15 +156,11 @@ static wf_status find_model(generation *g) {
     g->is_recurrent = info->is_recurrent;
     config.cached = !g->is_recurrent;
     if (g->is_recurrent) config.n_tokens = 1;
-    config.embedding = o->embedding;
-    config.tied = o->tied;
     config.n_classes = g->saved.vocab ? g->saved.vocab
                        : o->vocab     ? o->vocab
                                       : wf_tokenizer_n_tokens(g->tokenizer);
     if (info->has_sizes) {
-        config.n_layers = o->layers;
-        config.hidden = o->hidden;
-        config.n_heads = o->heads;
+        job_take_sizes(o, &config);
         config.n_positions = g->saved.positions;
     }
     wf_status status = wf_model_find(g->c->ctx, o->model, &config, &g->model);

@@ -43,41 +43,114 @@ json_t *about_read_json(const cli *c, const char *path) {
 
 /* Checks that members of a GPT-2 configuration besides its sizes have the values that weft
  * supports. */
-static exit_status check_config(const char *path, const json_t *config) {
-    static const struct {
-        const char *key;
-        bool wanted;
-    } flags[] = {{"scale_attn_weights", true},
-                 {"tie_word_embeddings", true},
-                 {"scale_attn_by_inverse_layer_idx", false},
-                 {"add_cross_attention", false}};
+static exit_status check_gpt2(const char *path, const json_t *config) {
     const char *act = json_string_value(json_object_get(config, "activation_function"));
     const json_t *inner = json_object_get(config, "n_inner");
-    const json_t *eps = json_object_get(config, "layer_norm_epsilon");
     json_int_t width = json_integer_value(json_object_get(config, "n_embd"));
     if (act && strcmp(act, "gelu_new") && strcmp(act, "gelu_pytorch_tanh"))
         return complain(EXIT_USAGE, "%s: activation_function is %.40s; GPT-2 has gelu_new", path,
                         act);
     if (json_is_integer(inner) && json_integer_value(inner) / 4 != width)
         return complain(EXIT_USAGE, "%s: n_inner is not 4 times n_embd, as GPT-2 has it", path);
-    if (eps && json_number_value(eps) != 1e-5)
-        return complain(EXIT_USAGE, "%s: layer_norm_epsilon is not GPT-2's 1e-5", path);
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        const json_t *value = json_object_get(config, flags[i].key);
-        if (json_is_boolean(value) && json_is_true(value) != flags[i].wanted)
-            return complain(EXIT_USAGE, "%s: %s is %s, which is not GPT-2's", path, flags[i].key,
-                            flags[i].wanted ? "false" : "true");
-    }
     return EXIT_DONE;
 }
 
-/* Converts Hugging Face's config.json to weft's metadata; NULL: there is none of a GPT-2. */
+static exit_status check_llama(const char *path, const json_t *config) {
+    const char *act = json_string_value(json_object_get(config, "hidden_act"));
+    const json_t *d = json_object_get(config, "head_dim"),
+                 *scaling = json_object_get(config, "rope_scaling");
+    const char *type =
+        json_string_value(json_object_get(json_object_get(config, "rope_parameters"), "rope_type"));
+    json_int_t width = json_integer_value(json_object_get(config, "hidden_size")),
+               heads = json_integer_value(json_object_get(config, "num_attention_heads"));
+    if (act && strcmp(act, "silu"))
+        return complain(EXIT_USAGE, "%s: hidden_act is %.40s; Llama has silu", path, act);
+    if (json_is_integer(d) && json_integer_value(d) * heads != width)
+        return complain(EXIT_USAGE, "%s: head_dim is not hidden_size / num_attention_heads", path);
+    if (json_is_object(scaling) || (type && strcmp(type, "default")))
+        return complain(EXIT_USAGE, "%s: scaled rotary positions are not supported", path);
+    return EXIT_DONE;
+}
+
+/* What Hugging Face's config.json of a kind of models has, and its names in weft's metadata. */
+typedef struct config_kind {
+    const char *type, *model, *eps, *keys[7][2];
+    struct {
+        const char *key;
+        bool wanted;
+    } flags[4];
+    exit_status (*check)(const char *path, const json_t *config);
+} config_kind;
+
+static const config_kind kinds[] = {
+    {"gpt2",
+     "gpt",
+     "layer_norm_epsilon",
+     {{"n_layer", "layers"},
+      {"n_embd", "hidden"},
+      {"n_head", "heads"},
+      {"vocab_size", "vocab"},
+      {"n_positions", "positions"}},
+     {{"scale_attn_weights", true},
+      {"tie_word_embeddings", true},
+      {"scale_attn_by_inverse_layer_idx", false},
+      {"add_cross_attention", false}},
+     check_gpt2},
+    {"llama",
+     "llama",
+     "rms_norm_eps",
+     {{"num_hidden_layers", "layers"},
+      {"hidden_size", "hidden"},
+      {"num_attention_heads", "heads"},
+      {"num_key_value_heads", "kv_heads"},
+      {"intermediate_size", "ffn"},
+      {"vocab_size", "vocab"},
+      {"max_position_embeddings", "positions"}},
+     {{"attention_bias", false}, {"mlp_bias", false}},
+     check_llama},
+};
+
+static exit_status check_config(const char *path, const config_kind *k, const json_t *config) {
+    const json_t *eps = json_object_get(config, k->eps);
+    if (eps && json_number_value(eps) != 1e-5)
+        return complain(EXIT_USAGE, "%s: %s is not 1e-5", path, k->eps);
+    for (size_t i = 0; i < sizeof k->flags / sizeof *k->flags && k->flags[i].key; i++) {
+        const json_t *value = json_object_get(config, k->flags[i].key);
+        if (json_is_boolean(value) && json_is_true(value) != k->flags[i].wanted)
+            return complain(EXIT_USAGE, "%s: %s is %s, which is not %s's", path, k->flags[i].key,
+                            k->flags[i].wanted ? "false" : "true", k->model);
+    }
+    return k->check(path, config);
+}
+
+/* Newer versions of transformers keep theta in an object; the usual one may be left out. */
+static void take_rotary(const json_t *config, json_t *about) {
+    const json_t *theta = json_object_get(config, "rope_theta");
+    if (!theta) theta = json_object_get(json_object_get(config, "rope_parameters"), "rope_theta");
+    json_object_set_new(about, "rope_theta",
+                        json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
+    json_object_set_new(about, "tied",
+                        json_boolean(json_is_true(json_object_get(config, "tie_word_embeddings"))));
+}
+
+static exit_status convert_config(const char *path, const config_kind *k, const json_t *config,
+                                  json_t **about_out) {
+    exit_status bad = check_config(path, k, config);
+    *about_out = json_pack("{s:s}", "model", k->model);
+    for (size_t i = 0; i < sizeof k->keys / sizeof *k->keys && k->keys[i][0] && !bad; i++) {
+        json_t *value = json_object_get(config, k->keys[i][0]);
+        if (!json_is_integer(value) || json_integer_value(value) < 1)
+            bad = complain(EXIT_FAILED, "%s does not state its %s", path, k->keys[i][0]);
+        else
+            json_object_set(*about_out, k->keys[i][1], value);
+    }
+    if (k->check == check_llama) take_rotary(config, *about_out);
+    json_object_set_new(*about_out, "from_config", json_true());
+    return bad;
+}
+
+/* Converts Hugging Face's config.json to weft's metadata; NULL: there is none of a known kind. */
 static exit_status read_config(const cli *c, const char *weights, json_t **about_out) {
-    static const char *const keys[][2] = {{"n_layer", "layers"},
-                                          {"n_embd", "hidden"},
-                                          {"n_head", "heads"},
-                                          {"vocab_size", "vocab"},
-                                          {"n_positions", "positions"}};
     char path[4200], folder[4096];
     folder_of(weights, folder, sizeof folder);
     snprintf(path, sizeof path, "%s/config.json", folder);
@@ -86,18 +159,8 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
         return complain(EXIT_FAILED, "%s is damaged: it is not JSON", path);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     exit_status bad = EXIT_DONE;
-    if (type && !strcmp(type, "gpt2")) {
-        *about_out = json_pack("{s:s}", "model", "gpt");
-        bad = check_config(path, config);
-        for (size_t i = 0; i < sizeof keys / sizeof *keys && !bad; i++) {
-            json_t *value = json_object_get(config, keys[i][0]);
-            if (!json_is_integer(value) || json_integer_value(value) < 1)
-                bad = complain(EXIT_FAILED, "%s does not state its %s", path, keys[i][0]);
-            else
-                json_object_set(*about_out, keys[i][1], value);
-        }
-        json_object_set_new(*about_out, "from_config", json_true());
-    }
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds && type; k++)
+        if (!strcmp(type, kinds[k].type)) bad = convert_config(path, &kinds[k], config, about_out);
     json_decref(config);
     return bad;
 }
@@ -146,6 +209,8 @@ exit_status about_take(cli *c, const saved_model *a, option_id id, const char *k
         snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
     else if (json_is_integer(value))
         snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, sizeof text, "%.15g", json_real_value(value));
     else
         return EXIT_DONE;
     if (!option_is_given(&c->o, id)) {
@@ -199,8 +264,10 @@ static exit_status take(cli *c, saved_model *a) {
     static const struct {
         option_id id;
         const char *key;
-    } sizes[] = {{OPT_layers, "layers"}, {OPT_hidden, "hidden"},       {OPT_heads, "heads"},
-                 {OPT_vocab, "vocab"},   {OPT_embedding, "embedding"}, {OPT_tied, "tied"}};
+    } sizes[] = {
+        {OPT_layers, "layers"}, {OPT_hidden, "hidden"},       {OPT_heads, "heads"},
+        {OPT_vocab, "vocab"},   {OPT_embedding, "embedding"}, {OPT_tied, "tied"},
+        {OPT_ffn, "ffn"},       {OPT_kv_heads, "kv_heads"},   {OPT_rope_theta, "rope_theta"}};
     const char *name = json_string_value(json_object_get(a->all, "model"));
     const json_t *tokenizer = json_object_get(a->all, "tokenizer");
     if (!c->o.model && name && !option_set(&c->o, OPT_model, name))
@@ -209,7 +276,7 @@ static exit_status take(cli *c, saved_model *a) {
     if (!model) return EXIT_DONE; /* others refuse it */
     if (!model->takes_tokens) return about_take_images(c, a);
     const wf_model_info *saved = name ? wf_model_registry_find(name) : NULL;
-    if (saved && saved->is_recurrent != model->is_recurrent)
+    if (saved && (saved->is_recurrent != model->is_recurrent || saved->is_gated != model->is_gated))
         return complain(EXIT_USAGE, "--model %s: the model in %s is %s", c->o.model, a->path, name);
     a->vocab = json_integer_value(json_object_get(a->all, "vocab"));
     a->positions = json_integer_value(json_object_get(a->all, "positions"));
@@ -344,10 +411,14 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
                       "vocab", (json_int_t)config->n_classes, "positions",
                       (json_int_t)config->n_positions, "tokens", (json_int_t)config->n_tokens);
         json_object_update(all, sizes);
-        if (info->is_recurrent) {
+        if (info->is_recurrent)
             json_object_set_new(all, "embedding", json_integer((json_int_t)config->embedding));
+        if (info->is_recurrent || info->is_gated)
             json_object_set_new(all, "tied", json_boolean(config->tied));
-        }
+        if (info->is_gated)
+            json_object_update_new(all, json_pack("{s:I, s:I, s:f}", "ffn", (json_int_t)config->ffn,
+                                                  "kv_heads", (json_int_t)config->n_kv_heads,
+                                                  "rope_theta", config->rope_theta));
         json_decref(sizes);
         json_t *old = json_object_get(a->all, "tokenizer");
         if (t) {

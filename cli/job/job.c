@@ -32,6 +32,17 @@ static exit_status check_use(const options *o) {
     return EXIT_DONE;
 }
 
+void job_take_sizes(const options *o, wf_model_config *config) {
+    config->n_layers = o->layers;
+    config->hidden = o->hidden;
+    config->n_heads = o->heads;
+    config->embedding = o->embedding;
+    config->tied = o->tied;
+    config->n_kv_heads = o->kv_heads;
+    config->ffn = o->ffn;
+    if (wf_model_registry_find(o->model)->is_gated) config->rope_theta = o->rope_theta;
+}
+
 /* Sets sizes that were not given, and checks that no other is 0. */
 static exit_status resolve_sizes(options *o, const wf_model_info *model) {
     const struct {
@@ -41,7 +52,9 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
                  {OPT_hidden, &o->hidden, model->hidden},
                  {OPT_embedding, &o->embedding, 0}, /* as wide as the hidden layer */
                  {OPT_heads, &o->heads, 0},         /* by the width */
-                 {OPT_vocab, &o->vocab, 0}};        /* by the data */
+                 {OPT_ffn, &o->ffn, 0},
+                 {OPT_kv_heads, &o->kv_heads, 0}, /* as many as heads */
+                 {OPT_vocab, &o->vocab, 0}};      /* by the data */
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && model->has_sizes; k++) {
         char name[TEXT_BYTES];
         if (!option_is_given(o, sizes[k].id)) {
@@ -50,6 +63,8 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
             return complain(EXIT_USAGE, "%s must be at least 1", option_name(name, sizes[k].id));
     }
     if (model->is_recurrent && !o->embedding) o->embedding = o->hidden;
+    if (!(o->rope_theta > 0))
+        return complain(EXIT_USAGE, "--rope-theta is %g, but must be above 0", o->rope_theta);
     return EXIT_DONE;
 }
 
@@ -127,11 +142,7 @@ static wf_status find_model(job *j) {
     if (j->is_tokens) {
         config.n_tokens = about->n_tokens;
         config.dropout = o->dropout;
-        config.n_layers = o->layers;
-        config.hidden = o->hidden;
-        config.n_heads = o->heads;
-        config.embedding = o->embedding;
-        config.tied = o->tied;
+        job_take_sizes(o, &config);
         if (j->saved.vocab > config.n_classes) config.n_classes = j->saved.vocab;
         if (wf_model_registry_find(o->model)->has_sizes) config.n_positions = j->saved.positions;
         if (!option_no_use(o, OPT_vocab)) config.n_classes = o->vocab;

@@ -35,6 +35,8 @@ exit_status job_open(cli *c, int64_t n_steps, job *j);
 void job_close(job *j);
 /* Whether --model names one of the registry. Complains. */
 exit_status job_check_model(const cli *c);
+/* Sizes of a model of tokens: those of options, of which 0 is the model's. */
+void job_take_sizes(const options *o, wf_model_config *config);
 /* Without a cap of the user's, each rank gets its part of the control group's limit, if there is
  * one and all ranks are in the group. */
 exit_status job_cap_memory(cli *c, const wf_plan *plan);

@@ -25,15 +25,17 @@ typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
       "MSE: targets are F32 [n_classes] instead of labels I32")                                    \
     X(int, small_stem, 0, 0, 1, m->has_stem, "resnets",                                            \
       "3x3 convolution of stride 1 and no max pool, for small images")                             \
-    X(double, dropout, 0, 0, 0.9999999, m->takes_tokens, "models of tokens",                       \
+    X(double, dropout, 0, 0, 0.9999999, m->takes_tokens && !m->is_gated, "gpt and lstm",           \
       "probability after embedding, attention and MLP, or after each layer of lstm")               \
-    X(int64_t, n_layers, 0, 0, 4096, m->has_sizes, "gpt and lstm", "layers; 0: the registry's")    \
-    X(int64_t, hidden, 0, 0, 1 << 19, m->has_sizes, "gpt and lstm", "width; 0: the registry's")    \
-    X(int64_t, n_heads, 0, 0, 1 << 19, m->has_sizes && !m->is_recurrent, "gpt",                    \
+    X(int64_t, n_layers, 0, 0, 4096, m->has_sizes, "gpt, llama and lstm",                          \
+      "layers; 0: the registry's")                                                                 \
+    X(int64_t, hidden, 0, 0, 1 << 19, m->has_sizes, "gpt, llama and lstm",                         \
+      "width; 0: the registry's")                                                                  \
+    X(int64_t, n_heads, 0, 0, 1 << 19, m->has_sizes && !m->is_recurrent, "gpt and llama",          \
       "heads; 0: the largest number up to the registry's that divides the width")                  \
     X(int64_t, n_positions, 0, 0, 1e12, m->has_sizes && !m->is_recurrent, "gpt",                   \
       "maximum of tokens per sample; 0: 1024, or n_tokens if that is larger")                      \
-    X(int, cached, 0, 0, 1, m->takes_tokens && !m->is_recurrent, "gpt2 and gpt",                   \
+    X(int, cached, 0, 0, 1, m->takes_tokens && !m->is_recurrent, "gpt2, gpt and llama",            \
       "generation with a key-value cache (wf_cached_attention), for forward runs only: a "         \
       "sample is one token, the input \"position\" (I32) is its position in the text, and "        \
       "there is no loss")                                                                          \
@@ -41,12 +43,18 @@ typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
       "of cross entropy in training (wf_smoothed_cross_entropy)")                                  \
     X(int64_t, embedding, 0, 0, 1 << 19, m->is_recurrent, "lstm",                                  \
       "width of the embedding; 0: hidden")                                                         \
-    X(int, tied, 0, 0, 1, m->is_recurrent, "lstm",                                                 \
+    X(int, tied, 0, 0, 1, m->is_recurrent || m->is_gated, "lstm and llama",                        \
       "the output layer shares the embedding's weights; needs embedding = hidden")                 \
     X(int, mixup, 0, 0, 1, !m->takes_tokens && c->loss == WF_LOSS_CROSS_ENTROPY,                   \
       "images with labels",                                                                        \
       "in training the loss is share CE(y) + partner_share CE(y_partner), with the inputs "        \
-      "\"y_partner\" (I32), \"share\" and \"partner_share\" (F32)")
+      "\"y_partner\" (I32), \"share\" and \"partner_share\" (F32)")                                \
+    X(int64_t, n_kv_heads, 0, 0, 1 << 19, m->is_gated, "llama",                                    \
+      "heads of keys and values; 0: n_heads")                                                      \
+    X(int64_t, ffn, 0, 0, 1 << 19, m->is_gated, "llama",                                           \
+      "width of the gated MLP; 0: 8/3 of hidden, rounded up to a multiple of 256, or of 32 below") \
+    X(double, rope_theta, 0, 0, 1e12, m->is_gated, "llama",                                        \
+      "base of the angles of rotary positions; 0: 500,000")
 
 typedef struct wf_model_config {
     size_t struct_size;
@@ -70,6 +78,7 @@ typedef struct wf_model_info {
     int64_t n_tokens, n_classes;
     int64_t n_layers, hidden, n_heads; /* of token models */
     const char *classifier;            /* images: the name of the classification layer; else NULL */
+    int is_gated;     /* the model uses config.n_kv_heads, ffn, rope_theta and tied */
     int is_recurrent; /* sample s of a batch continues where sample s of the previous batch ended:
                        * parallel streams of a text (wf_data_config.n_streams) */
 } wf_model_info;

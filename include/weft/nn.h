@@ -28,6 +28,7 @@ WF_API wf_tensor wf_batch_norm(wf_tensor x, const char *name);
 
 /* `name`.weight = 1, .bias = 0; eps 1e-5. */
 WF_API wf_tensor wf_layer_norm(wf_tensor x, const char *name);
+WF_API wf_tensor wf_rms_norm(wf_tensor x, const char *name, float eps);
 
 /* `name`.weight [n_rows, n], normal(0, std); ids I32 [...] -> [..., n]. */
 WF_API wf_tensor wf_embedding(wf_tensor ids, const char *name, int64_t n_rows, int64_t n,

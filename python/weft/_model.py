@@ -15,7 +15,8 @@ class _ModelConfig(Config):
                 ("loss", C.c_int), ("small_stem", C.c_int), ("dropout", C.c_double),
                 *((name, C.c_int64) for name in ("n_layers", "hidden", "n_heads", "n_positions")),
                 ("cached", C.c_int), ("label_smoothing", C.c_double), ("embedding", C.c_int64),
-                ("tied", C.c_int), ("mixup", C.c_int)]
+                ("tied", C.c_int), ("mixup", C.c_int), ("n_kv_heads", C.c_int64), ("ffn", C.c_int64),
+                ("rope_theta", C.c_double)]
 
 
 class _ModelInfo(C.Structure):

@@ -23,7 +23,8 @@ __all__ = [
     "is_training", "layer_norm", "layer_norm_with", "leaky_relu", "linear", "linear_in_out",
     "linear_in_out_with", "linear_with", "log_softmax", "loss", "loss_by", "lstm", "matmul",
     "max_pool", "mean", "mse", "mul", "next_stage", "output", "parameter", "relu", "reshape",
-    "scale", "scope", "self_attention", "sigmoid", "slice", "smooth_l1",
+    "rms_norm", "rms_norm_with", "rotary", "scale", "scope", "self_attention", "sigmoid", "silu",
+    "slice", "smooth_l1",
     "smoothed_cross_entropy", "softmax", "split", "sum", "tanh", "transpose",
 ]
 
@@ -126,6 +127,11 @@ def layer_norm(x: Tensor, name: str) -> Tensor:
     """nn.LayerNorm over the last dim"""
 
 
+@op("tsf")
+def rms_norm(x: Tensor, name: str, eps: float = 1e-5) -> Tensor:
+    """nn.RMSNorm over the last dim"""
+
+
 @op("tsiif")
 def embedding(ids: Tensor, name: str, n_rows: int, n: int, std: float) -> Tensor:
     """nn.Embedding with a weight [n_rows, n], normal(0, std)"""
@@ -171,6 +177,11 @@ def layer_norm_with(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-5) 
     """F.layer_norm over the last dim; scale and shift [n]"""
 
 
+@op("ttf")
+def rms_norm_with(x: Tensor, scale: Tensor, eps: float = 1e-5) -> Tensor:
+    """F.rms_norm over the last dim; scale [n]"""
+
+
 @op("t")
 def relu(x: Tensor) -> Tensor:
     """F.relu"""
@@ -184,6 +195,11 @@ def leaky_relu(x: Tensor, slope: float) -> Tensor:
 @op("t")
 def gelu(x: Tensor) -> Tensor:
     """F.gelu"""
+
+
+@op("t")
+def silu(x: Tensor) -> Tensor:
+    """F.silu"""
 
 
 @op("t")
@@ -304,6 +320,12 @@ def sum(x: Tensor, dim: int) -> Tensor:
 @op("td")
 def mean(x: Tensor, dim: int) -> Tensor:
     """torch.mean over one dim, which is removed"""
+
+
+@op("tttoiif")
+def rotary(q: Tensor, k: Tensor, v: Tensor, positions: Optional[Tensor], n_heads: int, n_keys: int,
+           theta: float) -> Tensor:
+    """Rotary positions of grouped heads, for self_attention: q [n, t, n_heads d], k and v [n, t, n_keys d]"""
 
 
 @op("tid")

@@ -12,17 +12,21 @@ typedef struct registered_model {
 } registered_model;
 
 static const registered_model registry[] = {
-    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0, "net3", 0}, wfi_model_mlp, 10, 0},
-    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0}, wfi_model_resnet18, 1000, 0},
-    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0}, wfi_model_resnet34, 1000, 0},
-    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0}, wfi_model_resnet50, 1000, 0},
-    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12, NULL, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4, NULL, 0}, wfi_model_gpt2, 256, 64},
-    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16, NULL, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20, NULL, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25, NULL, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12, NULL, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"lstm", 1, 0, 1, 0, 35, 10000, 2, 200, 0, NULL, 1}, wfi_model_lstm, 10000, 0},
+    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0, "net3", 0, 0}, wfi_model_mlp, 10, 0},
+    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0, 0}, wfi_model_resnet18, 1000, 0},
+    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0, 0}, wfi_model_resnet34, 1000, 0},
+    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0, 0}, wfi_model_resnet50, 1000, 0},
+    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12, NULL, 0, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4, NULL, 0, 0}, wfi_model_gpt2, 256, 64},
+    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16, NULL, 0, 0},
+     wfi_model_gpt2,
+     50257,
+     1024},
+    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20, NULL, 0, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25, NULL, 0, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12, NULL, 0, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"llama", 1, 0, 1, 0, 256, 32000, 12, 768, 12, NULL, 1, 0}, wfi_model_llama, 32000, 2048},
+    {{"lstm", 1, 0, 1, 0, 35, 10000, 2, 200, 0, NULL, 0, 1}, wfi_model_lstm, 10000, 0},
 };
 
 const wf_model_info *wf_model_registry(int i) {
@@ -91,6 +95,14 @@ static wf_status check_fields(wf_context *ctx, const wf_model_info *m, const wf_
 /* Graphs of more elements have no shapes. */
 #define MOST_ELEMENTS (INT64_C(1) << 40)
 
+/* As published: 11,008 for a width of 4,096. */
+static void resolve_gated(wf_model_config *c) {
+    int64_t width = c->hidden * 8 / 3, multiple = width < 1024 ? 32 : 256;
+    if (!c->n_kv_heads) c->n_kv_heads = c->n_heads;
+    if (!c->ffn) c->ffn = (width + multiple - 1) / multiple * multiple;
+    if (c->rope_theta == 0) c->rope_theta = 500000;
+}
+
 static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_model_config *c) {
     const char *name = m->info.name;
     bool is_open = !c->n_heads, is_recurrent = m->info.is_recurrent;
@@ -99,10 +111,11 @@ static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_mo
     if (is_recurrent && !c->embedding) c->embedding = c->hidden;
     if (is_open) c->n_heads = m->info.n_heads;
     while (is_open && c->n_heads > 1 && c->hidden % c->n_heads) c->n_heads--;
+    if (m->info.is_gated) resolve_gated(c);
     if (!c->n_positions && !is_recurrent)
         c->n_positions =
             m->info.has_sizes ? wfi_max_i64(m->n_positions, c->n_tokens) : m->n_positions;
-    if (c->tied && c->embedding != c->hidden)
+    if (c->tied && is_recurrent && c->embedding != c->hidden)
         return wfi_fail(
             ctx, WF_INVALID_ARG,
             "%s: tied weights need an embedding as wide as the hidden state, %lld, not %lld", name,
@@ -111,6 +124,12 @@ static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_mo
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "%s: a width of %lld does not divide into %lld heads of attention", name,
                         (long long)c->hidden, (long long)c->n_heads);
+    if (m->info.is_gated && (c->n_heads % c->n_kv_heads || c->hidden / c->n_heads % 2))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s: %lld heads of %lld elements with %lld heads of keys: these divide the "
+                        "heads, which have an even number of elements",
+                        name, (long long)c->n_heads, (long long)(c->hidden / c->n_heads),
+                        (long long)c->n_kv_heads);
     if (c->hidden && wfi_max_i64(c->n_classes, c->n_positions) > MOST_ELEMENTS / c->hidden)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "%s: a width of %lld is far too large with a vocabulary of %lld and %lld "
@@ -162,7 +181,7 @@ wf_status wfi_model_copy(const wf_model *model, wf_model **model_out) {
 }
 
 int64_t wfi_model_n_layers(const wf_model *model) {
-    bool has_layers = model->function == wfi_model_gpt2;
+    bool has_layers = model->function == wfi_model_gpt2 || model->function == wfi_model_llama;
     return has_layers ? ((const wf_model_config *)model->config)->n_layers : 0;
 }
 

@@ -98,6 +98,13 @@ wf_tensor wf_batch_norm(wf_tensor x, const char *name) {
     return wfi_tensor(g, node->out[0]);
 }
 
+wf_tensor wf_rms_norm(wf_tensor x, const char *name, float eps) {
+    wf_scope(x.graph, "%s", name);
+    wf_tensor scale = wf_parameter(x.graph, "weight", WF_SHAPE(dim_of(x, -1)), constant(1));
+    wf_scope_end(x.graph);
+    return wf_rms_norm_with(x, scale, eps);
+}
+
 wf_tensor wf_layer_norm(wf_tensor x, const char *name) {
     wf_graph *g = x.graph;
     wf_shape features = WF_SHAPE(dim_of(x, -1));

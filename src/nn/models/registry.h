@@ -10,6 +10,7 @@ void wfi_model_resnet18(wf_graph *g, const void *config);
 void wfi_model_resnet34(wf_graph *g, const void *config);
 void wfi_model_resnet50(wf_graph *g, const void *config);
 void wfi_model_gpt2(wf_graph *g, const void *config);
+void wfi_model_llama(wf_graph *g, const void *config);
 void wfi_model_lstm(wf_graph *g, const void *config);
 
 /* The end of every image classifier: logits [n, n_classes] against input "y". */

@@ -1,0 +1,98 @@
+/* Llama, of any size, with Hugging Face's parameter names.
+ *
+ * Touvron et al., LLaMA: Open and Efficient Foundation Language Models, 2023; grouped heads as in
+ * Llama 2 and 3.
+ */
+#include "nn/models/registry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <weft/nn.h>
+
+#define INIT_STD 0.02f
+#define EPS      1e-5f
+
+static wf_tensor project(wf_tensor x, const char *name, int64_t n_out, float std) {
+    wf_graph *g = x.graph;
+    wf_tensor none = {g, -1};
+    wf_shape shape = wf_tensor_shape(x);
+    int64_t n_in = shape.n_dims ? shape.dim[shape.n_dims - 1] : 0;
+    wf_scope(g, "%s", name);
+    wf_tensor weight =
+        wf_parameter(g, "weight", WF_SHAPE(n_out, n_in), (wf_init){WF_INIT_NORMAL, std});
+    wf_scope_end(g);
+    return wf_linear_with(x, weight, none);
+}
+
+static wf_tensor attend(wf_tensor x, wf_tensor position, const wf_model_config *c, float std) {
+    int64_t d = c->hidden / c->n_heads;
+    wf_tensor q = project(x, "q_proj", c->n_heads * d, INIT_STD),
+              k = project(x, "k_proj", c->n_kv_heads * d, INIT_STD),
+              v = project(x, "v_proj", c->n_kv_heads * d, INIT_STD);
+    wf_tensor qkv = wf_rotary(q, k, v, position, c->n_heads, c->n_kv_heads, (float)c->rope_theta);
+    wf_tensor y = c->cached
+                      ? wf_cached_attention(qkv, position, "cache", c->n_heads, c->n_positions)
+                      : wf_self_attention(qkv, c->n_heads, 1);
+    return project(y, "o_proj", c->hidden, std);
+}
+
+static wf_tensor mlp(wf_tensor x, const wf_model_config *c, float std) {
+    wf_tensor gate = wf_silu(project(x, "gate_proj", c->ffn, INIT_STD));
+    return project(wf_mul(gate, project(x, "up_proj", c->ffn, INIT_STD)), "down_proj", c->hidden,
+                   std);
+}
+
+static wf_tensor block(wf_tensor x, wf_tensor position, const wf_model_config *c) {
+    /* Each of the 2 n_layers branches adds its variance to the residual stream. */
+    float branch_std = INIT_STD / sqrtf(2.0f * (float)c->n_layers);
+    wf_graph *g = x.graph;
+    wf_tensor a = wf_rms_norm(x, "input_layernorm", EPS);
+    wf_scope(g, "self_attn");
+    a = attend(a, position, c, branch_std);
+    wf_scope_end(g);
+    x = wf_add(x, a);
+    wf_tensor m = wf_rms_norm(x, "post_attention_layernorm", EPS);
+    wf_scope(g, "mlp");
+    m = mlp(m, c, branch_std);
+    wf_scope_end(g);
+    return wf_add(x, m);
+}
+
+/* The output layer; `tied`: the embedding. */
+static wf_tensor head(wf_tensor x, const wf_model_config *c) {
+    wf_graph *g = x.graph;
+    wf_tensor none = {g, -1};
+    x = wf_rms_norm(x, "model.norm", EPS);
+    wf_tensor weight =
+        wf_parameter(g, c->tied ? "model.embed_tokens.weight" : "lm_head.weight",
+                     WF_SHAPE(c->n_classes, c->hidden), (wf_init){WF_INIT_NORMAL, INIT_STD});
+    return wf_linear_with(x, weight, none);
+}
+
+void wfi_model_llama(wf_graph *g, const void *config) {
+    const wf_model_config *c = config;
+    char text[96];
+    if (c->n_tokens > c->n_positions) {
+        snprintf(text, sizeof text, "a sample of %lld tokens; this model reads at most %lld",
+                 (long long)c->n_tokens, (long long)c->n_positions);
+        wf_graph_fail(g, text);
+        return;
+    }
+    wf_shape sample = c->cached ? WF_SCALAR : WF_SHAPE(c->n_tokens);
+    wf_tensor ids = wf_input(g, "x", WF_I32, sample), position = {g, -1};
+    if (c->cached) position = wf_input(g, "position", WF_I32, sample);
+    wf_tensor x =
+        wf_embedding(wf_cut(ids, "embed"), "model.embed_tokens", c->n_classes, c->hidden, INIT_STD);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        snprintf(text, sizeof text, "layers.%lld", (long long)i);
+        x = wf_cut(x, text);
+        wf_scope(g, "model.layers.%lld", (long long)i);
+        x = block(x, position, c);
+        wf_scope_end(g);
+    }
+    wf_tensor logits = head(wf_cut(x, "head"), c);
+    wf_output(logits, "logits");
+    if (c->cached) return;
+    wf_loss(
+        wf_smoothed_cross_entropy(logits, wf_input(g, "y", WF_I32, sample), c->label_smoothing));
+}

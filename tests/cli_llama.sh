@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Llama: PyTorch's loss and text of weights that transformers saved; the same weights under every plan, and
+# files that say again what they are; grouped heads and the gated MLP as published; bad sizes and
+# configurations.
+source tests/cli_helpers.bash
+
+# A file of tokens, as llm.c writes it: tests/golden/make_llama.py's text.
+python3 -c 'import struct, sys
+sys.stdout.buffer.write(struct.pack("<256i", 20240520, 1, 129, *[0] * 253))
+sys.stdout.buffer.write(struct.pack("<129H", *[(i * i * 7 + i // 5) % 251 for i in range(129)]))' >"$folder/text.bin"
+golden=tests/golden/llama
+read -r _ loss <<<"$(sed -n 1p tests/golden/llama.txt)"
+read -r _ text <<<"$(sed -n 2p tests/golden/llama.txt)"
+
+# ---- transformers' weights: its loss, and its text by a cache of keys and values ----
+# close DIFFERENCE A B
+close() { awk -v most="$1" -v a="$2" -v b="$3" 'BEGIN { d = a / b - 1; exit !(d < most && -d < most) }'; }
+got=$(report eval --data "$folder/text.bin" --tokens 16 --init $golden --batch 4 | field loss | tail -n 1)
+close 1e-6 "${got:-0}" "$loss" || fail "loss $got, PyTorch has $loss"
+got=$(report generate --init $golden --prompt weft --steps 12 --temperature 0 | python3 -c 'import json, sys; print(*json.load(sys.stdin)["tokens"][4:])')
+[[ $got == "$text" ]] || fail "says $got, PyTorch $text"
+
+# ---- one rank's bits under every plan, also with tied weights ----
+run="train --data $folder/text.bin --tokens 16 --batch 8 --lanes 4 --slices 2 --steps 2 --threads 1 --optimizer adamw --lr 1e-2"
+small="--model llama --layers 2 --hidden 16 --heads 4 --kv-heads 2 --vocab 256"
+for words in "--init $golden" "$small --tied" "$small --dtype bf16"; do
+    one=
+    for plan in "" tp=2 tp=2,sp dp=2,zero=3 pp=2,recompute=all tp=2,dp=2,zero=1 tp=2,pp=2,schedule=zb1; do
+        # shellcheck disable=SC2086 # words
+        got=$(report $run $words --plan "$plan" | field weights_sha256)
+        one=${one:-$got}
+        [[ $got && $got == "$one" ]] || fail "$words, plan '$plan': other bits"
+    done
+done
+expect 2 "which has 2 heads" $run --init $golden --slices 4
+# shellcheck disable=SC2086 # words
+"$WEFT" plan $small --slices 2 --tokens 16 --batch 8 --plan tp=2 --program >"$folder/out" || fail "plan: exit $?"
+grep -q 'all_reduce.* value' "$folder/out" || fail "tp=2 divides no layer: $(head -3 "$folder/out")"
+
+# ---- what it saves says what it is ----
+"$WEFT" $run --init $golden --out "$folder/run" --quiet || fail "train --out: exit $?"
+python3 - "$folder/run/config.json" $golden/config.json <<'PYTHON' || fail "config.json is another"
+import json, sys
+own, given = (json.load(open(path)) for path in sys.argv[1:])
+keys = [k for k in given if k.startswith(("num_", "hidden_", "max_", "tie_", "vocab", "intermediate", "rms", "model_type"))]
+sys.exit(any(own[k] != given[k] for k in keys) or own["rope_theta"] != given["rope_parameters"]["rope_theta"])
+PYTHON
+a=$(report eval --data "$folder/text.bin" --tokens 16 --init "$folder/run" --batch 4 | field loss | tail -n 1)
+b=$(report eval --data "$folder/text.bin" --tokens 16 --init "$folder/run/model.safetensors" --batch 4 | field loss | tail -n 1)
+[[ $a && $a == "$b" ]] || fail "read again: loss $a and $b"
+expect 2 "--kv-heads 4: the model in" $run --init "$folder/run" --kv-heads 4
+expect 2 "--model gpt: the model in" $run --init "$folder/run" --model gpt
+
+# ---- sizes as published: parameters of Llama 3's, and 8/3 of the width for the MLP ----
+# parameters SIZES...
+parameters() { report plan --model llama --tokens 64 --batch 1 "$@" | field parameters | sed -n 1p; }
+[[ $(parameters --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --vocab 128256) == 8030261248 ]] || fail "Llama 3 8B"
+[[ $(parameters --layers 80 --hidden 8192 --heads 64 --kv-heads 8 --ffn 28672 --vocab 128256) == 70553706496 ]] || fail "Llama 3 70B"
+[[ $(parameters --layers 32 --hidden 4096 --heads 32 --vocab 32000) == 6738415616 ]] || fail "Llama 7B"
+
+# ---- bad sizes and configurations ----
+expect 2 "these divide the heads" plan --model llama --hidden 64 --heads 4 --kv-heads 3
+expect 2 "an even number of elements" plan --model llama --hidden 12 --heads 4 --vocab 10
+expect 2 "--rope-theta is 0" plan --model llama --rope-theta 0
+expect 2 "--kv-heads must be at least 1" plan --model llama --kv-heads 0
+expect 2 "it is an option of --model llama" plan --model gpt --ffn 64
+expect 2 "only gpt and lstm have dropout" plan --model llama --dropout 0.1
+cp -r $golden "$folder/bad"
+# bad SENTENCE KEY VALUE
+bad() {
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1])); d[sys.argv[3]] = json.loads(sys.argv[4]); json.dump(d, open(sys.argv[2], "w"))' $golden/config.json "$folder/bad/config.json" "$2" "$3"
+    expect "${4:-2}" "$1" $run --init "$folder/bad"
+}
+bad "hidden_act is gelu; Llama has silu" hidden_act '"gelu"'
+bad "rms_norm_eps is not 1e-5" rms_norm_eps 1e-6
+bad "attention_bias is true, which is not llama's" attention_bias true
+bad "scaled rotary positions are not supported" rope_scaling '{"factor": 8}'
+bad "scaled rotary positions are not supported" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}'
+bad "head_dim is not hidden_size / num_attention_heads" head_dim 8
+bad "does not state its intermediate_size" intermediate_size null 1
