@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Llama: PyTorch's loss and text of weights that transformers saved; the same weights under every plan, and
-# files that say again what they are; grouped heads and the gated MLP as published; bad sizes and
-# configurations.
+# Llama: PyTorch's loss and text of weights that transformers saved; the same weights under every plan; the
+# folder that a run leaves; parameters as published; bad sizes and configurations.
 source tests/cli_helpers.bash
 
 # A file of tokens, as llm.c writes it: tests/golden/make_llama.py's text.
@@ -9,16 +8,15 @@ python3 -c 'import struct, sys
 sys.stdout.buffer.write(struct.pack("<256i", 20240520, 1, 129, *[0] * 253))
 sys.stdout.buffer.write(struct.pack("<129H", *[(i * i * 7 + i // 5) % 251 for i in range(129)]))' >"$folder/text.bin"
 golden=tests/golden/llama
-read -r _ loss <<<"$(sed -n 1p tests/golden/llama.txt)"
-read -r _ text <<<"$(sed -n 2p tests/golden/llama.txt)"
-
 # ---- transformers' weights: its loss, and its text by a cache of keys and values ----
 # close DIFFERENCE A B
 close() { awk -v most="$1" -v a="$2" -v b="$3" 'BEGIN { d = a / b - 1; exit !(d < most && -d < most) }'; }
-got=$(report eval --data "$folder/text.bin" --tokens 16 --init $golden --batch 4 | field loss | tail -n 1)
-close 1e-6 "${got:-0}" "$loss" || fail "loss $got, PyTorch has $loss"
-got=$(report generate --init $golden --prompt weft --steps 12 --temperature 0 | python3 -c 'import json, sys; print(*json.load(sys.stdin)["tokens"][4:])')
-[[ $got == "$text" ]] || fail "says $got, PyTorch $text"
+while read -r name loss text; do
+    got=$(report eval --data "$folder/text.bin" --tokens 16 --init tests/golden/$name --batch 4 | field loss | tail -n 1)
+    close 1e-6 "${got:-0}" "$loss" || fail "$name: loss $got, PyTorch has $loss"
+    got=$(report generate --init tests/golden/$name --prompt weft --steps 12 --temperature 0 | python3 -c 'import json, sys; print(*json.load(sys.stdin)["tokens"][4:])')
+    [[ $got == "$text" ]] || fail "$name says $got, PyTorch $text"
+done <tests/golden/llama.txt
 
 # ---- one rank's bits under every plan, also with tied weights ----
 run="train --data $folder/text.bin --tokens 16 --batch 8 --lanes 4 --slices 2 --steps 2 --threads 1 --optimizer adamw --lr 1e-2"
@@ -38,6 +36,8 @@ expect 2 "which has 2 heads" $run --init $golden --slices 4
 grep -q 'all_reduce.* value' "$folder/out" || fail "tp=2 divides no layer: $(head -3 "$folder/out")"
 
 # ---- what it saves says what it is ----
+"$WEFT" $run --init $golden-tied --out "$folder/tied" --quiet || fail "train --out: exit $?"
+grep -q '"tie_word_embeddings": true' "$folder/tied/config.json" || fail "config.json does not say that weights are tied"
 "$WEFT" $run --init $golden --out "$folder/run" --quiet || fail "train --out: exit $?"
 python3 - "$folder/run/config.json" $golden/config.json <<'PYTHON' || fail "config.json is another"
 import json, sys
@@ -76,6 +76,10 @@ bad "hidden_act is gelu; Llama has silu" hidden_act '"gelu"'
 bad "rms_norm_eps is not 1e-5" rms_norm_eps 1e-6
 bad "attention_bias is true, which is not llama's" attention_bias true
 bad "scaled rotary positions are not supported" rope_scaling '{"factor": 8}'
+bad "scaled rotary positions are not supported" rope_scaling '{"rope_type": "yarn"}'
 bad "scaled rotary positions are not supported" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}'
 bad "head_dim is not hidden_size / num_attention_heads" head_dim 8
 bad "does not state its intermediate_size" intermediate_size null 1
+python3 -c 'import json, sys
+d = json.load(open(sys.argv[1])); d["rope_scaling"] = {"rope_type": "default"}; json.dump(d, open(sys.argv[2], "w"))' $golden/config.json "$folder/bad/config.json"
+"$WEFT" $run --init "$folder/bad" --quiet || fail "positions that are not scaled: exit $?"

@@ -251,8 +251,9 @@ static void models_of_one_name(void **state) {
 static void every_op_with_attributes(void **state) {
     (void)state;
     static const char *const without =
-        " relu relu_backward tanh tanh_backward sigmoid sigmoid_backward add add_relu "
-        "add_broadcast mul sum_leading softmax softmax_backward log_softmax log_softmax_backward "
+        " relu relu_backward silu silu_backward tanh tanh_backward sigmoid sigmoid_backward "
+        "add add_relu add_broadcast mul sum_leading softmax softmax_backward log_softmax "
+        "log_softmax_backward "
         "cross_entropy cross_entropy_backward "
         "mse mse_backward binary_cross_entropy binary_cross_entropy_backward smooth_l1 "
         "smooth_l1_backward gather gather_backward loss_record loss_gradient global_avg_pool "

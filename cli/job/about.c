@@ -67,7 +67,8 @@ static exit_status check_llama(const char *path, const json_t *config) {
         return complain(EXIT_USAGE, "%s: hidden_act is %.40s; Llama has silu", path, act);
     if (json_is_integer(d) && json_integer_value(d) * heads != width)
         return complain(EXIT_USAGE, "%s: head_dim is not hidden_size / num_attention_heads", path);
-    if (json_is_object(scaling) || (type && strcmp(type, "default")))
+    if (json_is_object(scaling)) type = json_string_value(json_object_get(scaling, "rope_type"));
+    if ((json_is_object(scaling) && !type) || (type && strcmp(type, "default")))
         return complain(EXIT_USAGE, "%s: scaled rotary positions are not supported", path);
     return EXIT_DONE;
 }
@@ -139,6 +140,7 @@ static exit_status convert_config(const char *path, const config_kind *k, const 
     *about_out = json_pack("{s:s}", "model", k->model);
     for (size_t i = 0; i < sizeof k->keys / sizeof *k->keys && k->keys[i][0] && !bad; i++) {
         json_t *value = json_object_get(config, k->keys[i][0]);
+        if (!value && !strcmp(k->keys[i][1], "kv_heads")) continue; /* as many as heads */
         if (!json_is_integer(value) || json_integer_value(value) < 1)
             bad = complain(EXIT_FAILED, "%s does not state its %s", path, k->keys[i][0]);
         else

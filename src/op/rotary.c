@@ -60,24 +60,21 @@ static wf_status rotary_backward_check(wf_graph *g, wfi_node *node) {
 static wfi_numbers numbers_of(const wfi_attr *a, const wf_shape *shape, int64_t c,
                               bool has_places) {
     int64_t n_rows = wfi_n_rows(shape), t = shape->n_dims > 2 ? shape->dim[1] : 1;
-    return (wfi_numbers){
-        .n = {n_rows, t, c / a->rotary.n_heads, a->rotary.n_heads, a->rotary.n_keys, has_places},
-        .f = {log(a->rotary.theta)}};
+    int64_t d = c / a->rotary.n_heads;
+    return (wfi_numbers){.n_threads = n_rows * (d / 2),
+                         .n = {n_rows, t, d, a->rotary.n_heads, a->rotary.n_keys, has_places},
+                         .f = {log(a->rotary.theta)}};
 }
 
 static wfi_numbers rotary_numbers(const wfi_call *call) {
     const wf_shape *q = &call->in[0].shape;
     bool has_places = call->n_in > 3 && call->in[3].shape.n_dims > 0;
-    wfi_numbers own = numbers_of(call->attr, q, wfi_last_dim(q), has_places);
-    own.n_threads = 3 * wf_shape_n_elem(q);
-    return own;
+    return numbers_of(call->attr, q, wfi_last_dim(q), has_places);
 }
 
 static wfi_numbers rotary_backward_numbers(const wfi_call *call) {
     const wf_shape *dqkv = &call->in[0].shape;
-    wfi_numbers own = numbers_of(call->attr, dqkv, wfi_last_dim(dqkv) / 3, false);
-    own.n_threads = own.n[0] * own.n[2] * (own.n[3] + 2 * own.n[4]);
-    return own;
+    return numbers_of(call->attr, dqkv, wfi_last_dim(dqkv) / 3, false);
 }
 
 PLAIN_REFERENCE(rotary_reference, rotary, rotary_numbers)

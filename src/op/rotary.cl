@@ -1,61 +1,63 @@
 /* n[0] rows of n[3] heads of queries and n[4] of keys and of values, each of n[2] elements; row r is
- * at position r modulo n[1], or at that of IN(3), if it is there; f[0]: the logarithm of theta. */
+ * at position r modulo n[1], or, if n[5], at that of IN(3); f[0]: the logarithm of theta. A thread
+ * has elements e and e + n[2] / 2 of all heads of a row: one angle. */
 
 #define HALF         (a.n[2] / 2)
 #define QUERIES      (a.n[3] * a.n[2])
 #define KEYS         (a.n[4] * a.n[2])
 #define QUERIES_EACH (a.n[3] / a.n[4]) /* that share a head of keys */
+#define PAIR_ROW     (ELEMENT / HALF)
+#define PAIR         (ELEMENT % HALF)
 
 DEVICE double angle_of(ARGUMENTS, double position, long e) {
-    return position * exp((double)(-2 * (e % HALF)) / (double)a.n[2] * a.f[0]);
+    return position * exp((double)(-2 * e) / (double)a.n[2] * a.f[0]);
 }
 
-/* Element e of a rotated head, whose first element is `own` elements before. */
-DEVICE double rotated(double angle, double x, double other, long e, long n_half) {
-    return x * cos(angle) + (e < n_half ? -other : other) * sin(angle);
-}
-
-/* A thread for each element of the output. */
 KERNEL(rotary) {
-    long i = ELEMENT, row = i / (3 * QUERIES), column = i % (3 * QUERIES);
-    if (i >= a.n[0] * 3 * QUERIES) return;
-    long what = column / QUERIES, head = column % QUERIES / a.n[2], e = column % a.n[2];
-    long first = what ? row * KEYS + head / QUERIES_EACH * a.n[2] : row * QUERIES + head * a.n[2];
-    if (what == 2) {
-        PUT(OUT(0), i, GET(IN(2), first + e));
-        return;
+    long row = PAIR_ROW, e = PAIR;
+    if (row >= a.n[0]) return;
+    double angle = angle_of(PASSED, a.n[5] ? (double)I32(IN(3))[row] : (double)(row % a.n[1]), e);
+    double c = cos(angle), s = sin(angle);
+    for (long head = 0; head < a.n[3]; head++) {
+        long q = row * QUERIES + head * a.n[2] + e, to = row * 3 * QUERIES + head * a.n[2] + e;
+        long k = row * KEYS + head / QUERIES_EACH * a.n[2] + e;
+        double x = GET(IN(0), q), y = GET(IN(0), q + HALF);
+        PUT(OUT(0), to, (float)(x * c - y * s));
+        PUT(OUT(0), to + HALF, (float)(y * c + x * s));
+        x = GET(IN(1), k);
+        y = GET(IN(1), k + HALF);
+        PUT(OUT(0), to + QUERIES, (float)(x * c - y * s));
+        PUT(OUT(0), to + QUERIES + HALF, (float)(y * c + x * s));
+        PUT(OUT(0), to + 2 * QUERIES, GET(IN(2), k));
+        PUT(OUT(0), to + 2 * QUERIES + HALF, GET(IN(2), k + HALF));
     }
-    double position = a.n[5] ? (double)I32(IN(3))[row] : (double)(row % a.n[1]);
-    double x = what ? GET(IN(1), first + e) : GET(IN(0), first + e);
-    long at = first + (e + HALF) % a.n[2];
-    double other = what ? GET(IN(1), at) : GET(IN(0), at);
-    PUT(OUT(0), i, (float)rotated(angle_of(PASSED, position, e), x, other, e, HALF));
 }
 
-/* The sum over the queries' heads that share element e of a head of keys or values. */
-DEVICE double sum_shared(ARGUMENTS, long first, long e) {
+/* The sum over the heads that share one of keys or values, from element `first` on. */
+DEVICE double sum_shared(ARGUMENTS, long first) {
     double sum = 0;
-    for (long k = 0; k < QUERIES_EACH; k++) sum += GET(IN(0), first + k * a.n[2] + e);
+    for (long k = 0; k < QUERIES_EACH; k++) sum += GET(IN(0), first + k * a.n[2]);
     return sum;
 }
 
-/* A thread for each element of the three outputs of a row: rotated back, and summed. */
+/* Turns back, after the sums. */
 KERNEL(rotary_backward) {
-    long own = QUERIES + 2 * KEYS, i = ELEMENT, row = i / own, column = i % own;
-    if (i >= a.n[0] * own) return;
-    long what = column < QUERIES ? 0 : column < QUERIES + KEYS ? 1 : 2;
-    long place = column - (what ? QUERIES + (what - 1) * KEYS : 0), e = place % a.n[2];
-    long head = place / a.n[2] * (what ? QUERIES_EACH : 1), at = (e + HALF) % a.n[2];
-    long first = row * 3 * QUERIES + what * QUERIES + head * a.n[2];
-    double x = what ? sum_shared(PASSED, first, e) : GET(IN(0), first + e);
-    if (what == 2) {
-        PUT(OUT(2), row * KEYS + place, (float)x);
-        return;
+    long row = PAIR_ROW, e = PAIR;
+    if (row >= a.n[0]) return;
+    double angle = angle_of(PASSED, (double)(row % a.n[1]), e), c = cos(angle), s = sin(angle);
+    for (long head = 0; head < a.n[3]; head++) {
+        long from = row * 3 * QUERIES + head * a.n[2] + e, q = row * QUERIES + head * a.n[2] + e;
+        double x = GET(IN(0), from), y = GET(IN(0), from + HALF);
+        PUT(OUT(0), q, (float)(x * c + y * s));
+        PUT(OUT(0), q + HALF, (float)(y * c - x * s));
     }
-    double other = what ? sum_shared(PASSED, first, at) : GET(IN(0), first + at);
-    double y = rotated(-angle_of(PASSED, (double)(row % a.n[1]), e), x, other, e, HALF);
-    if (what)
-        PUT(OUT(1), row * KEYS + place, (float)y);
-    else
-        PUT(OUT(0), row * QUERIES + place, (float)y);
+    for (long head = 0; head < a.n[4]; head++) {
+        long from = row * 3 * QUERIES + QUERIES + head * QUERIES_EACH * a.n[2] + e;
+        long k = row * KEYS + head * a.n[2] + e;
+        double x = sum_shared(PASSED, from), y = sum_shared(PASSED, from + HALF);
+        PUT(OUT(1), k, (float)(x * c + y * s));
+        PUT(OUT(1), k + HALF, (float)(y * c - x * s));
+        PUT(OUT(2), k, (float)sum_shared(PASSED, from + QUERIES));
+        PUT(OUT(2), k + HALF, (float)sum_shared(PASSED, from + QUERIES + HALF));
+    }
 }
