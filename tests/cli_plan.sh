@@ -255,3 +255,8 @@ for key in short.keys() | full.keys():
 PY
 cmp -s "$folder/short" "$folder/full" || fail "the short form and --proof full: $(diff "$folder/short" "$folder/full")"
 finish
+
+# ---- schedule=auto takes what the model allows: slices are no places for a cut ----
+auto="train --model mlp --image 8 --data synthetic --batch 16 --lanes 4 --micro 4 --slices 2 --steps 2"
+[[ $(sha $auto --plan pp=2,schedule=auto) == $(sha $auto) ]] || fail "schedule=auto of few units: other bits"
+"$WEFT" $auto --plan pp=3,schedule=auto --quiet || fail "schedule=auto with pp=3: exit $?"

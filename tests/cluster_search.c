@@ -120,8 +120,10 @@ static void look_at_savings(exhaustive *e, size_t at) {
 
 static void look_at_buckets(exhaustive *e, size_t at, int dp) {
     static const int mib[] = {1, 16, 64, 256};
+    int n_fits = e->n_fits;
     look_at_savings(e, at);
-    for (size_t k = 0; k < WFI_COUNT(mib) && dp > 1 && e->tries_buckets; k++)
+    bool fits = e->n_fits > n_fits; /* else other buckets are not tried */
+    for (size_t k = 0; k < WFI_COUNT(mib) && dp > 1 && fits && e->tries_buckets; k++)
         look_at_savings(e, add(e, at, ",bucket=%dMiB", mib[k]));
 }
 

@@ -67,8 +67,8 @@ static bool suits(const maker *m, const wfi_case *c, const saving *s) {
     return allows(m->b->offload, offloads ? 2 : 1) && !(c->has_root && offloads);
 }
 
-/* Nothing is faster than to save nothing. */
-static wf_status try_savings(const maker *m, wfi_case c) {
+/* Nothing is faster than to save nothing. *fits_out becomes true if a case fits, or is too slow. */
+static wf_status try_savings(const maker *m, wfi_case c, bool *fits_out) {
     int n = m->is_complete ? N_SAVINGS : N_FEW_SAVINGS;
     bool suffices = false;
     for (int k = 0; k < n && !suffices; k++) {
@@ -81,26 +81,28 @@ static wf_status try_savings(const maker *m, wfi_case c) {
         c.offload[WFI_OFFLOAD_ACTIVATIONS] = s.activations;
         WF_TRY(m->take(m->self, &c, &is_used));
         suffices = k == 0 && is_used;
+        *fits_out |= is_used;
     }
     return WF_OK;
 }
 
 /* One stage may also run breadth-first. */
-static wf_status try_orders(const maker *m, wfi_case c) {
-    WF_TRY(try_savings(m, c));
+static wf_status try_orders(const maker *m, wfi_case c, bool *fits_out) {
+    WF_TRY(try_savings(m, c, fits_out));
     if (c.pp > 1 || c.has_root) return WF_OK;
     c.schedule = &wfi_schedule_breadth;
-    return try_savings(m, c);
+    return try_savings(m, c, fits_out);
 }
 
-/* Fewer sums of gradients have fewer latencies; small ones end sooner after the last backward. */
+/* Fewer sums of gradients have fewer latencies; small ones end sooner after the last backward.
+ * Buckets decide about time, hardly about memory. */
 static wf_status try_buckets(const maker *m, wfi_case c) {
     static const double mib[] = {1, 16, 64, 256}; /* after the default, 4 */
-    bool may_differ = c.dp > 1 && !c.has_root;
-    WF_TRY(try_orders(m, c));
-    for (size_t k = 0; k < WFI_COUNT(mib) && may_differ; k++) {
+    bool fits = false;
+    WF_TRY(try_orders(m, c, &fits));
+    for (size_t k = 0; k < WFI_COUNT(mib) && fits && c.dp > 1 && !c.has_root; k++) {
         c.bucket_bytes = mib[k] * (1 << 20);
-        WF_TRY(try_orders(m, c));
+        WF_TRY(try_orders(m, c, &fits));
     }
     return WF_OK;
 }

@@ -57,6 +57,8 @@ wf_status wfi_program_choose_chunks(const wf_program *p) {
         wfi_pool_init(&pool, p->ctx);
         status = simulate(p, &pool, &c);
         wfi_pool_release(&pool);
+        /* Not every unit may begin a stage: there are fewer stages than units. */
+        if (status == WF_INVALID_ARG && plan->pp > 1 && best.makespan < INFINITY) status = WF_OK;
         if (c.makespan < best.makespan * (1 - (k ? LEAST_GAIN : 0))) best = c;
     }
     plan->schedule = best.schedule;
