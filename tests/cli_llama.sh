@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Llama: PyTorch's loss and text of weights that transformers saved; the same weights under every plan; the
 # folder that a run leaves; parameters as published; bad sizes and configurations.
+# label: serial
 source tests/cli_helpers.bash
 
 # A file of tokens, as llm.c writes it: tests/golden/make_llama.py's text.

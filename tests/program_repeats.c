@@ -1,6 +1,7 @@
 /* Steps whose steady phase repeats: the memory plan does not depend on how often it does, except
  * for the records of losses. Each program is proved when it is made. WEFT_TEST_FULL=1 takes all
- * plans; otherwise each test takes every third one.
+ * plans; otherwise each test takes every third one,
+ * and every seventh under a sanitizer.
  *
  * label: serial
  */
@@ -75,7 +76,7 @@ static const char *const plans[] = {"",
 
 static size_t stride(void) {
     const char *full = getenv("WEFT_TEST_FULL");
-    return full && !strcmp(full, "1") ? 1 : 3;
+    return full && !strcmp(full, "1") ? 1 : TEST_SAMPLE > 1 ? 7 : 3;
 }
 
 static void peak_of_any_length(void **state) {
