@@ -99,7 +99,7 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(SHAPE, "batch_norm: x [0, 3] is empty", norm(g, S(0, 3), S(3)))                              \
     X(SHAPE, "layer_norm: input 1 [4] is not the last dim of x [2, 3]",                            \
       wf_layer_norm_with(t(g, S(2, 3)), t(g, S(4)), t(g, S(3)), 1e-5f))                            \
-    X(SHAPE, "rms_norm: scale [4] is not the last dim of x [2, 3]",                                \
+    X(SHAPE, "rms_norm: input 1 [4] is not the last dim of x [2, 3]",                              \
       wf_rms_norm_with(t(g, S(2, 3)), t(g, S(4)), 1e-5f))                                          \
     X(INVALID_ARG, "rms_norm: eps is nan",                                                         \
       wf_rms_norm_with(t(g, S(2, 3)), t(g, S(3)), (float)NAN))                                     \

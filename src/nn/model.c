@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 #include "nn/models/registry.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct registered_model {
@@ -65,6 +66,27 @@ void wfi_model_classify(wf_tensor logits, const wf_model_config *c) {
         classify_mixed(logits, c);
     else
         wf_loss(loss_of(logits, wf_input(g, "y", WF_I32, WF_SCALAR), c));
+}
+
+bool wfi_model_read_tokens(wf_graph *g, const wf_model_config *c, wf_tensor *ids_out,
+                           wf_tensor *position_out) {
+    wf_shape sample = c->cached ? WF_SCALAR : WF_SHAPE(c->n_tokens);
+    if (c->n_tokens > c->n_positions) {
+        char text[96];
+        snprintf(text, sizeof text, "a sample of %lld tokens; this model reads at most %lld",
+                 (long long)c->n_tokens, (long long)c->n_positions);
+        wf_graph_fail(g, text);
+        return false;
+    }
+    *ids_out = wf_input(g, "x", WF_I32, sample);
+    *position_out = c->cached ? wf_input(g, "position", WF_I32, sample) : (wf_tensor){g, -1};
+    return true;
+}
+
+void wfi_model_predict_tokens(wf_tensor logits, const wf_model_config *c) {
+    wf_output(logits, "logits");
+    if (!c->cached)
+        wf_loss(loss_of(logits, wf_input(logits.graph, "y", WF_I32, WF_SHAPE(c->n_tokens)), c));
 }
 
 static const char *name_of(int i) {

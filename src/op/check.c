@@ -121,3 +121,16 @@ const wfi_op_cut wfi_place_rows[] = {
 
 const wfi_op_cut wfi_place_images[] = {
     {.name = "samples", .in = {1}, .out = {1}}, {.name = "channels", .in = {2}, .out = {2}}, {0}};
+
+wf_status wfi_check_normalized(const wf_graph *g, const wfi_node *node, int x, int along) {
+    wf_shape shape = wfi_in_shape(g, node, x), vector = wfi_in_shape(g, node, along);
+    if (shape.n_dims < 1 || wfi_last_dim(&shape) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "works along the last dim, which %s does not have",
+                           wfi_show(&shape).text);
+    if (vector.n_dims != 1 || vector.dim[0] != wfi_last_dim(&shape))
+        return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is not the last dim of x %s", along,
+                           wfi_show(&vector).text, wfi_show(&shape).text);
+    if (!(node->attr.norm.eps >= 0))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "eps is %g", node->attr.norm.eps);
+    return WF_OK;
+}

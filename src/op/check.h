@@ -39,6 +39,8 @@ extern const wfi_op_cut wfi_place_images[];
 wf_status wfi_check_elementwise(wf_graph *g, wfi_node *node);
 /* The same, and the last dim is not empty. */
 wf_status wfi_check_rowwise(wf_graph *g, wfi_node *node);
+/* Input `x` is normalized along its last dim, which input `along` has, too; attr.norm.eps. */
+wf_status wfi_check_normalized(const wf_graph *g, const wfi_node *node, int x, int along);
 /* Input i is an image [n, c, h, w] without an empty dim. */
 wf_status wfi_check_image(const wf_graph *g, const wfi_node *node, int i);
 

@@ -8,23 +8,9 @@
 
 #include "op/rms_norm.cl"
 
-/* Input `x` is normalized along its last dim, which input `along` has, too. */
-static wf_status check_last_dim(const wf_graph *g, const wfi_node *node, int x, int along) {
-    wf_shape shape = wfi_in_shape(g, node, x), vector = wfi_in_shape(g, node, along);
-    if (shape.n_dims < 1 || wfi_last_dim(&shape) == 0)
-        return wfi_op_fail(g, node, WF_SHAPE, "works along the last dim, which %s does not have",
-                           wfi_show(&shape).text);
-    if (vector.n_dims != 1 || vector.dim[0] != wfi_last_dim(&shape))
-        return wfi_op_fail(g, node, WF_SHAPE, "scale %s is not the last dim of x %s",
-                           wfi_show(&vector).text, wfi_show(&shape).text);
-    if (!(node->attr.norm.eps >= 0))
-        return wfi_op_fail(g, node, WF_INVALID_ARG, "eps is %g", node->attr.norm.eps);
-    return WF_OK;
-}
-
 static wf_status rms_norm_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "ff"));
-    WF_TRY(check_last_dim(g, node, 0, 1));
+    WF_TRY(wfi_check_normalized(g, node, 0, 1));
     wf_shape x = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     return wfi_node_output(g, node, WF_F32, &rows);
@@ -32,7 +18,7 @@ static wf_status rms_norm_check(wf_graph *g, wfi_node *node) {
 
 static wf_status rms_norm_backward_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "ffff"));
-    WF_TRY(check_last_dim(g, node, 1, 3));
+    WF_TRY(wfi_check_normalized(g, node, 1, 3));
     wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
     wf_shape rows = WF_SHAPE(wfi_n_rows(&x)), along = WF_SHAPE(wfi_last_dim(&x));
     wf_shape square = wfi_in_shape(g, node, 2);

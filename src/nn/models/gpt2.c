@@ -49,16 +49,9 @@ static wf_tensor head(wf_tensor x, const wf_model_config *c) {
 
 void wfi_model_gpt2(wf_graph *g, const void *config) {
     const wf_model_config *c = config;
-    char text[96];
-    if (c->n_tokens > c->n_positions) {
-        snprintf(text, sizeof text, "a sample of %lld tokens; this model reads at most %lld",
-                 (long long)c->n_tokens, (long long)c->n_positions);
-        wf_graph_fail(g, text);
-        return;
-    }
-    wf_shape sample = c->cached ? WF_SCALAR : WF_SHAPE(c->n_tokens);
-    wf_tensor ids = wf_input(g, "x", WF_I32, sample), position = {g, -1};
-    if (c->cached) position = wf_input(g, "position", WF_I32, sample);
+    wf_tensor ids, position;
+    char text[32];
+    if (!wfi_model_read_tokens(g, c, &ids, &position)) return;
     wf_tensor x = embed(wf_cut(ids, "embed"), position, c);
     wf_scope(g, "h");
     for (int64_t i = 0; i < c->n_layers; i++) {
@@ -70,8 +63,5 @@ void wfi_model_gpt2(wf_graph *g, const void *config) {
     }
     wf_scope_end(g);
     wf_tensor logits = head(wf_cut(x, "head"), c);
-    wf_output(logits, "logits");
-    if (c->cached) return;
-    wf_loss(
-        wf_smoothed_cross_entropy(logits, wf_input(g, "y", WF_I32, sample), c->label_smoothing));
+    wfi_model_predict_tokens(logits, c);
 }
