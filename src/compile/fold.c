@@ -31,7 +31,7 @@
 /* Periods that are tried, if the blocks of one do not end before the next one's begin. */
 #define MOST_TRIES 4
 /* The largest rank's peak may be above the lower bound by so small a part. */
-#define TIGHT_PARTS 100
+#define TIGHT_PARTS 50
 
 /* The begin or the end of an action. */
 typedef struct event {

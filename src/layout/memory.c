@@ -27,6 +27,7 @@ typedef struct placement {
     size_t records_bytes; /* ... and their bytes, between state and all else */
     int64_t n_period;     /* microbatches after which a place is taken again */
     size_t rings_bytes;   /* behind the records */
+    bool is_quick;        /* one attempt is enough: rings are tried next */
     size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
     size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
     int32_t *best_list;
@@ -290,7 +291,7 @@ static wf_status place_best(placement *m) {
         for (int i = 0; i < orders[k].n_attempts; i++) {
             if (i) bring_forward(m);
             WF_TRY(attempt(m, true));
-            if (is_enough(m, 0)) return WF_OK;
+            if (is_enough(m, 0) || m->is_quick) return WF_OK;
             if (k == 0 && i == 0) find_bound(m, N_MOMENTS + N_SEEDS);
             if (is_enough(m, 0)) return WF_OK;
         }
@@ -462,19 +463,21 @@ static wf_status add_rings(placement *m, const wfi_rank *rank) {
     return WF_OK;
 }
 
-/* Tries rings, and keeps the plan without them if that needs no more. */
+/* Tries rings, and keeps the plan without them if that needs no more: a long search for a better
+ * one rarely finds it. */
 static wf_status place_in_rings(placement *m, const wfi_rank *rank) {
     wf_program *p = m->p;
     wfi_arena_plan before = *m->arena;
     int32_t n_rings = p->n_rings, peak = m->peak;
     if (before.peak_bytes <= before.bound_bytes + before.bound_bytes / GOOD_PARTS) return WF_OK;
+    m->is_quick = false;
     for (int32_t b = rank->first_block; b < rank->end_block; b++) m->saved[b] = p->blocks[b].offset;
     WF_TRY(add_rings(m, rank));
-    wf_status status = p->n_rings > n_rings ? place_blocks(m) : WF_OK;
+    bool has_rings = p->n_rings > n_rings;
+    wf_status status = place_blocks(m); /* without rings: the long search */
     m->rings_bytes = 0;
-    if (status != WF_OK || (p->n_rings > n_rings && m->arena->peak_bytes < before.peak_bytes)) {
-        m->arena->bound_bytes = before.bound_bytes;
-        m->peak = peak;
+    if (status != WF_OK || m->arena->peak_bytes < before.peak_bytes) {
+        if (has_rings) m->arena->bound_bytes = before.bound_bytes, m->peak = peak;
         return status;
     }
     p->n_rings = n_rings;
@@ -517,8 +520,9 @@ static wf_status place_rank(placement *m, wfi_rank *rank) {
     for (int space = 0; space < WFI_N_SPACES; space++) {
         m->places.space = (wfi_space)space;
         m->arena = &rank->arenas[space];
+        m->is_quick = m->n_period && space == WFI_SPACE_DEVICE;
         WF_TRY(place_blocks(m));
-        if (m->n_period && space == WFI_SPACE_DEVICE) WF_TRY(place_in_rings(m, rank));
+        if (m->is_quick) WF_TRY(place_in_rings(m, rank));
     }
     return WF_OK;
 }
