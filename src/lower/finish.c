@@ -77,12 +77,13 @@ static wf_status emit_statistics(wfi_lowering *l) {
 
 /* ---- the end ---- */
 
+/* All ranks along `tp` have the loss and report it, so that they are alike; the host takes the
+ * first one's. */
 wf_status wfi_lower_report(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
     int32_t last = p->n_stages - 1;
-    bool reports = g->record >= 0 && !wfi_mesh_at(&p->mesh, WFI_TP, l->rank);
-    if (!reports || !wfi_take_stage(l, last)) return WF_OK;
+    if (g->record < 0 || !wfi_take_stage(l, last)) return WF_OK;
     int64_t mine = wfi_replica_n_micro(p, last, l->replica),
             first = wfi_first_micro(p, last, l->replica);
     int32_t i;

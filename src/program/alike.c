@@ -25,10 +25,11 @@ static void find_images(const comparison *c) {
     }
 }
 
-/* A value of a slice has one image; ranks share all others. */
+/* A value of a slice has one image; ranks share all others, and those that slices make together. */
 static bool is_value_image(const comparison *c, int32_t id, int32_t other) {
     const wfi_place *x = &c->code->place[id], *y = &c->code->place[other];
-    if (image_of(c, x->unit) == x->unit) return other == id;
+    bool is_shared = image_of(c, x->unit) == x->unit || wfi_is_made_by_slices(c->p->graph, id);
+    if (is_shared) return other == id;
     if (c->image[id] < 0) c->image[id] = other;
     return c->image[id] == other && y->unit == image_of(c, x->unit) && x->kind == y->kind &&
            x->bytes == y->bytes && x->is_split == y->is_split;

@@ -1,8 +1,8 @@
 /* Classes of equal ranks. Lowering emits one rank of each class, and the others follow it. Ranks
  * that differ only by their `dp` coordinate do the same work on other microbatches. Ranks that
- * differ only by their `tp` coordinate do the same work on other slices. The first of these does
- * more: it reports the loss, and measures gradients of units that are not divided. So it is a class
- * of its own.
+ * differ only by their `tp` coordinate do the same work on other slices. If gradients are clipped,
+ * the first of these does more: it measures gradients of units that are not divided. So it is a
+ * class of its own.
  *
  * A class combines a class of `dp` coordinates with a class of `tp` coordinates, and has all their
  * ranks along `pp`. So transfers along `pp` stay among lowered ranks. Only collectives have members
@@ -110,8 +110,9 @@ static wf_status compare_replicas(const wf_program *p, bool is_whole, int32_t a,
 /* With divided rows, ranks keep unequal ranges of received rows. */
 static wf_status compare_slices(const wf_program *p, bool is_whole, int32_t a, int32_t b,
                                 bool *is_out) {
-    bool may =
-        a && !is_whole && !p->like && !p->plan->divides_rows && !p->plan->allreduce->n_staged;
+    bool is_equal = a || p->recipe.clip_norm <= 0;
+    bool may = is_equal && !is_whole && !p->like && !p->plan->divides_rows &&
+               !p->plan->allreduce->n_staged;
     return may ? wfi_program_has_equal_slices(p, a, b, is_out) : WF_OK;
 }
 
@@ -171,6 +172,17 @@ int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit) {
     if (unit < 0 || !wfi_unit_is_divided(p, unit) || !wfi_unit_is_on(p, unit, like)) return unit;
     int32_t apart = wfi_mesh_at(&p->mesh, WFI_TP, rank) - wfi_mesh_at(&p->mesh, WFI_TP, like);
     return unit + apart * wfi_n_local_slices(p, unit);
+}
+
+/* All ranks name what slices make together for the first slice. */
+int32_t wfi_rank_named_unit(const wf_program *p, int32_t rank, const wfi_instruction *now) {
+    wfi_instruction_class class = wfi_type_of(now)->class;
+    bool moves = class == WFI_CLASS_COPY || class == WFI_CLASS_TRANSFER;
+    const wfi_name *name = moves ? &p->blocks[now->references[0].block].name : NULL;
+    bool is_shared = now->kind == WFI_CHANGE && now->group >= p->first_slice_group;
+    if (moves && wfi_block_types[name->kind].owner == WFI_OWNER_VALUE)
+        is_shared = wfi_is_made_by_slices(p->graph, name->owner);
+    return is_shared ? now->unit : wfi_rank_unit(p, rank, now->unit);
 }
 
 void wfi_program_share(wf_program *p) {

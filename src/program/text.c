@@ -2,12 +2,9 @@
 #include "program/text.h"
 #include "program/change.h"
 
-static const char *unit_name(const wf_program *p, int32_t rank, int32_t unit) {
-    return p->graph->units[wfi_rank_unit(p, rank, unit)].name;
-}
-
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t rank, wfi_text *text) {
-    if (now->unit >= 0) wfi_text_add(text, "%s", unit_name(p, rank, now->unit));
+    const wfi_unit *units = p->graph->units;
+    if (now->unit >= 0) wfi_text_add(text, "%s", units[wfi_rank_named_unit(p, rank, now)].name);
     for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_moved(p, now); k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
         bool is_next = b->name.owner != p->blocks[now->references[k - 1].block].name.owner;
@@ -15,7 +12,7 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t ran
         if (b->name.kind != WFI_BLOCK_GRADIENT)
             wfi_text_add(text, "+?");
         else if (is_next)
-            wfi_text_add(text, "+%s", unit_name(p, rank, b->name.owner));
+            wfi_text_add(text, "+%s", units[wfi_rank_unit(p, rank, b->name.owner)].name);
     }
 }
 

@@ -66,8 +66,14 @@ static const char *make_name(const naming *n, const wf_program *p, const wfi_ins
     return name;
 }
 
+#define N_NAMES (2 * (size_t)WFI_N_INSTRUCTION_NAMES)
+
+/* A unit's change of what slices make is another than that of its gradient. */
 static int32_t name_number(const wf_program *p, const wfi_instruction *now) {
-    return wfi_instruction_name_number(now) * (p->graph->n_units + 1) + now->unit + 1;
+    int32_t number = wfi_instruction_name_number(now);
+    if (now->kind == WFI_CHANGE && now->group >= p->first_slice_group)
+        number += WFI_N_INSTRUCTION_NAMES;
+    return number * (p->graph->n_units + 1) + now->unit + 1;
 }
 
 /* A reduction of several units has the name of the first, which is in no other reduction. */
@@ -92,7 +98,7 @@ static wf_status name_others(const naming *n, const wf_program *p, const wfi_ins
     for (int32_t tp = 0; tp < p->mesh.tp && !*kept; tp++) {
         int32_t rank = wfi_mesh_move(&p->mesh, WFI_TP, now->rank, tp);
         if (p->ranks[rank].like != now->rank) continue;
-        names[tp].unit = unit_name(n, p->graph, wfi_rank_unit(p, rank, now->unit));
+        names[tp].unit = unit_name(n, p->graph, wfi_rank_named_unit(p, rank, now));
         names[tp].name = make_name(n, p, now, rank);
         if (!names[tp].unit || !names[tp].name) return WF_NO_MEMORY;
     }
@@ -181,7 +187,7 @@ static wf_status number_spans(const wf_program *p, wf_timeline *t) {
 }
 
 static wf_status allocate_others(const wf_program *p, naming *n) {
-    size_t n_names = WFI_N_INSTRUCTION_NAMES * ((size_t)p->graph->n_units + 1);
+    size_t n_names = N_NAMES * ((size_t)p->graph->n_units + 1);
     bool has_others = false;
     for (int32_t r = 0; r < p->n_ranks; r++) has_others |= wfi_rank_has_other_slices(p, r);
     if (!has_others) return WF_OK;
@@ -198,8 +204,7 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
     t->n_spans = 0;
     naming n = {.t = t};
     n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
-    n.names =
-        wfi_alloc(p->ctx, WFI_N_INSTRUCTION_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
+    n.names = wfi_alloc(p->ctx, N_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
     n.transfers = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
     if (n.transfers) number_transfers(p, n.transfers);
     bool ok = n.units && n.names && n.transfers && number_spans(p, t) == WF_OK &&
