@@ -121,10 +121,7 @@ static wf_program *make_far_program(wf_context *ctx, const char *text, bool far,
     TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
     recipe.n_slices = plan->tp;
     plan->stages_at_once = at_once;
-    plan->n_devices = far ? wf_plan_n_ranks(plan) : 0;
-    plan->devices = wfi_alloc(ctx, (size_t)plan->n_devices, sizeof *plan->devices, "a test");
-    for (int r = 0; r < plan->n_devices; r++)
-        plan->devices[r] = (wfi_rank_device){WFI_DEFAULT_DEVICE, 1 + r};
+    plan->is_apart = far;
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN, NULL, &p));

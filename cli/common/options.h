@@ -238,7 +238,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "buffer sizes (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                           \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
       "all-reduce algorithms (all except engine and auto):")                                       \
-    X(wire, TEXT, wire, RUN, JOBS | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,                          \
+    X(wire, TEXT, wire, RUN, JOBS | FOR_PLAN | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,               \
       "transport between processes: shm (shared memory), mpi (messages through "                   \
       "an MPI library), nccl (auto, plus NCCL between CUDA GPUs), or auto: mpi "                   \
       "on several machines, else shm")                                                             \

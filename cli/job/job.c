@@ -239,8 +239,10 @@ static wf_status parse_plan(job *j) {
 }
 
 wf_status job_use_devices(const cli *c, wf_plan *plan) {
+    bool runs = c->job && !(c->command & FOR_PLAN);
     wf_plan_use_memory(plan, c->o.device_memory);
-    return wf_plan_use_devices(plan, c->o.devices);
+    wf_status status = wf_plan_use_wire(plan, runs ? wf_job_wire(c->job) : c->o.wire);
+    return status == WF_OK ? wf_plan_use_devices(plan, c->o.devices) : status;
 }
 
 /* weft predict reads pictures of any folder, unless the data is a set of another format. */

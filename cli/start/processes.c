@@ -48,7 +48,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     exit_status bad = roster_take(c);
     if (bad) return bad;
     /* A job of one rank is a job, if somebody has started it. */
-    bool is_mpi = o->wire && !strcmp(o->wire, "mpi");
+    bool is_mpi = o->wire && !strcmp(o->wire, "mpi") && c->command != FOR_PLAN;
     bool is_job = place.n_ranks > 1 || (is_mpi && *place.source);
     if (!is_job && o->rendezvous)
         return complain(EXIT_USAGE,

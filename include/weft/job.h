@@ -74,6 +74,8 @@ WF_API void wf_job_leave(wf_job *job);
 /* This process's rank in the job, and the number of ranks. */
 WF_API int wf_job_rank(const wf_job *job);
 WF_API int wf_job_n_ranks(const wf_job *job);
+/* The wire in use: "shm", "mpi" or "nccl". Static. */
+WF_API const char *wf_job_wire(const wf_job *job);
 /* The rank among the job's ranks on this machine, and their number. */
 WF_API int wf_job_local_rank(const wf_job *job);
 WF_API int wf_job_n_local_ranks(const wf_job *job);

@@ -28,8 +28,9 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
             list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s", replicas,
             list.kinds[0]->name, n_ranks);
     WF_TRY(wfi_plan_set_devices(t->plan, &list, t->job != NULL));
-    t->plan->stages_at_once = t->job && wfi_control_wires_devices(t->job);
-    if (t->plan->allreduce == &wfi_allreduce_engine && t->plan->dp > 1 && !t->plan->stages_at_once)
+    WF_TRY(wf_plan_use_wire(t->plan, t->job ? wf_job_wire(t->job) : NULL));
+    bool is_nccl = t->plan->stages_at_once && !t->plan->is_apart;
+    if (t->plan->allreduce == &wfi_allreduce_engine && t->plan->dp > 1 && !is_nccl)
         return wfi_fail(t->ctx, WF_UNSUPPORTED,
                         "allreduce=engine is NCCL's sum, between processes on CUDA devices: give "
                         "--ranks %d --devices cuda:%d --wire nccl, or choose another allreduce",

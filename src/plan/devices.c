@@ -1,5 +1,8 @@
 /* Where a plan's ranks are: which kernels they have, and which memory those reach. */
+#include "comm/job/control.h"
 #include "plan/plan.h"
+
+#include <string.h>
 
 /* Devices with different names count as different devices on every machine: so the plan does not
  * depend on the machine. */
@@ -30,6 +33,7 @@ wfi_rank_device wfi_plan_device(const wf_plan *plan, int32_t rank) {
 }
 
 bool wfi_plan_is_near(const wf_plan *plan, int32_t a, int32_t b) {
+    if (plan->is_apart) return a == b;
     return wfi_plan_device(plan, a).memory == wfi_plan_device(plan, b).memory;
 }
 
@@ -55,4 +59,11 @@ wf_status wf_plan_use_devices(wf_plan *plan, const char *devices) {
                             "opencl:1",
                             devices);
     return wfi_plan_set_devices(plan, &list, false);
+}
+
+wf_status wf_plan_use_wire(wf_plan *plan, const char *wire) {
+    if (wire) WF_TRY(wfi_check_wire(plan->ctx, wire));
+    plan->is_apart = wire && !strcmp(wire, "mpi");
+    plan->stages_at_once = plan->is_apart || (wire && !strcmp(wire, "nccl"));
+    return WF_OK;
 }

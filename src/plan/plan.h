@@ -98,6 +98,7 @@ struct wf_plan {
     wf_costs *costs;          /* NULL: computed from the graph */
     wfi_rank_device *devices; /* [n_devices] by rank; 0: all are on WFI_DEFAULT_DEVICE */
     int n_devices;
+    bool is_apart;       /* ranks read copies of each other's bytes, which messages bring */
     bool stages_at_once; /* all staging of a rank in one phase exists at once */
 };
 

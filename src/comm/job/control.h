@@ -213,6 +213,8 @@ int wfi_rendezvous_refused_by(int seen);
 /* join.c: joins according to the configuration, which it checks. */
 wf_status wfi_control_join_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                wfi_control **control_out);
+/* Errors: INVALID_ARG for a wire that does not exist. */
+wf_status wfi_check_wire(wf_context *ctx, const char *wire);
 /* Creates an empty segment, sealed against resizing. Errors: NO_MEMORY. */
 wf_status wfi_control_segment(wf_context *ctx, int n_ranks, int *fd_out);
 

@@ -86,6 +86,10 @@ int wf_job_n_ranks(const wf_job *job) {
     return job->n_ranks;
 }
 
+const char *wf_job_wire(const wf_job *job) {
+    return job->wires_devices ? "nccl" : job->transport ? "mpi" : "shm";
+}
+
 void wf_job_request_stop(wf_job *job, int reason) {
     wfi_control_request_stop(job, reason);
 }

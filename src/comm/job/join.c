@@ -138,15 +138,21 @@ static wf_status attach(wf_context *ctx, int fd, const membership *m, int64_t ti
     return status;
 }
 
+wf_status wfi_check_wire(wf_context *ctx, const char *wire) {
+    static const char *const wires[] = {"auto", "shm", "mpi", "nccl"};
+    for (size_t k = 0; k < WFI_COUNT(wires); k++)
+        if (!strcmp(wire, wires[k])) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "there is no wire '%.40s'; there are auto, shm, mpi and nccl", wire);
+}
+
 /* Decides whether ranks communicate over MPI. For host memory, nccl is the same as auto. */
 static wf_status choose_wire(wf_context *ctx, const wf_job_config *config, bool uses_store,
                              const membership *m, bool *is_mpi_out) {
     const char *wire = config->wire ? config->wire : "auto";
     bool is_auto = !strcmp(wire, "auto") || !strcmp(wire, "nccl"), is_mpi = !strcmp(wire, "mpi");
     bool is_across = m->n_local_ranks && m->n_local_ranks < m->n_ranks;
-    if (!is_auto && !is_mpi && strcmp(wire, "shm") != 0)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "there is no wire '%.40s'; there are auto, shm, mpi and nccl", wire);
+    WF_TRY(wfi_check_wire(ctx, wire));
     if (is_mpi && uses_store)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "the wire mpi starts by mpirun, not by %.200s: init is NULL or env://",
