@@ -32,14 +32,13 @@ static json_t *peaks_elsewhere(wf_trainer *trainer, int n_ranks, bool is_disk) {
 }
 
 static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
-    json_t *planned = json_array(), *measured = json_array(), *wire = json_array();
+    json_t *planned = json_array(), *measured = json_array();
     for (int rank = 0; rank < n_ranks; rank++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
         json_array_append_new(planned, json_integer((json_int_t)memory.planned_peak_bytes));
         json_array_append_new(measured, measured_of(&memory, memory.measured_peak_bytes));
-        json_array_append_new(wire, json_integer((json_int_t)memory.wire_bytes));
     }
-    return json_pack("{s:o, s:o, s:o}", "planned", planned, "measured", measured, "wire", wire);
+    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
 }
 
 /* Bytes that each rank sends and receives in a step, from the program of the training step. */
@@ -130,7 +129,6 @@ static char *memory_text(const wf_trainer_memory *m, bool has_run) {
         const char *before, *after;
         size_t bytes;
     } more[] = {{", ", " measured", has_run && m->is_measured ? m->measured_peak_bytes : 0},
-                {", plus ", " of other ranks", m->wire_bytes},
                 {", on the host ", "", m->planned_host_peak_bytes},
                 {", on disk ", "", m->planned_disk_peak_bytes}};
     int n = snprintf(line, sizeof line, "%s planned",

@@ -91,9 +91,6 @@ typedef struct wf_trainer_memory {
     int is_measured;   /* 1 if the programs with the planned peaks have run. Otherwise the measured
                         * peaks are lower, for example in a resumed run without a step */
     size_t host_bytes; /* live bytes of the context's allocator */
-    /* Not in the plan: copies of other ranks' memory that this rank cannot read directly (a job
-     * over mpi); the maximum at the end of a run. */
-    size_t wire_bytes;
     /* Host memory and file of offload=. */
     size_t planned_host_peak_bytes, measured_host_peak_bytes;
     size_t planned_disk_peak_bytes, measured_disk_peak_bytes;

@@ -13,10 +13,6 @@ static void publish_memory(wf_trainer *t) {
     wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
     for (int s = 0; s < WFI_N_SPACES; s++)
         own->arenas[s].peak_bytes = wfi_trainer_measured_peak(t, rank, (wfi_space)s);
-    size_t shadow_bytes = 0;
-    for (int r = 0; r < t->n_workers; r++) shadow_bytes += wfi_worker_shadow_bytes(&t->workers[r]);
-    if (shadow_bytes > t->shadow_bytes) t->shadow_bytes = shadow_bytes;
-    own->shadow_bytes = t->shadow_bytes;
     wfi_control_publish(t->job);
 }
 

@@ -89,9 +89,11 @@ static wf_status open_wire(wf_trainer *t) {
     wfi_worker *own = &t->workers[wf_job_rank(t->job)];
     WF_TRY(wfi_device_wire_open(t->job, own->device, own->bounce, team_of(t->plan, own->owner.rank),
                                 &own->wire));
-    for (int r = 0; r < t->n_workers; r++)
-        if (!t->workers[r].is_local)
-            wfi_remote_stream_count(t->workers[r].bounce, wfi_stream_record(own->bounce).epoch);
+    for (int r = 0; r < t->n_workers; r++) {
+        if (t->workers[r].is_local) continue;
+        wfi_remote_stream_count(t->workers[r].bounce, wfi_stream_record(own->bounce).epoch);
+        t->workers[r].is_apart = true;
+    }
     return WF_OK;
 }
 
@@ -335,9 +337,6 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     for (int k = 0; k < WFI_N_SPACES; k++)
         memory.is_measured &= wfi_trainer_planned_peak(t, rank, (wfi_space)k, true) ==
                               wfi_trainer_planned_peak(t, rank, (wfi_space)k, false);
-    if (t->job)
-        memory.wire_bytes = __atomic_load_n(
-            &wfi_control_part_of(t->job, rank, t->place)->shadow_bytes, __ATOMIC_RELAXED);
     return memory;
 }
 

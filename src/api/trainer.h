@@ -52,7 +52,7 @@ struct wf_trainer {
     wf_recipe recipe; /* resolved */
     char *folder;     /* of files in memory's place; NULL: the device's default */
     size_t device_memory_bytes, host_memory_bytes;
-    size_t shard_bytes, shadow_bytes; /* the latter: the most after any run */
+    size_t shard_bytes;
     bool keep_gradients, forward_only, traces, own_batch;
     bool keeps_undo;
     bool can_undo;         /* the latest run was a step that was not finite */

@@ -92,7 +92,7 @@ static wf_status enter(wfi_batches *b, int32_t rank) {
 }
 
 wf_status wfi_batches_list(wfi_batches *b, const wfi_worker *owner, const wfi_worker *reader,
-                           const int32_t *need, size_t at, size_t bytes) {
+                           const int32_t *need, const size_t at[2], size_t bytes) {
     if (owner != reader && ++b->n_reads > MOST_READS) {
         wfi_batches_phase(b);
         b->n_reads = 1;
@@ -102,16 +102,12 @@ wf_status wfi_batches_list(wfi_batches *b, const wfi_worker *owner, const wfi_wo
     if (!owner->is_local && !reader->is_local) return WF_OK;
     int32_t peer = owner->is_local ? reader->owner.rank : owner->owner.rank;
     WF_TRY(WFI_GROW(b->ctx, b->parts, b->n_parts, b->part_capacity, LIST));
-    b->parts[b->n_parts++] = (part){peer, owner->is_local, at, bytes};
+    b->parts[b->n_parts++] = (part){peer, owner->is_local, at[!owner->is_local], bytes};
     batch *now = &b->batches[b->n_batches - 1];
     now->n++;
     for (int s = 0; s < WFI_N_STREAMS; s++)
         if (need[s] > now->need[s]) now->need[s] = need[s];
     return WF_OK;
-}
-
-void wfi_batches_write(wfi_batches *b, size_t at) {
-    if (b->n_parts && !b->parts[b->n_parts - 1].sends) b->parts[b->n_parts - 1].at = at;
 }
 
 /* ---- a step ---- */

@@ -23,13 +23,12 @@ wf_status wfi_batches_create(wf_context *ctx, const wfi_worker *workers, int32_t
                              wfi_batches **batches_out);
 void wfi_batches_destroy(wfi_batches *batches); /* NULL is allowed */
 
-/* Calls that list the program, for all ranks: a phase begins. A read of `bytes` bytes at `at` in
- * the owner's memory; if a rank of this process is the reader or the owner, it comes after `need`
- * [WFI_N_STREAMS] tasks of its streams. The destination of this process's last listed read. */
+/* Calls that list the program, for all ranks: a phase begins. A copy of `bytes` bytes from at[0] in
+ * the owner's memory to at[1] in the reader's; if a rank of this process is one of them, it comes
+ * after `need` [WFI_N_STREAMS] tasks of its streams. */
 void wfi_batches_phase(wfi_batches *batches); /* NULL is allowed */
 wf_status wfi_batches_list(wfi_batches *batches, const wfi_worker *owner, const wfi_worker *reader,
-                           const int32_t *need, size_t at, size_t bytes);
-void wfi_batches_write(wfi_batches *batches, size_t at);
+                           const int32_t *need, const size_t at[2], size_t bytes);
 
 /* A step begins; all streams are idle. Then, for each part that was listed of this process's rank,
  * in that order: the event after which it has been moved. */

@@ -13,10 +13,16 @@ static bool is_followed(const wfi_executor *e, int32_t i) {
 
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
                           size_t bytes, int access) {
-    if (e->happens) WF_TRY(wfi_happens_touch(e->happens, reference, offset, bytes, access));
-    if (e->reads && access & WFI_READ) WF_TRY(wfi_reads_read(e->reads, reference, offset, bytes));
-    if (e->reads && access & WFI_WRITE) wfi_reads_write(e->reads, reference, offset);
-    return WF_OK;
+    return e->happens ? wfi_happens_touch(e->happens, reference, offset, bytes, access) : WF_OK;
+}
+
+wf_status wfi_issue_copy(const wfi_executor *e, const wfi_location *from, const wfi_location *to,
+                         size_t bytes) {
+    const wfi_block *blocks = e->p->blocks;
+    bool is_own = blocks[from->reference->block].rank == blocks[to->reference->block].rank;
+    WF_TRY(wfi_issue_touch(e, from->reference, from->offset, bytes, WFI_READ));
+    WF_TRY(wfi_issue_touch(e, to->reference, to->offset, bytes, WFI_WRITE));
+    return e->reads && bytes && !is_own ? wfi_reads_copy(e->reads, from, to, bytes) : WF_OK;
 }
 
 wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *work) {
@@ -25,7 +31,6 @@ wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *w
     if (e->happens) WF_TRY(wfi_happens_task(e->happens, i));
     if (e->reads) WF_TRY(wfi_reads_task(e->reads, i));
     if ((e->happens || e->reads) && work->touch) WF_TRY(work->touch(e, i, phase));
-    if (e->reads) WF_TRY(wfi_reads_arrive(e->reads, i));
     if (e->lists || !is_local(e, i)) return WF_OK;
     return wfi_stream_push(e->workers[now->rank].streams[now->stream], work->run, e,
                            (void *)argument);

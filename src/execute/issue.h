@@ -29,6 +29,13 @@ static inline int32_t wfi_argument_phase(void *argument) {
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
                           size_t bytes, int access);
 
+/* ... and copies bytes, perhaps of another rank ... */
+wf_status wfi_issue_copy(const wfi_executor *e, const wfi_location *from, const wfi_location *to,
+                         size_t bytes);
+/* ... which its task does by this function, unless a wire brings them. transfer.c */
+wf_status wfi_issue_fetch(const wfi_executor *e, int32_t i, const wfi_location *from,
+                          const wfi_location *to, size_t bytes);
+
 /* Appends the work to the stream of instruction i. */
 wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *work);
 /* Later tasks of the stream of instruction i wait for the event. */

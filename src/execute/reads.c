@@ -7,8 +7,8 @@
 
 #define LIST "reads between ranks"
 
-/* Progress of this process's rank: completed tasks of its streams, and its latest put for each
- * stream of other ranks (index in the list plus 1; 0: none). */
+/* Progress of this process's rank: completed tasks of its streams, and its latest put that each
+ * stream of other ranks has read (index in the list plus 1; 0: none). */
 typedef struct clock_row {
     int32_t done[WFI_N_STREAMS];
     int32_t taken[WFI_N_STREAMS];
@@ -23,13 +23,13 @@ typedef struct track {
     int32_t departed[WFI_N_STREAMS]; /* of a local stream: puts that it has waited for */
 } track;
 
-/* Bytes of this rank that a task elsewhere reads. */
-typedef struct put {
-    int32_t need[WFI_N_STREAMS]; /* tasks of this rank's streams, after which it is sent */
-    wfi_event departed;          /* in this step */
+/* Bytes that this rank sends to a task elsewhere (a put), or that one of its tasks receives. */
+typedef struct message {
+    clock_row need;     /* it begins after this */
+    wfi_event departed; /* of a put, in this step */
     const wfi_worker *owner;
-    size_t at, bytes; /* of its arena */
-} put;
+    size_t at, bytes; /* of a put, in the owner's arena */
+} message;
 
 /* A task of this rank may write to the bytes of a put, since it comes after the task that reads
  * them. But the network may still use the bytes, so the task also waits for the put to depart. */
@@ -48,15 +48,14 @@ struct wfi_reads {
     uint64_t *first_bounced;
     size_t brought_capacity;
     int32_t n_brought;
-    track *tracks; /* [n_ranks * WFI_N_STREAMS] while the program is listed; then NULL */
-    put *puts;     /* of a step, in order */
+    track *tracks;     /* [n_ranks * WFI_N_STREAMS] while the program is listed; then NULL */
+    message *messages; /* of a step, in order */
     departure *departures;
-    size_t put_capacity, departure_capacity;
+    size_t message_capacity, departure_capacity;
     int32_t n_departures;
-    int32_t n_puts, n_tasks, n_awaited; /* so far: puts, tasks of this rank, departures */
-    uint64_t first[WFI_N_STREAMS];      /* epochs of its streams when the step began */
-    int32_t now;                        /* instruction of the task that is being issued */
-    bool has_received;                  /* for it */
+    int32_t n_messages, n_tasks, n_awaited; /* so far: messages, tasks of this rank, departures */
+    uint64_t first[WFI_N_STREAMS];          /* epochs of its streams when the step began */
+    int32_t now;                            /* instruction of the task that is being issued */
 };
 
 _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "a clock has a place for each stream");
@@ -92,7 +91,7 @@ static void forget_clocks(wfi_reads *c) {
 void wfi_reads_destroy(wfi_reads *c) {
     if (!c) return;
     forget_clocks(c);
-    wfi_free(c->p->ctx, c->puts);
+    wfi_free(c->p->ctx, c->messages);
     wfi_free(c->p->ctx, c->departures);
     wfi_free(c->p->ctx, c->n_bounced);
     wfi_free(c->p->ctx, c->first_bounced);
@@ -103,7 +102,7 @@ void wfi_reads_destroy(wfi_reads *c) {
 
 void wfi_reads_begin(wfi_reads *c) {
     forget_clocks(c);
-    c->n_puts = c->n_tasks = c->n_awaited = c->n_brought = 0;
+    c->n_messages = c->n_tasks = c->n_awaited = c->n_brought = 0;
     if (c->batches) wfi_batches_begin(c->batches);
     for (int32_t r = 0; r < c->p->n_ranks && !c->batches; r++) {
         wfi_stream_queue *bounce = c->workers[r].bounce;
@@ -157,11 +156,17 @@ void wfi_reads_wait(wfi_reads *c, int32_t i, const wfi_stream_queue *other, uint
     if (c->workers[other->owner->rank].is_local) raise_to(t->departed, row->taken);
 }
 
-static wf_status list_put(wfi_reads *c, int stream) {
+static wf_status list_message(wfi_reads *c, bool is_put) {
     track *reader = track_of(c, c->now);
-    WF_TRY(WFI_GROW(c->p->ctx, c->puts, c->n_puts, c->put_capacity, LIST));
-    memcpy(c->puts[c->n_puts++].need, reader->clock.done, sizeof c->puts->need);
-    reader->clock.taken[stream] = reader->rows[reader->n_tasks - 1].taken[stream] = c->n_puts;
+    int32_t stream = (int32_t)c->p->instructions[c->now].stream;
+    WF_TRY(WFI_GROW(c->p->ctx, c->messages, c->n_messages, c->message_capacity, LIST));
+    message *m = &c->messages[c->n_messages++];
+    *m = (message){.need = reader->clock};
+    if (is_put)
+        reader->clock.taken[stream] = reader->rows[reader->n_tasks - 1].taken[stream] =
+            c->n_messages;
+    else
+        m->need.done[stream] = reader->n_tasks - 1;
     return WF_OK;
 }
 
@@ -172,7 +177,7 @@ static wf_status await_departures(wfi_reads *c, int stream) {
     for (; c->n_awaited < c->n_departures; c->n_awaited++) {
         const departure *d = &c->departures[c->n_awaited];
         if (d->task != c->n_tasks) break;
-        WF_TRY(wfi_stream_wait(c->local->streams[stream], c->puts[d->put].departed));
+        WF_TRY(wfi_stream_wait(c->local->streams[stream], c->messages[d->put].departed));
     }
     return WF_OK;
 }
@@ -180,7 +185,6 @@ static wf_status await_departures(wfi_reads *c, int stream) {
 wf_status wfi_reads_task(wfi_reads *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     c->now = i;
-    c->has_received = false;
     if (c->tracks)
         WF_TRY(list_task(c, now));
     else if (c->workers[now->rank].is_local)
@@ -192,7 +196,7 @@ wf_status wfi_reads_task(wfi_reads *c, int32_t i) {
 /* ---- bounce buffers ---- */
 
 static wf_status copy_to_bounce(void *self, void *argument) {
-    const put *now = argument;
+    const message *now = argument;
     const wfi_worker *w = now->owner;
     (void)self;
     return wfi_memory_copy(w->device, w->bounce, w->bounce_buffer + now->at, WFI_SPACE_HOST,
@@ -201,16 +205,12 @@ static wf_status copy_to_bounce(void *self, void *argument) {
 }
 
 /* The bytes are brought to where others see them, or can be sent. */
-static wf_status bounce(const wfi_reads *c, const wfi_worker *owner, put *now, size_t at,
-                        size_t bytes) {
-    now->owner = owner;
-    now->at = at;
-    now->bytes = bytes;
+static wf_status bounce(const wfi_reads *c, const wfi_worker *owner, message *now) {
     for (int s = 0; s < WFI_N_STREAMS; s++)
-        if (now->need[s])
-            WF_TRY(
-                wfi_stream_wait(owner->bounce, (wfi_event){owner->streams[s],
-                                                           c->first[s] + (uint64_t)now->need[s]}));
+        if (now->need.done[s])
+            WF_TRY(wfi_stream_wait(
+                owner->bounce,
+                (wfi_event){owner->streams[s], c->first[s] + (uint64_t)now->need.done[s]}));
     return wfi_stream_push(owner->bounce, copy_to_bounce, NULL, now);
 }
 
@@ -232,24 +232,52 @@ static wf_status await_bounced(wfi_reads *c, const wfi_worker *owner, int stream
         (wfi_event){owner->bounce, c->first_bounced[owner->owner.rank] + number});
 }
 
-static wf_status send(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader, int stream,
-                      wfi_space space, size_t at, size_t bytes) {
-    put *now = &c->puts[c->n_puts++];
-    const char *data = owner->arenas[space].base + at;
-    uint64_t need[WFI_CONTROL_STREAMS] = {0};
+/* ---- messages ---- */
+
+/* Where messages find a local rank's memory: memory that only its device sees has a mirror. */
+static char *memory_of(const wfi_worker *w, wfi_space space) {
+    return w->bounce ? w->bounce_buffer : w->arenas[space].base;
+}
+
+static void find_need(const wfi_reads *c, const message *now, uint64_t *need) {
     for (int s = 0; s < WFI_N_STREAMS; s++)
-        if (now->need[s]) need[s] = c->first[s] + (uint64_t)now->need[s];
+        if (now->need.done[s]) need[s] = c->first[s] + (uint64_t)now->need.done[s];
+}
+
+static wf_status send(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader,
+                      wfi_space space, size_t at, size_t bytes) {
+    message *now = &c->messages[c->n_messages++];
+    uint64_t need[WFI_CONTROL_STREAMS] = {0};
+    now->owner = owner;
+    now->at = at;
+    now->bytes = bytes;
+    find_need(c, now, need);
     if (owner->bounce) {
-        WF_TRY(bounce(c, owner, now, at, bytes));
+        WF_TRY(bounce(c, owner, now));
         need[WFI_N_STREAMS] = wfi_stream_record(owner->bounce).epoch;
-        data = owner->bounce_buffer + at;
     }
     if (!c->transport) return WF_OK;
-    wfi_put what = {
-        .to = reader->owner.rank, .trainer = reader->trainer, .stream = stream, .need = need};
-    WF_TRY(wfi_transport_put(c->transport, &what, data, bytes));
-    now->departed = wfi_transport_departure(c->transport, stream);
+    const wfi_route route = {.peer = reader->owner.rank,
+                             .trainer = reader->trainer,
+                             .stream = (int)c->p->instructions[c->now].stream,
+                             .need = need};
+    WF_TRY(wfi_transport_put(c->transport, &route, memory_of(owner, space) + at, bytes));
+    now->departed = wfi_transport_departure(c->transport, route.stream);
     return WF_OK;
+}
+
+/* The bytes come when the stream's earlier tasks are done, and are there before its next task. */
+static wf_status receive(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader,
+                         wfi_space space, size_t at, size_t bytes) {
+    const message *now = &c->messages[c->n_messages++];
+    int stream = (int)c->p->instructions[c->now].stream;
+    uint64_t need[WFI_CONTROL_STREAMS] = {0}, departed[WFI_CONTROL_STREAMS] = {0};
+    find_need(c, now, need);
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        if (now->need.taken[s]) departed[s] = c->messages[now->need.taken[s] - 1].departed.epoch;
+    const wfi_route route = {owner->owner.rank, reader->trainer, stream, need, departed};
+    WF_TRY(wfi_transport_receive(c->transport, &route, memory_of(reader, space) + at, bytes));
+    return wfi_stream_wait(reader->streams[stream], wfi_transport_arrival(c->transport, stream));
 }
 
 /* ---- a wire between devices ---- */
@@ -258,14 +286,10 @@ void wfi_reads_phase(wfi_reads *c) {
     if (c && c->tracks) wfi_batches_phase(c->batches);
 }
 
-bool wfi_reads_moves(const wfi_reads *c, int32_t rank) {
-    return c && c->batches && !c->workers[rank].is_local;
-}
-
 /* Listing: `need` is the progress of this process's rank: its streams' tasks before the read if it
  * is the reader, else the tasks that the reader has waited for. */
 static wf_status list_moved(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader,
-                            size_t at, size_t bytes) {
+                            const size_t at[2], size_t bytes) {
     const track *t = track_of(c, c->now);
     int32_t need[WFI_N_STREAMS];
     memcpy(need, t->clock.done, sizeof need);
@@ -273,53 +297,36 @@ static wf_status list_moved(wfi_reads *c, const wfi_worker *owner, const wfi_wor
     return wfi_batches_list(c->batches, owner, reader, need, at, bytes);
 }
 
-static wf_status move(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader, int stream,
-                      size_t at, size_t bytes) {
+static wf_status move(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader,
+                      const size_t at[2], size_t bytes) {
     wfi_event moved;
-    c->has_received = reader->is_local;
     if (c->tracks) return list_moved(c, owner, reader, at, bytes);
     if (!owner->is_local && !reader->is_local) return WF_OK;
     WF_TRY(wfi_batches_move(c->batches, &moved));
-    return reader->is_local ? wfi_stream_wait(c->local->streams[stream], moved) : WF_OK;
+    int stream = (int)c->p->instructions[c->now].stream;
+    return reader->is_local ? wfi_stream_wait(reader->streams[stream], moved) : WF_OK;
 }
 
-void wfi_reads_write(wfi_reads *c, const wfi_reference *reference, size_t offset) {
-    const wfi_block *block = &c->p->blocks[reference->block];
-    if (!c->batches || !c->has_received) return;
-    if (c->tracks) wfi_batches_write(c->batches, block->offset + reference->offset + offset);
-    c->has_received = false;
+/* ---- copies ---- */
+
+static size_t place_of(const wfi_reads *c, const wfi_location *place) {
+    return c->p->blocks[place->reference->block].offset + place->reference->offset + place->offset;
 }
 
-wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t offset,
+wf_status wfi_reads_copy(wfi_reads *c, const wfi_location *from, const wfi_location *to,
                          size_t bytes) {
-    const wfi_block *block = &c->p->blocks[reference->block];
-    const wfi_instruction *now = &c->p->instructions[c->now];
-    const wfi_worker *owner = &c->workers[block->rank], *reader = &c->workers[now->rank];
-    int stream = (int)now->stream;
-    size_t at = block->offset + reference->offset + offset;
-    if (owner == reader || !bytes) return WF_OK;
-    if (c->batches) return move(c, owner, reader, stream, at, bytes);
+    const wfi_block *source = &c->p->blocks[from->reference->block],
+                    *target = &c->p->blocks[to->reference->block];
+    const wfi_worker *owner = &c->workers[source->rank], *reader = &c->workers[target->rank];
+    const size_t at[] = {place_of(c, from), place_of(c, to)};
+    if (c->batches) return move(c, owner, reader, at, bytes);
     if (c->tracks) WF_TRY(list_bounced(c, owner, reader));
     if (!owner->is_local && !reader->is_local) return WF_OK;
-    if (c->tracks) return owner->is_local ? list_put(c, stream) : WF_OK;
-    if (owner->is_local) return send(c, owner, reader, stream, block->space, at, bytes);
-    if (!c->transport) return await_bounced(c, owner, stream);
-    c->has_received = true;
-    return wfi_transport_receive(c->transport, block->rank, stream,
-                                 owner->arenas[block->space].base + at, bytes);
-}
-
-wf_status wfi_reads_join(wfi_reads *c, const wfi_reference *reference) {
-    const wfi_block *block = &c->p->blocks[reference->block];
-    const wfi_worker *own = &c->workers[block->rank];
-    int stream = (int)c->p->instructions[c->now].stream;
-    return move(c, own, own, stream, block->offset + reference->offset, reference->bytes);
-}
-
-wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
-    int stream = (int)c->p->instructions[i].stream;
-    if (!c->has_received || c->batches) return WF_OK;
-    return wfi_stream_wait(c->local->streams[stream], wfi_transport_arrival(c->transport, stream));
+    bool is_put = owner->is_local;
+    if (c->tracks) return is_put || c->transport ? list_message(c, is_put) : WF_OK;
+    if (is_put) return send(c, owner, reader, source->space, at[0], bytes);
+    return c->transport ? receive(c, owner, reader, target->space, at[1], bytes)
+                        : await_bounced(c, owner, (int)c->p->instructions[c->now].stream);
 }
 
 wf_status wfi_reads_end(const wfi_reads *c) {

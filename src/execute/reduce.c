@@ -1,6 +1,6 @@
 /* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
- * on the reduce streams of a stage's replicas. Each reads the others' arenas in place, or copies of
- * their bytes (reads.h). Every phase is a task of its own on each stream; between two of them the
+ * on the reduce streams of a stage's replicas. Each reads the others' arenas in place, or stages
+ * copies of their bytes. Every phase is a task of its own on each stream; between two of them the
  * streams wait for each other's events. */
 #include "execute/issue.h"
 
@@ -64,27 +64,43 @@ static char *address(const void *self, int32_t replica, wfi_window window, int64
     return (char *)wfi_executor_at(g->f->e, r) + (size_t)at * sizeof(float);
 }
 
-static wfi_device *device_of(const phase *f, int32_t member) {
-    return f->e->workers[f->e->p->instructions[f->members[member]].rank].device;
+static const wfi_worker *worker_of(const phase *f, int32_t member) {
+    return &f->e->workers[f->e->p->instructions[f->members[member]].rank];
+}
+
+static bool copies(const wfi_reduce_step *step) {
+    return step->kind == WFI_REDUCE_COPY || step->kind == WFI_REDUCE_STAGE;
 }
 
 /* A copy that no kernel of the rank's device can make; all other steps stay in memory that it
  * reaches (wfi_reduce_stage). */
 static bool is_far(const phase *f, const wfi_reduce_step *step) {
-    bool copies = step->kind == WFI_REDUCE_COPY || step->kind == WFI_REDUCE_STAGE;
-    return copies && !wfi_device_reaches(device_of(f, f->part.own), device_of(f, step->left));
+    const wfi_worker *own = worker_of(f, f->part.own), *owner = worker_of(f, step->left);
+    return copies(step) && (owner->is_apart || !wfi_device_reaches(own->device, owner->device));
 }
 
-static wf_status fetch(const gradient *g, wfi_stream_queue *stream, const wfi_reduce_step *step) {
-    wfi_access from, to;
-    (void)wfi_reduce_access(&g->f->part, step, 0, &from);
-    (void)wfi_reduce_access(&g->f->part, step, 1, &to);
-    const wfi_instruction *owner = &g->f->e->p->instructions[g->f->members[from.rank]];
-    void *address_to = address(g, to.rank, to.window, to.begin);
-    if (wfi_reads_moves(g->f->e->reads, owner->rank)) return WF_OK;
-    return wfi_memory_fetch(stream, address_to, device_of(g->f, from.rank),
-                            address(g, from.rank, from.window, from.begin),
-                            (size_t)from.n * sizeof(float));
+static wfi_location place_of(const gradient *g, const wfi_access *a) {
+    int64_t at = a->begin + (a->window == WFI_WINDOW_STAGING ? g->staged_at : 0);
+    return (wfi_location){reference_of(g, a->rank, a->window), (size_t)at * sizeof(float)};
+}
+
+/* The places that a copying step reads and writes; returns the bytes. */
+static size_t find_copy(const gradient *g, const wfi_reduce_step *step, wfi_location *from,
+                        wfi_location *to) {
+    wfi_access source, target;
+    (void)wfi_reduce_access(&g->f->part, step, 0, &source);
+    (void)wfi_reduce_access(&g->f->part, step, 1, &target);
+    *from = place_of(g, &source);
+    *to = place_of(g, &target);
+    return (size_t)source.n * sizeof(float);
+}
+
+static wf_status fetch(const gradient *g, const wfi_reduce_step *step) {
+    wfi_location from, to;
+    size_t bytes = find_copy(g, step, &from, &to);
+    wfi_executor_touch(g->f->e, to.reference);
+    return wfi_issue_fetch(g->f->e, (int32_t)(g->f->now - g->f->e->p->instructions), &from, &to,
+                           bytes);
 }
 
 static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *steps, int32_t n) {
@@ -95,7 +111,7 @@ static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *s
     for (int32_t k = 0; k < n; k++) {
         if (steps[k].kind == WFI_REDUCE_JOIN) continue; /* the wire has summed it */
         WF_TRY(is_far(f, &steps[k])
-                   ? fetch(g, stream, &steps[k])
+                   ? fetch(g, &steps[k])
                    : w->backend->collective_step(stream, &memory, &f->part, &steps[k]));
         g->staged_at += wfi_change_staged_by(f->e->p, steps, k);
     }
@@ -122,15 +138,19 @@ static wf_status run_phase(void *self, void *argument) {
 
 static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_step *step) {
     wfi_access a;
+    wfi_location from, to;
+    if (copies(step)) {
+        size_t bytes = find_copy(g, step, &from, &to);
+        return wfi_issue_copy(f->e, &from, &to, bytes);
+    }
     for (int32_t i = 0; wfi_reduce_access(&f->part, step, i, &a); i++) {
-        int64_t begin = a.begin + (a.window == WFI_WINDOW_STAGING ? g->staged_at : 0);
-        WF_TRY(wfi_issue_touch(f->e, reference_of(g, a.rank, a.window),
-                               (size_t)begin * sizeof(float), (size_t)a.n * sizeof(float),
+        const wfi_location place = place_of(g, &a);
+        WF_TRY(wfi_issue_touch(f->e, place.reference, place.offset, (size_t)a.n * sizeof(float),
                                a.writes ? WFI_WRITE : WFI_READ));
     }
-    bool joins = f->e->reads && step->kind == WFI_REDUCE_JOIN;
-    return joins ? wfi_reads_join(f->e->reads, reference_of(g, f->part.own, WFI_WINDOW_OUT))
-                 : WF_OK;
+    if (step->kind != WFI_REDUCE_JOIN || !f->e->reads) return WF_OK;
+    const wfi_location own = {reference_of(g, f->part.own, WFI_WINDOW_OUT), 0};
+    return wfi_reads_copy(f->e->reads, &own, &own, own.reference->bytes);
 }
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {

@@ -1,8 +1,8 @@
-/* Instructions in which several ranks take part, over memory that all of them see.
+/* Instructions in which several ranks take part.
  *
  * No thread blocks to wait for another: the parts of a transfer are tasks on the ranks' streams,
- * ordered by events. A receive copies from the sender's arena. The phases of a collective are in
- * reduce.c.
+ * ordered by events. A receive copies from the sender's arena, unless a wire brings the bytes
+ * (reads.h). The phases of a collective are in reduce.c.
  */
 #include "execute/issue.h"
 #include "program/change.h"
@@ -19,6 +19,26 @@ static wf_status do_nothing(void *self, void *argument) {
 /* An empty task that orders others: tasks after it come after all tasks before it. */
 static const wfi_work place = {do_nothing, NULL};
 
+/* ---- copies ---- */
+
+static char *address(const wfi_executor *e, const wfi_location *at) {
+    return (char *)wfi_executor_at(e, at->reference) + at->offset;
+}
+
+wf_status wfi_issue_fetch(const wfi_executor *e, int32_t i, const wfi_location *from,
+                          const wfi_location *to, size_t bytes) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    const wfi_worker *own = &e->workers[now->rank];
+    const wfi_worker *owner = &e->workers[e->p->blocks[from->reference->block].rank];
+    wfi_stream_queue *stream = own->streams[now->stream];
+    char *data = address(e, to);
+    if (!owner->is_apart)
+        return wfi_memory_fetch(stream, data, owner->device, address(e, from), bytes);
+    if (own->wire || !own->bounce) return WF_OK;
+    const char *mirror = own->bounce_buffer + (data - own->arenas[WFI_SPACE_DEVICE].base);
+    return wfi_memory_fetch(stream, data, NULL, mirror, bytes);
+}
+
 /* ---- send and receive ---- */
 
 static const wfi_instruction *send_of(const wfi_executor *e, int32_t receive) {
@@ -32,11 +52,9 @@ static wf_status copy_received(void *self, void *argument) {
     const wfi_instruction *receive = &e->p->instructions[i], *send = send_of(e, i);
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i, true);
-    void *to = wfi_executor_touch(e, &receive->references[0]);
-    if (!wfi_reads_moves(e->reads, send->rank))
-        WF_TRY(wfi_memory_fetch(
-            e->workers[receive->rank].streams[receive->stream], to, e->workers[send->rank].device,
-            wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes));
+    wfi_executor_touch(e, &receive->references[0]);
+    WF_TRY(wfi_issue_fetch(e, i, &(wfi_location){send->references, 0},
+                           &(wfi_location){receive->references, 0}, receive->references->bytes));
     wfi_executor_end(e, i, true);
     return wfi_executor_check(e, i);
 }
@@ -48,10 +66,9 @@ static wf_status run_send(void *self, void *argument) {
 
 static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase) {
     (void)phase;
-    const wfi_reference *from = &send_of(e, i)->references[0];
-    const wfi_reference *to = &e->p->instructions[i].references[0];
-    WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
-    return wfi_issue_touch(e, to, 0, to->bytes, WFI_WRITE);
+    const wfi_location from = {send_of(e, i)->references, 0};
+    const wfi_location to = {e->p->instructions[i].references, 0};
+    return wfi_issue_copy(e, &from, &to, to.reference->bytes);
 }
 
 static wf_status transfer_pair(wfi_executor *e, int32_t at) {

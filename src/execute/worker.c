@@ -32,7 +32,7 @@ static wf_status create_streams(wfi_worker *w) {
 wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int place, int n_places) {
     w->not_finite = &w->own_not_finite;
     w->is_local = !w->job || wf_job_rank(w->job) == w->owner.rank;
-    w->is_shadow = !w->is_local && wfi_control_transport(w->job);
+    w->is_apart = !w->is_local && wfi_control_transport(w->job);
     if (!kind->has_memory)
         return wfi_fail(
             w->owner.ctx, WF_UNSUPPORTED,
@@ -63,7 +63,7 @@ static bool is_bounced(const wfi_worker *w, wfi_space space) {
     return w->bounce && w->is_local && space == WFI_SPACE_DEVICE;
 }
 
-/* Memory that processes share, or a copy of another's. */
+/* Memory that processes share. */
 static bool is_shared(const wfi_worker *w, wfi_space space) {
     return w->job && space != WFI_SPACE_DISK && !is_bounced(w, space);
 }
@@ -161,9 +161,4 @@ wf_status wfi_worker_open(wfi_worker *w) {
         take_arena(w, (wfi_space)s, base, bytes);
     }
     return WF_OK;
-}
-
-size_t wfi_worker_shadow_bytes(const wfi_worker *w) {
-    const wfi_arena *a = &w->arenas[WFI_SPACE_DEVICE];
-    return w->is_shadow ? wfi_control_shadow_bytes(a->base, a->bytes) : 0;
 }

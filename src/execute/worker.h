@@ -44,7 +44,7 @@ typedef struct wfi_worker {
     double slow_factor;      /* above 1: a slow rank (delay.h); set while its streams are idle */
     int64_t n_slowed;        /* slowed instructions */
     int64_t slow_debt_ns;    /* sleep that is due; negative: excess sleep */
-    bool is_shadow;          /* its rank's memory cannot be mapped: see wfi_control_arena_open */
+    bool is_apart;           /* its rank's memory is not read here: a wire brings bytes of it */
     int n_threads;           /* that its kernels compute with, counted; 0: it has not run any */
     /* The rank's updates record non-finite values here (base/finite.h): in a job, a cell of the
      * segment; else own_not_finite. */
@@ -66,8 +66,5 @@ void wfi_worker_destroy(wfi_worker *worker);
  * job, the arenas of other processes are opened afterwards, when all have grown their own. */
 wf_status wfi_worker_grow(wfi_worker *worker, const wfi_arena_plan needs[WFI_N_SPACES]);
 wf_status wfi_worker_open(wfi_worker *worker);
-
-/* How much of a rank's memory that cannot be mapped is copied here. */
-size_t wfi_worker_shadow_bytes(const wfi_worker *worker);
 
 #endif

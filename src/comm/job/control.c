@@ -223,7 +223,7 @@ wf_status wfi_control_arena_open(wfi_control *c, int rank, int trainer, int numb
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
     *bytes_out = __atomic_load_n(&other->arenas[number].bytes, __ATOMIC_RELAXED);
     *base_out = NULL;
-    if (!*bytes_out) return WF_OK;
+    if (!*bytes_out || !c->kind->arena_open) return WF_OK;
     return c->kind->arena_open(c, rank, trainer, number, *bytes_out, base_out);
 }
 

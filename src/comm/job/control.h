@@ -7,9 +7,8 @@
  * a rank publishes its own, and the others open it through /proc/PID/fd.
  *
  * Processes of several machines share no memory. Each has a segment of its own, in which the
- * transport (transport.h) updates the state of the other ranks. Another rank's arena is replaced by
- * a shadow copy of the same size: bytes that a task reads are received into it just before the task
- * (execute/reads.h).
+ * transport (transport.h) updates the state of the other ranks. Other ranks' arenas are not mapped:
+ * bytes that a task reads are received in the reader's own arena (execute/reads.h).
  */
 #ifndef WFI_CONTROL_H
 #define WFI_CONTROL_H
@@ -167,7 +166,7 @@ void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes);
 /* Creates an arena that other ranks can open, and publishes it as this rank's arena `number`. */
 wf_status wfi_control_arena_create(wfi_control *control, int trainer, int number, size_t bytes,
                                    void **base_out);
-/* Maps the arena that `rank` published, or creates a shadow copy of its size. */
+/* Maps the arena that `rank` published; NULL if there is none, or no shared memory. */
 wf_status wfi_control_arena_open(wfi_control *control, int rank, int trainer, int number,
                                  size_t *bytes_out, void **base_out);
 /* The same for an arena in a file; the caller keeps the descriptor. Opening returns -1 in *fd_out
@@ -176,7 +175,7 @@ wf_status wfi_control_file_publish(wfi_control *control, int trainer, int number
                                    size_t bytes);
 wf_status wfi_control_file_open(wfi_control *control, int rank, int trainer, int number,
                                 size_t *bytes_out, int *fd_out);
-/* Unmaps an arena or a shadow copy. */
+/* Unmaps an arena. */
 void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
 
 /* ---- without shared memory; with shared memory these do nothing ---- */
@@ -197,9 +196,6 @@ wf_status wfi_control_notify(const void *control, int trainer, int rank, int str
 wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,
                            void *to, size_t bytes);
 wf_status wfi_control_moved(wfi_control *control);
-/* The bytes of a shadow copy that are in memory. */
-size_t wfi_control_shadow_bytes(const void *base, size_t bytes);
-
 /* rendezvous.c: returns the segment's descriptor. Rank 0 creates it and hands it to the others.
  * Errors: TIMEOUT: the message names the missing ranks; INVALID_ARG: two processes have the same
  * rank, or another number of ranks, or the name is in use; DEVICE. */

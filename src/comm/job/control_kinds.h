@@ -31,6 +31,7 @@ typedef struct wfi_control_kind {
     bool (*is_lost)(const wfi_control *c, int rank);
     wf_status (*arena_create)(wfi_control *c, int trainer, int number, size_t bytes,
                               void **base_out);
+    /* NULL: memory is not shared. */
     wf_status (*arena_open)(wfi_control *c, int rank, int trainer, int number, size_t bytes,
                             void **base_out);
     /* NULL: nothing to release. */

@@ -1,5 +1,5 @@
 /* Processes that share no memory: each has its own segment, in which the transport updates the
- * other ranks' state, and shadow copies of their arenas. */
+ * other ranks' state. */
 #include "base/hash.h"
 #include "comm/job/control_kinds.h"
 
@@ -34,30 +34,15 @@ static uint64_t find_host(void) {
 
 /* ---- memory ---- */
 
-static wf_status map(wfi_control *c, size_t bytes, int rank, void **base_out) {
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu bytes for rank %d: %s", bytes,
-                        rank, strerror(errno));
-    *base_out = base;
-    return WF_OK;
-}
-
 static wf_status arena_create(wfi_control *c, int trainer, int number, size_t bytes,
                               void **base_out) {
     (void)trainer, (void)number;
-    WF_TRY(map(c, bytes, c->rank, base_out));
+    *base_out = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (*base_out == MAP_FAILED)
+        return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu bytes for rank %d: %s", bytes,
+                        c->rank, strerror(errno));
     madvise(*base_out, bytes, MADV_HUGEPAGE);
-    return WF_OK;
-}
-
-/* Most of a shadow copy stays empty, so its pages are small and allocated at their first write. */
-static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, size_t bytes,
-                            void **base_out) {
-    (void)trainer, (void)number;
-    WF_TRY(map(c, bytes, rank, base_out));
-    madvise(*base_out, bytes, MADV_NOHUGEPAGE);
     return WF_OK;
 }
 
@@ -65,17 +50,6 @@ void wfi_control_arena_release(wfi_control *c, void *base, size_t bytes) {
     /* After a failure the network may still access this memory. */
     if (c->transport && wfi_failure_status(&c->shared->failure) != WF_OK) return;
     munmap(base, bytes);
-}
-
-size_t wfi_control_shadow_bytes(const void *base, size_t bytes) {
-    unsigned char pages[4096];
-    size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE), most = sizeof pages * page;
-    for (size_t at = 0; at < bytes; at += most) {
-        size_t some = bytes - at < most ? bytes - at : most;
-        if (mincore((char *)(uintptr_t)base + at, some, pages)) return n * page;
-        for (size_t k = 0; k < (some + page - 1) / page; k++) n += pages[k] & 1;
-    }
-    return n * page;
 }
 
 /* ---- transfers ---- */
@@ -97,11 +71,10 @@ wf_status wfi_control_notify(const void *control, int trainer, int rank, int str
 wf_status wfi_control_move(wfi_control *c, int from_rank, int to_rank, const void *from, void *to,
                            size_t bytes) {
     if (!c->transport || from_rank == to_rank) return WF_OK;
-    if (from_rank == c->rank)
-        return wfi_transport_put(
-            c->transport, &(wfi_put){.to = to_rank, .stream = WFI_TRANSPORT_HOST}, from, bytes);
-    if (to_rank == c->rank)
-        return wfi_transport_receive(c->transport, from_rank, WFI_TRANSPORT_HOST, to, bytes);
+    wfi_route route = {.peer = to_rank, .stream = WFI_TRANSPORT_HOST};
+    if (from_rank == c->rank) return wfi_transport_put(c->transport, &route, from, bytes);
+    route.peer = from_rank;
+    if (to_rank == c->rank) return wfi_transport_receive(c->transport, &route, to, bytes);
     return WF_OK;
 }
 
@@ -121,7 +94,6 @@ const wfi_control_kind wfi_control_messages = {
     .publish = publish,
     .is_lost = is_lost,
     .arena_create = arena_create,
-    .arena_open = arena_open,
     .leave = leave,
 };
 

@@ -15,7 +15,6 @@ typedef int64_t wfi_control_numbers[WFI_CONTROL_NUMBERS];
 
 /* The rank's part in one trainer. */
 typedef struct wfi_control_part {
-    uint64_t shadow_bytes; /* peak of the shadow copies, measured after each run */
     struct {
         uint64_t peak_bytes; /* measured, after its last run */
         uint64_t bytes;      /* 0: no arena */

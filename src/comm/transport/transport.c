@@ -44,17 +44,26 @@ static wf_status move(wfi_transport *t, wfi_stream_queue *stream, wfi_queue *que
     return WF_OK;
 }
 
-wf_status wfi_transport_put(wfi_transport *t, const wfi_put *put, const void *data, size_t bytes) {
+static wfi_request request_of(const wfi_route *route, wfi_request_kind kind) {
     wfi_request r = {
-        .kind = WFI_REQUEST_SEND, .peer = put->to, .tag = 1 + put->stream, .trainer = put->trainer};
-    if (put->need) memcpy(r.need, put->need, sizeof r.need);
-    return move(t, t->departures.streams[put->stream], &t->peers[put->to].puts[put->stream], &r,
-                data, bytes);
+        .kind = kind, .peer = route->peer, .tag = 1 + route->stream, .trainer = route->trainer};
+    if (route->need) memcpy(r.need, route->need, sizeof r.need);
+    if (route->departed) memcpy(r.departed, route->departed, sizeof r.departed);
+    return r;
 }
 
-wf_status wfi_transport_receive(wfi_transport *t, int from, int stream, void *data, size_t bytes) {
-    wfi_request r = {.kind = WFI_REQUEST_RECEIVE, .peer = from, .tag = 1 + stream};
-    return move(t, t->arrivals.streams[stream], &t->receives[stream], &r, data, bytes);
+wf_status wfi_transport_put(wfi_transport *t, const wfi_route *route, const void *data,
+                            size_t bytes) {
+    wfi_request r = request_of(route, WFI_REQUEST_SEND);
+    return move(t, t->departures.streams[route->stream], &t->peers[route->peer].puts[route->stream],
+                &r, data, bytes);
+}
+
+wf_status wfi_transport_receive(wfi_transport *t, const wfi_route *route, void *data,
+                                size_t bytes) {
+    wfi_request r = request_of(route, WFI_REQUEST_RECEIVE);
+    return move(t, t->arrivals.streams[route->stream], &t->receives[route->stream], &r, data,
+                bytes);
 }
 
 wfi_event wfi_transport_arrival(const wfi_transport *t, int stream) {
