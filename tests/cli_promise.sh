@@ -54,6 +54,21 @@ expect 3 "would fit" $auto --device-memory 1000000 --plan auto
 says "plan auto: " $auto --micro 1 --lanes 1 --out "$folder/run" --plan auto --device-memory 3000000
 says "step 4" train --resume --out "$folder/run" --steps 4 --plan auto --device-memory 2800000
 
+# weft plan chooses what weft train chooses: no lanes, slices or microbatches of its own.
+for given in "mlp --image 8 --batch 6 --devices cpu:6" "resnet18 --image 32 --batch 8 --devices cpu:3" \
+    "lstm --layers 2 --hidden 20 --tokens 6 --vocab 50 --batch 12 --slices 3 --devices cpu:6" "gpt2-tiny --tokens 8 --batch 4 --devices cpu:4"; do
+    for command in plan "train --data synthetic --steps 1"; do
+        # shellcheck disable=SC2086
+        report $command --model $given --plan auto | grep -E '^ *"(plan|micro|lanes|slices)": ["0-9]' | sort >"$folder/${command%% *}"
+    done
+    [[ $(wc -l <"$folder/plan") == 4 ]] && diff "$folder/plan" "$folder/train" || fail "--model $given --plan auto: weft plan and weft train differ"
+done
+# shellcheck disable=SC2086
+expect 2 "plan auto: no plan for 5 ranks suits the recipe" plan --model mlp --image 4 --batch 1 --lanes 1 --ranks 5 --plan auto
+report plan --model mlp --image 8 --batch 12 --lanes 1 --cluster ethernet --plan auto | tr -d ' \n' | grep -q '"recipe_needed":{"micro":3}' ||
+    fail "--cluster --plan auto: other microbatches than the recipe's are not named"
+says "needs --micro 3: another recipe" plan --model mlp --image 8 --batch 12 --lanes 1 --cluster ethernet --plan auto
+
 # ---- what training refuses, weft plan plans, and says what it takes ----
 mlp="--model mlp --image 6 --batch 64"
 # shellcheck disable=SC2086

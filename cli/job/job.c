@@ -174,7 +174,7 @@ wf_status job_resolve(const job *j, wf_recipe *recipe) {
                                      : wf_recipe_resolve(ctx, recipe, j->model, j->plan, recipe);
 }
 
-/* Which of the lanes and slices follow the plan that is only looked at. */
+/* Which fields of the recipe follow the plan that is only looked at. */
 static wf_status note_needed(job *j) {
     const options *o = &j->c->o;
     const wf_recipe *r = &o->recipe;
@@ -185,6 +185,8 @@ static wf_status note_needed(job *j) {
     if (!option_is_given(o, OPT_n_slices)) own.n_slices = 0;
     wf_status status = wf_recipe_resolve(j->c->ctx, &own, j->model, NULL, &own);
     if (r->n_lanes != own.n_lanes) j->needed.n_lanes = r->n_lanes;
+    if (!option_is_given(o, OPT_n_micro) && r->n_micro != r->n_lanes)
+        j->needed.n_micro = r->n_micro;
     if (r->n_slices != own.n_slices) j->needed.n_slices = r->n_slices;
     return status;
 }

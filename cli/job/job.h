@@ -26,7 +26,7 @@ typedef struct job {
     int n_choices;
     wf_recipe given;  /* the recipe of that search */
     int n_tries;      /* other choices that were taken since */
-    wf_recipe needed; /* weft plan: lanes and slices that are not the recipe's own; 0: they are */
+    wf_recipe needed; /* weft plan: micro, lanes and slices that are not the recipe's own; or 0 */
 } job;
 
 /* Fills *j and resolves c->o: options that are 0 or not given get their values. `n_steps` < 0: from
@@ -68,7 +68,7 @@ wf_status job_choose_on_cluster(job *j);
 bool job_take_another(job *j, wf_status *status, wf_program **program);
 /* A request for the job's model and recipe on the job's cluster. */
 wf_prediction_request job_request(const job *j);
-/* Lanes and slices that the plan needs beyond the recipe's own; null: none. */
+/* Microbatches, lanes and slices that the plan needs beyond the recipe's own; null: none. */
 json_t *job_needed_json(const job *j);
 
 /* Measures for --micro auto and --costs measured: chooses the former, gives the plan the latter.

@@ -13,11 +13,11 @@ static wf_status use_plan(job *j, const char *text) {
     return job_use_devices(j->c, plan);
 }
 
-/* Creates the recipe's program for a plan to begin with. */
+/* Creates the recipe's program for a plan to begin with. weft plan refuses what training would. */
 static wf_status create_first(job *j, const char *text, wf_program **program_out) {
     wf_recipe recipe = job_recipe_of_a_step(j);
     wf_status status = use_plan(j, text);
-    if (status == WF_OK) status = job_resolve(j, &recipe);
+    if (status == WF_OK) status = wf_recipe_resolve(j->c->ctx, &recipe, j->model, j->plan, &recipe);
     return status == WF_OK ? wf_program_create(j->c->ctx, j->model, &recipe, j->plan,
                                                WF_PROGRAM_TRAIN, program_out)
                            : status;
@@ -69,15 +69,6 @@ static wf_status take_fastest(job *j, const wf_program *p) {
     return wf_program_fits(p, o->device_memory, o->host_memory, &j->would_fit, &j->n_would_fit);
 }
 
-/* weft plan keeps the lanes and slices with which the plans were compared. */
-static void keep_lowered(job *j, const wf_program *p) {
-    const wf_recipe *lowered = wf_program_recipe(p);
-    wf_recipe *r = &j->c->o.recipe;
-    if (r->n_micro != MICRO_AUTO) r->n_micro = lowered->n_micro;
-    r->n_lanes = lowered->n_lanes;
-    r->n_slices = lowered->n_slices;
-}
-
 wf_status job_choose_plan(job *j) {
     wf_program *p;
     progress waiting;
@@ -86,7 +77,6 @@ wf_status job_choose_plan(job *j) {
     if (status == WF_OK) {
         status = job_plan_tests(j, p);
         if (status == WF_OK) status = take_fastest(j, p);
-        if (j->c->command == FOR_PLAN) keep_lowered(j, p);
         wf_program_destroy(p);
     }
     progress_wait_end(j->c);

@@ -273,23 +273,26 @@ static void say_recipe(const job *j) {
     while (n > 0) free(words[--n]);
 }
 
-/* Lanes and slices that a plan needs and this recipe does not have. */
-static void say_needed(const job *j) {
-    char lanes[32] = "", slices[32] = "";
-    const wf_recipe *r = &j->needed;
-    if (!r->n_lanes && !r->n_slices) return;
-    if (r->n_lanes) snprintf(lanes, sizeof lanes, " --lanes %lld", (long long)r->n_lanes);
-    if (r->n_slices) snprintf(slices, sizeof slices, " --slices %lld", (long long)r->n_slices);
-    say(j->c, "%-8sneeds%s%s: another recipe than the default, with other numbers\n", "", lanes,
-        slices);
-}
-
 json_t *job_needed_json(const job *j) {
     const wf_recipe *r = &j->needed;
-    json_t *needed = r->n_lanes || r->n_slices ? json_object() : json_null();
+    json_t *needed = r->n_micro || r->n_lanes || r->n_slices ? json_object() : json_null();
+    if (r->n_micro) json_object_set_new(needed, "micro", json_integer((json_int_t)r->n_micro));
     if (r->n_lanes) json_object_set_new(needed, "lanes", json_integer((json_int_t)r->n_lanes));
     if (r->n_slices) json_object_set_new(needed, "slices", json_integer((json_int_t)r->n_slices));
     return needed;
+}
+
+/* Names what the plan's recipe has and that of the given options does not. */
+static void say_needed(const job *j) {
+    json_t *value, *needed = job_needed_json(j);
+    const char *name;
+    if (!json_is_null(needed)) {
+        say(j->c, "%-8sneeds", "");
+        json_object_foreach(needed, name, value)
+            say(j->c, " --%s %lld", name, (long long)json_integer_value(value));
+        say(j->c, ": another recipe than the default, with other numbers\n");
+    }
+    json_decref(needed);
 }
 
 const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]) {
