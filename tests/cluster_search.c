@@ -276,6 +276,40 @@ static void finds_best(void **state) {
     assert_true(n > 1000 && n_fits > 100 && n_fits < n);
 }
 
+/* ---- work ---- */
+
+static wf_status need_work(void *self, const wfi_case *c, bool *suffices_out) {
+    const wfi_limits none = {0, 0};
+    wf_prediction x;
+    wfi_verdict verdict;
+    (void)suffices_out;
+    assert_false(c->divides_rows); /* an MLP has no rows to divide */
+    wf_status status = wfi_predict_case(self, c, &none, &x, &verdict);
+    return wfi_is_refused(status) ? WF_OK : status;
+}
+
+/* The work of a microbatch is computed once, however many there are; sp is not tried in vain. */
+static void computes_work_once(void **state) {
+    (void)state;
+    const wfi_bounds any = {"any", WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_UNUSED, 1, false};
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    world w;
+    wfi_predictor p;
+    begin(&w, "dgx-a100", 1, 1, 64, 720);
+    wf_model_destroy(w.model);
+    config.height = config.width = 4;
+    TEST_OK(w.ctx, wf_model_find(w.ctx, "mlp", &config, &w.model));
+    w.q.model = w.model;
+    TEST_OK(w.ctx, wfi_predictor_begin(w.ctx, &w.q, &p));
+    TEST_OK(w.ctx, wfi_each_case(&p, &any, need_work, &p));
+    size_t n = p.n_known;
+    assert_true(n > 400);
+    TEST_OK(w.ctx, wfi_each_case(&p, &any, need_work, &p));
+    assert_int_equal(p.n_known, n);
+    wfi_predictor_end(&p);
+    end(&w);
+}
+
 /* ---- plans as text ---- */
 
 static void is_a_plan(const world *w, const wf_choice *choice) {
@@ -390,9 +424,13 @@ static void counts_nodes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compares),     cmocka_unit_test(equals_exhaustive),
-        cmocka_unit_test(finds_best),   cmocka_unit_test(strategies),
-        cmocka_unit_test(keeps_recipe), cmocka_unit_test(fills_large_clusters),
+        cmocka_unit_test(compares),
+        cmocka_unit_test(equals_exhaustive),
+        cmocka_unit_test(finds_best),
+        cmocka_unit_test(strategies),
+        cmocka_unit_test(computes_work_once),
+        cmocka_unit_test(keeps_recipe),
+        cmocka_unit_test(fills_large_clusters),
         cmocka_unit_test(counts_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

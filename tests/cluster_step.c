@@ -124,7 +124,9 @@ static void transfers(void **state) {
     w.c.pp = 2, w.c.tp = w.c.pp_stride = w.c.dp_stride = 4;
     is_near(wfi_step_tied_us(&w.s), 400);
     is_near(wfi_step_transfer_us(&w.s), 250 + 750); /* each sends a quarter; a gather follows */
-    w.c.divides_rows = true;
+    w.c.divides_rows = true;                        /* of a model that has none */
+    is_near(wfi_step_transfer_us(&w.s), 250 + 750);
+    w.w.has_rows = true;
     is_near(wfi_step_transfer_us(&w.s), 250);
     w.c.divides_rows = false, w.cluster.scatters = 0;
     is_near(wfi_step_transfer_us(&w.s), 1000);

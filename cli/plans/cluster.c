@@ -252,7 +252,7 @@ static exit_status refuse(const job *j, const wf_prediction *p) {
     return bad;
 }
 
-/* If the plan does not fit, j->choices are plans that do. */
+/* If the given plan does not fit, j->choices are plans that do. */
 static exit_status find_fitting(job *j) {
     wf_prediction_request q = job_request(j);
     wf_recipe recipe = j->c->o.recipe;
@@ -296,7 +296,7 @@ exit_status cluster_show(job *j) {
     wf_prediction p = WF_PREDICTION_INIT;
     exit_status bad = check_shown(j), fits = EXIT_DONE;
     if (!bad) bad = cluster_predict(j, &p);
-    if (!bad && !p.fits) bad = find_fitting(j);
+    if (!bad && !p.fits && !j->n_choices) bad = find_fitting(j);
     if (bad) return bad;
     if (!p.fits) fits = refuse(j, &p);
     if (!p.fits) say_fitting(j);

@@ -204,10 +204,10 @@ static int replicas(const maker *m, int64_t n) {
     return (int)n;
 }
 
-/* sp costs nothing, but not every tp can divide the tokens. */
+/* sp costs nothing, but not every model has rows to divide, and not every tp divides the tokens. */
 static bool divides_rows(const maker *m, int tp) {
     wfi_work *w;
-    return tp > 1 && wfi_predictor_work(m->p, tp, &w) == WF_OK;
+    return tp > 1 && wfi_predictor_work(m->p, tp, &w) == WF_OK && w->has_rows;
 }
 
 static wf_status try_mesh(const maker *m, int tp, int pp, int dp) {

@@ -213,28 +213,23 @@ static bool is_same(const wfi_work_request *a, const wfi_work_request *b) {
            a->divides_rows == b->divides_rows;
 }
 
-static void forget_work(wfi_predictor *p, wfi_work *work) {
-    for (int k = 0; k < WFI_MAX_DIVISIONS; k++)
-        if (p->divisions[k].work == work) p->divisions[k].work = NULL;
-    wfi_work_destroy(work);
-}
-
-/* A refusal by the model is remembered, too. */
+/* A refusal by the model is remembered, too. Cases in a row have the same few works. */
 static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_out) {
     wfi_work_request r = {p->q.cluster,    p->q.model,   p->q.recipe,  wfi_case_n_samples(c), c->tp,
                           c->divides_rows, c->recompute, p->precision, p->q.accounting};
+    size_t at = p->last_known;
     if (p->q.accounting == WF_ACCOUNTING_MEGATRON) r.recompute = WFI_RECOMPUTE_NONE;
-    int k = 0;
-    while (k < p->n_known && !is_same(&p->known[k].request, &r)) k++;
-    struct wfi_known_work *known = &p->known[k < WFI_MAX_WORKS ? k : WFI_MAX_WORKS - 1];
-    if (k == WFI_MAX_WORKS) forget_work(p, known->work);
-    if (k == p->n_known || k == WFI_MAX_WORKS) {
-        *known = (struct wfi_known_work){.request = r};
-        known->status = wfi_work_create(p->ctx, &r, &known->work);
-        p->n_known = (int)(known - p->known) + 1;
+    for (size_t k = 0; k < p->n_known && !is_same(&p->known[at].request, &r); k++)
+        at = at ? at - 1 : p->n_known - 1;
+    if (!p->n_known || !is_same(&p->known[at].request, &r)) {
+        at = p->n_known;
+        WF_TRY(WFI_GROW(p->ctx, p->known, at, p->known_capacity, "works"));
+        p->known[p->n_known++] = (struct wfi_known_work){.request = r};
+        p->known[at].status = wfi_work_create(p->ctx, &r, &p->known[at].work);
     }
-    *work_out = known->work;
-    return known->status;
+    p->last_known = at;
+    *work_out = p->known[at].work;
+    return p->known[at].status;
 }
 
 bool wfi_is_refused(wf_status status) {
@@ -314,6 +309,7 @@ wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *q, w
 
 void wfi_predictor_end(wfi_predictor *p) {
     while (p->n_known) wfi_work_destroy(p->known[--p->n_known].work);
+    wfi_free(p->ctx, p->known);
     for (int k = 0; k < WFI_MAX_RUNS; k++) release_run(p->ctx, &p->runs[k]);
     for (int k = 0; k < WFI_MAX_DIVISIONS; k++) wfi_free(p->ctx, p->divisions[k].first);
 }

@@ -41,8 +41,6 @@ static inline int wfi_case_stage(const wfi_case *c, int device, int k) {
     return k * c->pp + (c->schedule->is_v && k % 2 ? c->pp - 1 - device : device);
 }
 
-#define WFI_MAX_WORKS 256
-
 typedef struct wfi_pipeline {
     double makespan_us; /* with transfers */
     double compute_us;  /* without; 0: not computed yet */
@@ -76,10 +74,10 @@ typedef struct wfi_predictor {
     struct wfi_known_work {
         wfi_work_request request;
         wf_status status;
-        wfi_work *work; /* NULL: the model refuses it */
-    } known[WFI_MAX_WORKS];
-    int n_known;
-    wfi_known_run runs[WFI_MAX_RUNS]; /* the next to go: next_run */
+        wfi_work *work;                         /* NULL: the model refuses it */
+    } * known;                                  /* [n_known] */
+    size_t n_known, known_capacity, last_known; /* last_known: the one that was found last */
+    wfi_known_run runs[WFI_MAX_RUNS];           /* the next to go: next_run */
     wfi_known_division divisions[WFI_MAX_DIVISIONS];
     int next_run, next_division;
 } wfi_predictor;

@@ -161,12 +161,12 @@ double wfi_step_tied_us(const wfi_step *s) {
 double wfi_step_transfer_us(const wfi_step *s) {
     const wf_cluster *cl = s->p->q.cluster;
     double bytes = 0, n = s->c->tp;
-    bool is_divided = s->c->divides_rows || cl->scatters;
+    bool has_parts = s->c->divides_rows && s->w->has_rows, is_divided = has_parts || cl->scatters;
     if (s->c->pp == 1) return 0;
     for (int k = 1; k < s->c->pp * s->c->chunks; k++) bytes = fmax(bytes, s->stages[k].input_bytes);
     double us =
         wfi_traffic_us(cl, WFI_TRAFFIC_SEND, is_divided ? bytes / n : bytes, n, s->c->pp_stride);
-    bool gathers = cl->scatters && !s->c->divides_rows;
+    bool gathers = cl->scatters && !has_parts;
     return us + (gathers ? wfi_traffic_us(cl, WFI_TRAFFIC_ALL_GATHER, bytes, n, 1) : 0);
 }
 

@@ -216,15 +216,20 @@ static void add_packed(const builder *b, const wfi_node *node) {
     }
 }
 
-/* Parameters of a unit and of those that follow it, forward or backward, and have any. */
-static void add_window(const builder *b, const double *n_of, int32_t unit, int way, double *most) {
-    double n = 0;
-    int32_t u = unit;
-    for (int k = 0; k <= WFI_MOST_AHEAD; k++) {
-        if (u >= 0 && u < b->g->n_units) n += n_of[u];
-        most[k] = fmax(most[k], n);
-        do u += way;
-        while (u > 0 && u < b->g->n_units && n_of[u] == 0);
+/* Parameters of each unit and of those that follow it, forward or backward, and have any: at most,
+ * of a block's units, in the array at the offset `member`; or of all units. */
+static void add_windows(const builder *b, const double *n_of, int way, size_t member, double *all) {
+    double next[WFI_MOST_AHEAD] = {0};
+    for (int32_t k = 0; k < b->g->n_units; k++) {
+        int32_t u = way > 0 ? b->g->n_units - 1 - k : k;
+        double *most = all ? all : (double *)((char *)block_at(b, u) + member), n = n_of[u];
+        for (int i = 0; i <= WFI_MOST_AHEAD; i++) {
+            most[i] = fmax(most[i], n);
+            if (i < WFI_MOST_AHEAD) n += next[i];
+        }
+        if (n_of[u] == 0) continue;
+        memmove(next + 1, next, sizeof next - sizeof *next);
+        next[0] = n_of[u];
     }
 }
 
@@ -234,11 +239,12 @@ static void find_windows(const builder *b) {
         block->n_units++;
         block->unit_own = fmax(block->unit_own, b->own[u]);
         block->unit_tied = fmax(block->unit_tied, b->used[0][u] - b->own[u]);
-        add_window(b, b->used[0], u, 1, block->pass[0].gathered);
-        add_window(b, b->used[1], u, -1, block->pass[1].gathered);
-        add_window(b, b->own, u, -1, block->updated);
-        add_window(b, b->own, u, 1, b->w->updated);
+        b->w->has_rows |= b->g->units[u].is_rows;
     }
+    add_windows(b, b->used[0], 1, offsetof(wfi_block, pass[0].gathered), NULL);
+    add_windows(b, b->used[1], -1, offsetof(wfi_block, pass[1].gathered), NULL);
+    add_windows(b, b->own, -1, offsetof(wfi_block, updated), NULL);
+    add_windows(b, b->own, 1, 0, b->w->updated);
 }
 
 /* The largest value that the block reads of the one before it. */

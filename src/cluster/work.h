@@ -72,6 +72,7 @@ typedef struct wfi_work {
     int32_t n_kinds;
     int32_t layer;       /* the kind that is there n_layers times; -1: each is there once */
     int64_t n_layers;    /* n_kinds and these - 1 blocks in all */
+    bool has_rows;       /* sp divides some of its units */
     double n_parameters; /* of the model */
     double n_own;        /* of a rank that has all blocks */
     double us;           /* of all blocks, without sums */
