@@ -52,6 +52,18 @@ include(CheckPIESupported)
 check_pie_supported(LANGUAGES C)
 add_compile_options(-fstack-protector-strong)
 add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed)
+# Tables of names are pointers, which the loader relocates: packed, the list of them is small.
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-z,pack-relative-relocs)
+check_c_source_compiles("#include <features.h>
+#if !__GLIBC_PREREQ(2, 36)
+#error the loader does not read packed relocations
+#endif
+int main(void) { return 0; }" WEFT_PACKS_RELOCATIONS)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
+if(WEFT_PACKS_RELOCATIONS)
+  add_link_options(-Wl,-z,pack-relative-relocs)
+endif()
 if(WEFT_FUZZ)
   if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "WEFT_FUZZ needs clang: configure with CC=clang (scripts/setup --fuzz installs it)")
