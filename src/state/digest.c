@@ -1,16 +1,16 @@
 /* Digests of tensors and of headers, so that a flipped bit of a disk is found. */
+#include "base/crc32.h"
 #include "state/header.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #define N_DIGITS 8
 #define SEAL     "\"" WFI_SAFETENSORS_SEAL "\":\""
 
 uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after) {
-    return (uint32_t)crc32_combine(crc32_z(0, data, n_bytes), 0, (z_off_t)n_after);
+    return wfi_crc32_shift(wfi_crc32(data, n_bytes), n_after);
 }
 
 bool wfi_safetensors_is_digest(const char *key) {
