@@ -32,6 +32,7 @@ if(WEFT_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND WEFT_LOOP_OPTIONS --param=asan-use-after-return=0)
 endif()
 set(CMAKE_C_VISIBILITY_PRESET hidden)
+add_compile_options(-fno-semantic-interposition) # calls within a library stay in it
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_compile_definitions(_GNU_SOURCE)
 

@@ -1,5 +1,5 @@
-# cmake --install build --prefix DIR                      the library, its headers and the program
-# cmake --install build --prefix DIR --component static   the static library: larger than all the rest
+# cmake --install build --prefix DIR                      the libraries, their headers and the program
+# cmake --install build --prefix DIR --component static   the static libraries: larger than all the rest
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
@@ -8,12 +8,17 @@ set(generated ${PROJECT_BINARY_DIR}/package)
 if(WEFT_STRIP)
   install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)")
 endif()
-install(TARGETS weft EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set(libraries weft)
+if(WEFT_DATA)
+  list(APPEND libraries weft_data)
+endif()
+install(TARGETS ${libraries} EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# find_package(weft) -> weft::weft, and weft::static if that component is installed
+# find_package(weft) -> weft::weft and weft::data; weft::static and weft::data_static if that component
+# is installed
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weftConfig.cmake.in
   ${generated}/weftConfig.cmake INSTALL_DESTINATION ${package_dir})
@@ -22,25 +27,34 @@ write_basic_package_version_file(${generated}/weftConfigVersion.cmake
 install(FILES ${generated}/weftConfig.cmake ${generated}/weftConfigVersion.cmake
   DESTINATION ${package_dir})
 
-# The static library has a folder of its own, so that a link line can choose it by -L (weft.pc.in).
+# The static libraries have a folder of their own, so that a link line can choose them by -L (weft.pc.in).
 set(static_dir ${CMAKE_INSTALL_LIBDIR}/weft)
-install(TARGETS weft_static EXPORT weftStaticTargets ARCHIVE DESTINATION ${static_dir}
+list(TRANSFORM libraries APPEND _static OUTPUT_VARIABLE archives)
+install(TARGETS ${archives} EXPORT weftStaticTargets ARCHIVE DESTINATION ${static_dir}
   COMPONENT static EXCLUDE_FROM_ALL)
 install(EXPORT weftStaticTargets NAMESPACE weft:: DESTINATION ${package_dir}
   COMPONENT static EXCLUDE_FROM_ALL)
 if(WEFT_STRIP) # CMake does not strip archives
-  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded
-  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${static_dir}/libweft.a\")"
-    COMPONENT static EXCLUDE_FROM_ALL)
+  foreach(archive IN LISTS archives)
+    install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded
+  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${static_dir}/$<TARGET_FILE_NAME:${archive}>\")"
+      COMPONENT static EXCLUDE_FROM_ALL)
+  endforeach()
 endif()
 
-# pkg-config weft
+# pkg-config weft, weft-data
 file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
-list(TRANSFORM WEFT_STATIC_LIBRARIES PREPEND -l OUTPUT_VARIABLE pc_private)
-list(JOIN pc_private " " pc_private)
-configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/weft.pc @ONLY)
-install(FILES ${generated}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+function(weft_install_pc pc_name pc_requires)
+  list(TRANSFORM ARGN PREPEND -l OUTPUT_VARIABLE pc_private)
+  list(JOIN pc_private " " pc_private)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/${pc_name}.pc @ONLY)
+  install(FILES ${generated}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+weft_install_pc(weft weft-path ${WEFT_STATIC_LIBRARIES})
+if(WEFT_DATA)
+  weft_install_pc(weft-data weft ${WEFT_DATA_STATIC_LIBRARIES})
+endif()
 set(pc_rpath "")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weft-path.pc.in ${generated}/system/weft-path.pc @ONLY)
 set(pc_rpath " -Wl,-rpath,\${libdir}")
@@ -69,8 +83,10 @@ endif()
 ]])
 
 # The program, and what it prints of its table of options: man page and completion.
-install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(NOT WEFT_SANITIZE)
+if(WEFT_DATA)
+  install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(WEFT_DATA AND NOT WEFT_SANITIZE)
   set(shells bash zsh fish)
   set(help_files ${generated}/weft.1.gz)
   set(commands COMMAND weft_cli help --man > ${generated}/weft.1
@@ -102,7 +118,7 @@ file(GLOB WEFT_PEERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.py
   ${PROJECT_SOURCE_DIR}/bench/peers/*.c)
 install(FILES ${WEFT_PEERS} DESTINATION share/weft/peers)
 
-# cpack -G DEB --config build/CPackConfig.cmake, or make deb: both libraries, headers and program in
+# cpack -G DEB --config build/CPackConfig.cmake, or make deb: all libraries, headers and program in
 # one package, which depends on what the distribution has of the rest.
 set(CPACK_PACKAGE_CONTACT "weft <weft@localhost>")
 set(CPACK_GENERATOR DEB)

@@ -1,6 +1,6 @@
 /* IDX files, packed or not, as images and as labels. */
 #include "base/base.h"
-#include "data/file.h"
+#include "data/gzip.h"
 #include "data/idx.h"
 #include "data/images.h"
 
@@ -26,8 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
     parse(ctx, bytes, n_bytes, 1);
     parse(ctx, bytes, n_bytes, 3);
     for (int n_dims = 1; n_dims <= 3; n_dims += 2) {
-        if (wfi_file_unzip(ctx, "input", bytes, n_bytes, wfi_idx_head_bytes(n_dims),
-                           wfi_idx_announced, &n_dims, &plain, &n_plain) != WF_OK)
+        if (wfi_gzip_unpack(ctx, "input", bytes, n_bytes, wfi_idx_head_bytes(n_dims),
+                            wfi_idx_announced, &n_dims, &plain, &n_plain) != WF_OK)
             continue;
         parse(ctx, plain, n_plain, n_dims);
         wfi_free(ctx, plain);

@@ -49,7 +49,7 @@ OMP_THREAD_LIMIT=1 expect 2 "$sentence" eval --model gpt2-tiny --batch 4 --threa
 # ---- threads that the system does not let start: OpenMP would end the process without a word ----
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
     chmod 755 "$folder"
-    mkdir "$folder/bin" && cp "$WEFT" "$(dirname "$WEFT")"/libweft.so.* "$folder/bin"
+    mkdir "$folder/bin" && cp "$WEFT" "$(dirname "$WEFT")"/libweft*.so.* "$folder/bin"
     # Limits do not bind root; nobody else has this number, so nobody else's processes count.
     limited() {
         setpriv --reuid 2145678901 --regid 2145678901 --clear-groups env LD_LIBRARY_PATH="$folder/bin" \

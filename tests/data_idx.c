@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "data/augment.h"
-#include "data/file.h"
+#include "data/gzip.h"
 #include "data/idx.h"
 #include <math.h>
 #include <weft/data.h>
@@ -227,7 +227,7 @@ static wf_status announced(wf_context *ctx, const char *path, const uint8_t *hea
 
 static wf_status unzip(wf_context *ctx, const uint8_t *packed, size_t n_packed,
                        const announcement *a, uint8_t **bytes_out, size_t *n_bytes_out) {
-    return wfi_file_unzip(ctx, "x", packed, n_packed, 16, announced, a, bytes_out, n_bytes_out);
+    return wfi_gzip_unpack(ctx, "x", packed, n_packed, 16, announced, a, bytes_out, n_bytes_out);
 }
 
 static void unpacks_gzip(void **state) {

@@ -34,6 +34,9 @@ int main(void) {
     char numbers[40];
     snprintf(numbers, sizeof numbers, "%d.%d.%d", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
     if (strcmp(numbers, WEFT_VERSION) || strcmp(wf_version(), WEFT_VERSION)) return puts(numbers), 1;
+#ifdef DATA
+    if (!wf_data_library(0)) return 1;
+#endif
     return puts(wf_status_meaning(WF_OK)) < 0;
 }
 C
@@ -45,11 +48,12 @@ export PKG_CONFIG_PATH
 read -ra flags <<<"$(pkg-config --cflags --libs weft)"
 "${CC:-cc}" "$root/user/user.c" "${flags[@]}" -o "$root/user/by_hand"
 [[ $("$root/user/by_hand") == done ]]
-nm -D "$library/libweft.so" | awk '$2 ~ /^[A-Z]$/ && $3 !~ /^(wf_.*@@|)WEFT_0\.1$/ { print; bad = 1 } END { exit bad }' ||
+nm -D "$library/libweft.so" "$library/libweft-data.so" |
+    awk '$2 ~ /^[A-Z]$/ && $3 !~ /^((wf_.*@@)?WEFT|(wfi_.*@@)?WEFT_PRIVATE)_0\.1$/ { print; bad = 1 } END { exit bad }' ||
     { echo "these symbols are exported without the version, or are not ours"; exit 1; }
 
 # Each function has a manual page, which leads to that of its header.
-for function in $(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(wf_[a-z0-9_]*\)@.*/\1/p'); do
+for function in $(nm -D --defined-only "$library/libweft.so" "$library/libweft-data.so" | sed -n 's/.* \(wf_[a-z0-9_]*\)@.*/\1/p'); do
     gzip -dc "$prefix/share/man/man3/$function.3.gz" | grep "^$function\|[ *]$function(" >/dev/null || { echo "$function has no manual page"; exit 1; }
 done
 if command -v man >/dev/null; then
@@ -59,21 +63,25 @@ if command -v man >/dev/null; then
     done
 fi
 
-# Where the static library is not installed, --static links the shared one.
-static_links() { # NAME: builds user/NAME, which runs
-    read -ra flags <<<"$(pkg-config --static --cflags --libs weft)"
+# Where the static libraries are not installed, --static links the shared ones.
+links() { # NAME PACKAGE [OPTION...]: builds user/NAME, which runs
+    read -ra flags <<<"$(pkg-config "${@:3}" --cflags --libs "$2")"
+    [[ $2 == weft ]] || flags+=(-DDATA)
     "${CC:-cc}" "$root/user/user.c" "${flags[@]}" -o "$root/user/$1" && [[ $("$root/user/$1") == done ]]
 }
-static_links by_either
+links by_either weft --static
+links data_by_either weft-data --static
 
-# With it, the program needs no other libweft, even without the shared one.
+# With them, the program needs no other libweft, even without the shared ones.
 cmake --install "$root/installer" --prefix "$prefix" --component static >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
 archive=$(find "$prefix" -name libweft.a)
 ((2 * $(bytes_of_files "$archive") < $(bytes_of_files "$WEFT_BUILD/libweft.a"))) || { echo "$archive is not stripped"; exit 1; }
-static_links by_static || { echo "pkg-config --static does not link: ${flags[*]}"; exit 1; }
-[[ $(ldd "$root/user/by_static") != *libweft* ]] || { echo "pkg-config --static links the shared library: ${flags[*]}"; exit 1; }
-"${CC:-cc}" "$root/user/user.c" $(pkg-config --cflags --libs weft) -o "$root/user/by_shared"
-[[ $(ldd "$root/user/by_shared") == *libweft.so* ]] || { echo "pkg-config without --static links the static library"; exit 1; }
+for package in weft weft-data; do
+    links by_static $package --static || { echo "pkg-config --static does not link: ${flags[*]}"; exit 1; }
+    [[ $(ldd "$root/user/by_static") != *libweft* ]] || { echo "pkg-config --static links the shared library: ${flags[*]}"; exit 1; }
+    links by_shared $package
+    [[ $(ldd "$root/user/by_shared") == *"lib$package.so"* ]] || { echo "pkg-config without --static links the static library"; exit 1; }
+done
 
 # Nothing that is built or installed names the folders it was made in: it is the same from any other, down to
 # the build-id, which comes from the debug information.
@@ -116,11 +124,20 @@ add_executable(user user.c)
 target_link_libraries(user PRIVATE weft::weft)
 add_executable(static user.c)
 target_link_libraries(static PRIVATE weft::static)
+add_executable(data user.c)
+target_link_libraries(data PRIVATE weft::data)
+add_executable(data_static user.c)
+target_link_libraries(data_static PRIVATE weft::data_static)
+foreach(target data data_static)
+  target_compile_definitions(${target} PRIVATE DATA)
+endforeach()
 CMAKE
 {
     cmake -S "$root/user" -B "$root/user/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" &&
         cmake --build "$root/user/build"
 } >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
-[[ $("$root/user/build/user") == done ]]
-[[ $("$root/user/build/static") == done && $(ldd "$root/user/build/static") != *libweft* ]]
+for program in user data static data_static; do
+    [[ $("$root/user/build/$program") == done ]]
+    [[ $program != *static || $(ldd "$root/user/build/$program") != *libweft* ]]
+done
 [[ $(installed_list) == "$installed" ]] || { echo "this test changes what 'make uninstall' removes"; exit 1; }

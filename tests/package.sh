@@ -44,7 +44,7 @@ package=$root/deb/weft_${version#weft }_$(dpkg --print-architecture).deb
 dpkg-deb -f "$package" Depends | grep "libdnnl.*libhwloc" >/dev/null || { echo "Depends: $(dpkg-deb -f "$package" Depends)"; exit 1; }
 dpkg-deb -x "$package" "$root/own"
 "$root/own/usr/bin/weft" --version >/dev/null
-for file in include/weft/weft.h lib/weft/libweft.a lib/pkgconfig/weft.pc lib/cmake/weft/weftConfig.cmake share/man/man1/weft.1.gz; do
+for file in include/weft/weft.h lib/weft/libweft{,-data}.a lib/pkgconfig/weft{,-data}.pc lib/cmake/weft/weftConfig.cmake share/man/man1/weft.1.gz; do
     [[ -s $root/own/usr/$file ]] || { echo "the package has no $file"; exit 1; }
 done
 grep rpath "$root/own/usr/lib/pkgconfig/weft-path.pc" && { echo "the package's flags name a path of the loader's"; exit 1; }

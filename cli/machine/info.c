@@ -57,6 +57,8 @@ static json_t *libraries(void) {
     json_t *list = json_array();
     for (int i = 0; wf_info_library(i); i++)
         json_array_append_new(list, json_string(wf_info_library(i)));
+    for (int i = 0; wf_data_library(i); i++)
+        json_array_append_new(list, json_string(wf_data_library(i)));
     return list;
 }
 

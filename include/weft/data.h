@@ -12,7 +12,7 @@
  *
  * A batch is a pure function of the data set, its seed, the epoch and the position in the epoch;
  * threads and timing do not affect it. An open wf_data is read-only and may feed several loaders.
- * One thread at a time uses a loader.
+ * One thread at a time uses a loader. Programs link libweft-data for this header.
  */
 #ifndef WEFT_DATA_H
 #define WEFT_DATA_H
@@ -243,6 +243,9 @@ WF_API WF_NODISCARD wf_status wf_loader_next(wf_loader *loader, const wf_batch *
 /* Destroys the loader. The threads stop after the samples that they are filling. NULL is allowed.
  */
 WF_API void wf_loader_destroy(wf_loader *loader);
+
+/* The i-th library that libweft-data uses, such as "zlib 1.2.13". Static; NULL past the last. */
+WF_API const char *wf_data_library(int i);
 
 #ifdef __cplusplus
 }

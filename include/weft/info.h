@@ -31,7 +31,7 @@ WF_API wf_limits wf_info_limits(void);
 /* Version of the library that the program runs with, such as "0.1.0". Static. */
 WF_API const char *wf_version(void);
 
-/* The i-th library that weft uses, such as "oneDNN 2.6.3 (avx512_core)". Static; NULL past the
+/* The i-th library that libweft uses, such as "oneDNN 2.6.3 (avx512_core)". Static; NULL past the
  * last. */
 WF_API const char *wf_info_library(int i);
 

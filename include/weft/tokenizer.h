@@ -4,7 +4,8 @@
  *     wf_tokenizer_encode(tokenizer, "text", text, n_bytes, &tokens, &n_tokens);
  *     wf_tokenizer_decode(tokenizer, tokens, n_tokens, &back, &n_back);
  *
- * A tokenizer is read-only after its creation, and several threads may use it.
+ * A tokenizer is read-only after its creation, and several threads may use it. Programs link
+ * libweft-data for this header.
  */
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H

@@ -1,22 +1,18 @@
 /* Libraries and environment variables, for reports. */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/env.h"
 #include "kernel/backend.h"
 
 #include <hwloc.h>
 #include <jansson.h>
-#include <pcre2.h>
-#include <png.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
-#include <zlib.h>
 
 /* Versions of the loaded libraries, not of the headers that weft was built with. */
-static struct { char hwloc[48], jansson[48], sodium[48], zlib[48], pcre2[64], png[48]; } versions;
+static struct { char hwloc[48], jansson[48], sodium[48]; } versions;
 
 static void ask_versions(void) {
     unsigned api = hwloc_get_api_version();
@@ -24,12 +20,6 @@ static void ask_versions(void) {
              api >> 8 & 255, api & 255);
     snprintf(versions.jansson, sizeof versions.jansson, "jansson %.30s", jansson_version_str());
     snprintf(versions.sodium, sizeof versions.sodium, "libsodium %.30s", sodium_version_string());
-    snprintf(versions.zlib, sizeof versions.zlib, "zlib %.30s", zlibVersion());
-    snprintf(versions.png, sizeof versions.png, "libpng %.30s", png_get_libpng_ver(NULL));
-    char version[64] = ""; /* as much as PCRE2 says that it writes */
-    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof version)
-        pcre2_config(PCRE2_CONFIG_VERSION, version);
-    snprintf(versions.pcre2, sizeof versions.pcre2, "PCRE2 %.50s", version);
 }
 
 const char *wf_version(void) {
@@ -38,13 +28,8 @@ const char *wf_version(void) {
 
 const char *wf_info_library(int i) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(NULL),
-                                 versions.hwloc,
-                                 versions.jansson,
-                                 versions.sodium,
-                                 versions.zlib,
-                                 versions.pcre2,
-                                 versions.png};
+    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(NULL), versions.hwloc,
+                                 versions.jansson, versions.sodium};
     pthread_once(&once, ask_versions);
     return i >= 0 && (size_t)i < sizeof names / sizeof *names ? names[i] : NULL;
 }

@@ -24,6 +24,8 @@
 #define WFI_PRINTF(text, first)
 #endif
 
+#pragma GCC visibility push(default) /* for libweft-data, too (CMakeLists.txt) */
+
 /* A longer sentence is cut off. */
 #define WFI_SENTENCE_BYTES 1024
 /* Records a sentence as this thread's latest error and returns `status`. */
@@ -111,5 +113,7 @@ static inline int64_t wfi_max_i64(int64_t a, int64_t b) {
 /* wf_file_open with further flags, such as O_NOFOLLOW: a link is refused. */
 wf_status wfi_file_open(wf_context *ctx, const char *path, int flags, int *fd_out,
                         uint64_t *bytes_out);
+
+#pragma GCC visibility pop
 
 #endif

@@ -13,6 +13,8 @@ typedef struct wfi_random_key {
     uint64_t seed, name;
 } wfi_random_key;
 
+#pragma GCC visibility push(default) /* for libweft-data, too (CMakeLists.txt) */
+
 /* FNV-1a of a name, the `name` of a key. */
 uint64_t wfi_random_name(const char *name);
 
@@ -39,5 +41,7 @@ double wfi_random_beta(wfi_random_key key, uint64_t high, double alpha);
 
 /* A permutation of [0, n): order_out[i] is the element at place i. */
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out);
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,6 +1,6 @@
 #include "data/cifar.h"
 #include "base/base.h"
-#include "data/file.h"
+#include "base/read.h"
 #include "data/images.h"
 
 #include <limits.h>

@@ -1,6 +1,7 @@
 /* Folders in MNIST's layout: for each split one IDX file of images and one of labels. */
 #include "base/base.h"
-#include "data/file.h"
+#include "base/read.h"
+#include "data/gzip.h"
 #include "data/idx.h"
 #include "data/images.h"
 
@@ -37,8 +38,8 @@ static wf_status load(wf_context *ctx, const char *path, int n_dims, void **owne
     size_t n_path = strlen(path);
     if (n_path > 3 && strcmp(path + n_path - 3, ".gz") == 0) {
         uint8_t *packed = bytes;
-        wf_status status = wfi_file_unzip(ctx, path, packed, n_bytes, wfi_idx_head_bytes(n_dims),
-                                          wfi_idx_announced, &n_dims, &bytes, &n_bytes);
+        wf_status status = wfi_gzip_unpack(ctx, path, packed, n_bytes, wfi_idx_head_bytes(n_dims),
+                                           wfi_idx_announced, &n_dims, &bytes, &n_bytes);
         wfi_free(ctx, packed);
         if (status != WF_OK) return status;
     }

@@ -2,7 +2,7 @@
  * part is resized and perhaps flipped; else the shorter side is resized and the centre cut out. */
 #include "data/pictures.h"
 #include "base/random.h"
-#include "data/file.h"
+#include "base/read.h"
 #include "data/resize.h"
 #include "data/source.h"
 

@@ -1,6 +1,6 @@
 #include "data/tokens.h"
 #include "base/base.h"
-#include "data/file.h"
+#include "base/read.h"
 
 #include <dirent.h>
 #include <endian.h>

@@ -1,83 +1,12 @@
-#include "data/file.h"
+#include "data/gzip.h"
 #include "base/base.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <weft/file.h>
 #include <zlib.h>
 
 /* Deflate cannot pack tighter than this (zlib's technical notes: 1032 to 1), so an end that
  * claims more is wrong. */
 #define MAX_RATIO      1032
 #define MIN_GZIP_BYTES 18 /* header 10, trailer 8 */
-
-bool wfi_file_exists(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-static wf_status open_file(wf_context *ctx, const char *path, int *fd_out, size_t *n_bytes_out) {
-    uint64_t n_bytes;
-    WF_TRY(wf_file_open(ctx, path, fd_out, &n_bytes));
-    *n_bytes_out = (size_t)n_bytes;
-    return WF_OK;
-}
-
-wf_status wfi_file_size(wf_context *ctx, const char *path, size_t *n_bytes_out) {
-    int fd;
-    WF_TRY(open_file(ctx, path, &fd, n_bytes_out));
-    close(fd);
-    return WF_OK;
-}
-
-static wf_status read_all(wf_context *ctx, const char *path, int fd, uint8_t *dst, size_t n_bytes) {
-    size_t done = 0;
-    while (done < n_bytes) {
-        ssize_t n = read(fd, dst + done, n_bytes - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0)
-            return wfi_fail(ctx, WF_IO, "%s cannot be read at byte %zu: %s", path, done,
-                            strerror(errno));
-        if (n == 0)
-            return wfi_fail(ctx, WF_IO, "%s became shorter while it was read: %zu of %zu bytes",
-                            path, done, n_bytes);
-        done += (size_t)n;
-    }
-    return WF_OK;
-}
-
-wf_status wfi_file_read_into(wf_context *ctx, const char *path, uint8_t *dst, size_t n_bytes) {
-    int fd;
-    size_t now_bytes;
-    WF_TRY(open_file(ctx, path, &fd, &now_bytes));
-    wf_status status =
-        now_bytes == n_bytes
-            ? read_all(ctx, path, fd, dst, n_bytes)
-            : wfi_fail(ctx, WF_IO, "%s changed its length from %zu to %zu bytes while it was read",
-                       path, n_bytes, now_bytes);
-    close(fd);
-    return status;
-}
-
-wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
-                        size_t *n_bytes_out) {
-    size_t n_bytes;
-    WF_TRY(wfi_file_size(ctx, path, &n_bytes));
-    uint8_t *bytes = wfi_alloc(ctx, n_bytes ? n_bytes : 1, 1, path);
-    if (!bytes) return WF_NO_MEMORY;
-    wf_status status = wfi_file_read_into(ctx, path, bytes, n_bytes);
-    if (status != WF_OK) {
-        wfi_free(ctx, bytes);
-        return status;
-    }
-    *bytes_out = bytes;
-    *n_bytes_out = n_bytes;
-    return WF_OK;
-}
-
-/* ---- gzip ---- */
 
 static void *zlib_alloc(void *ctx, unsigned n, unsigned bytes) {
     return wfi_alloc(ctx, n, bytes, "unpacking");
@@ -150,10 +79,10 @@ static wf_status check_length(wf_context *ctx, const char *path, const uint8_t *
     return WF_OK;
 }
 
-wf_status wfi_file_unzip(wf_context *ctx, const char *path, const uint8_t *packed, size_t n_packed,
-                         size_t n_head, wfi_file_announced announced, const void *self,
-                         uint8_t **bytes_out, size_t *n_bytes_out) {
-    uint8_t head[WFI_FILE_MAX_HEAD] = {0};
+wf_status wfi_gzip_unpack(wf_context *ctx, const char *path, const uint8_t *packed, size_t n_packed,
+                          size_t n_head, wfi_gzip_announced announced, const void *self,
+                          uint8_t **bytes_out, size_t *n_bytes_out) {
+    uint8_t head[WFI_GZIP_MAX_HEAD] = {0};
     size_t n_bytes, n_left = 0;
     const char *why = "";
     if (n_packed < MIN_GZIP_BYTES || packed[0] != 0x1f || packed[1] != 0x8b)

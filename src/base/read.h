@@ -1,0 +1,25 @@
+/* Whole files in memory. Sentences begin with the path. Private. */
+#ifndef WFI_READ_H
+#define WFI_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/context.h>
+
+#pragma GCC visibility push(default) /* for libweft-data, too (CMakeLists.txt) */
+
+bool wfi_file_exists(const char *path); /* as a regular file */
+
+wf_status wfi_file_size(wf_context *ctx, const char *path, size_t *n_bytes_out);
+
+/* Reads exactly n_bytes, all there is. */
+wf_status wfi_file_read_into(wf_context *ctx, const char *path, uint8_t *dst, size_t n_bytes);
+
+/* Free with wfi_free. */
+wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
+                        size_t *n_bytes_out);
+
+#pragma GCC visibility pop
+
+#endif
