@@ -301,11 +301,12 @@ static exit_status run_first_word(int argc, char *const *argv) {
     return about->run_words ? about->run_words(argc, argv) : run_command(about, argc, argv);
 }
 
-/* A newly opened file must not become one of weft's output streams. Writing to a stream that was
- * closed still fails, and the error is reported. */
+/* A newly opened file must not become one of weft's output streams. Writing to a standard output
+ * that was closed still fails, and the error is reported. Messages to a closed standard error are
+ * dropped. */
 static void hold_closed_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
 /* oneDNN does not survive an allocation that fails: it throws, or reads where nothing is. */

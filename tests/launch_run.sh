@@ -143,6 +143,8 @@ got=0
 says "cannot be written to standard output: File too large"
 "$WEFT" run -n 2 true >&- 2>"$folder/said" && fail "closed standard output: no failure"
 says "standard output (descriptor 1) is closed"
+"$WEFT" run -n 2 -- sh -c 'echo "rank $RANK" | tee /dev/stderr' >"$folder/out" 2>&- || fail "closed standard error: exit $?"
+[[ $(sort "$folder/out") == $'rank 0\nrank 1' ]] || fail "closed standard error: $(cat "$folder/out")"
 "$WEFT" run -n 2 -- sh -c 'cat; echo $RANK' <&- >"$folder/out" 2>"$folder/said" || fail "closed standard input: $(cat "$folder/said")"
 [[ $(wc -l <"$folder/out") == 2 ]] || fail "closed standard input: $(cat "$folder/out")"
 
