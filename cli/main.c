@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -301,6 +302,36 @@ static exit_status run_first_word(int argc, char *const *argv) {
     return about->run_words ? about->run_words(argc, argv) : run_command(about, argc, argv);
 }
 
+typedef struct invocation {
+    int argc;
+    char **argv;
+    exit_status status;
+} invocation;
+
+static void *run_invocation(void *self) {
+    invocation *now = self;
+    now->status = run_first_word(now->argc, now->argv);
+    return NULL;
+}
+
+/* Where `ulimit -s` gives small stacks, weft runs in a thread with a stack that is large enough,
+ * and so do all threads that it starts. */
+static exit_status run_on_large_stack(int argc, char **argv) {
+    const size_t stack_bytes = 1 << 20;
+    invocation now = {argc, argv, EXIT_FAILED};
+    struct rlimit limit;
+    pthread_attr_t large;
+    pthread_t thread;
+    if (!getrlimit(RLIMIT_STACK, &limit) && limit.rlim_cur < stack_bytes &&
+        !pthread_attr_init(&large) && !pthread_attr_setstacksize(&large, stack_bytes) &&
+        !pthread_setattr_default_np(&large) &&
+        !pthread_create(&thread, NULL, run_invocation, &now)) {
+        pthread_join(thread, NULL);
+        return now.status;
+    }
+    return run_first_word(argc, argv);
+}
+
 /* A newly opened file must not become one of weft's output streams. Writing to a standard output
  * that was closed still fails, and the error is reported. Messages to a closed standard error are
  * dropped. */
@@ -340,7 +371,7 @@ int main(int argc, char **argv) {
         print_help(stderr);
         return EXIT_USAGE;
     }
-    exit_status status = run_first_word(argc, argv);
+    exit_status status = run_on_large_stack(argc, argv);
     /* Texts such as the man page are printed at a stretch: nothing has failed after the write. */
     status = close_output(status, ferror(stdout) ? errno : 0);
     end_beside_threads(status);

@@ -46,6 +46,13 @@ unset OMP_THREAD_LIMIT
 "$WEFT" train "${model[@]}" --data synthetic --steps 1 --out "$folder/run" --quiet || fail "train"
 OMP_THREAD_LIMIT=1 expect 2 "$sentence" eval --model gpt2-tiny --batch 4 --threads 2 --data synthetic --init "$folder/run/model.safetensors"
 
+# ---- small stacks ----
+for words in "" "--plan dp=2" "--plan dp=2 --ranks 2"; do
+    got=$(ulimit -s 128 && sha "${bench[@]}" $words)
+    [[ $got == "$want" ]] || fail "ulimit -s 128, $words: $got"
+done
+(ulimit -s 128 && expect 2 "there is no command" nonsense)
+
 # ---- threads that the system does not let start: OpenMP would end the process without a word ----
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
     chmod 755 "$folder"

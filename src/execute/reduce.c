@@ -122,7 +122,7 @@ static wf_status run_phase(void *self, void *argument) {
     const wfi_executor *e = self;
     int32_t i = wfi_argument_instruction(argument);
     phase f = find_phase(e, i, wfi_argument_phase(argument));
-    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
+    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * f.part.n]; /* not of all ranks: stacks are small */
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i, f.part.phase == 0);
     for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
@@ -155,7 +155,7 @@ static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
     phase f = find_phase(e, i, number);
-    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
+    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * f.part.n]; /* not of all ranks: stacks are small */
     for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
         int32_t n = list_steps(&f, g.reference, steps);
         for (int32_t k = 0; k < n; k++) {
