@@ -254,9 +254,17 @@ for key in short.keys() | full.keys():
     assert short.get(key) == full.get(key), key
 PY
 cmp -s "$folder/short" "$folder/full" || fail "the short form and --proof full: $(diff "$folder/short" "$folder/full")"
-finish
+
+# ---- a refused plan gets one sentence, without the warning of a plan that runs ----
+rows=(--model lstm --batch 8 --slices 2 --quiet --plan)
+expect 0 "sp divides nothing" plan "${rows[@]}" tp=2,sp
+for command in plan "train --data synthetic --steps 1"; do
+    expect 2 "pp=50 stages" $command "${rows[@]}" tp=2,sp,pp=50
+    [[ $(wc -l <"$folder/said") == 1 ]] || fail "$command: $(cat "$folder/said")"
+done
 
 # ---- schedule=auto takes what the model allows: slices are no places for a cut ----
 auto="train --model mlp --image 8 --data synthetic --batch 16 --lanes 4 --micro 4 --slices 2 --steps 2"
 [[ $(sha $auto --plan pp=2,schedule=auto) == $(sha $auto) ]] || fail "schedule=auto of few units: other bits"
 "$WEFT" $auto --plan pp=3,schedule=auto --quiet || fail "schedule=auto with pp=3: exit $?"
+finish

@@ -16,17 +16,20 @@
 #include <string.h>
 
 static wf_status check_rows(const wf_program *p, const wf_graph *g) {
-    bool has_rows = false;
-    for (int32_t u = 0; u < g->n_units; u++) has_rows |= g->units[u].is_rows;
     if (g->has_uneven_rows)
         return wfi_fail(p->ctx, WF_INVALID_ARG,
                         "plan: sp, but slices=%d do not divide the tokens of a sample into parts "
                         "that begin at a cache line; choose other --tokens, or leave sp out",
                         (int)g->n_slices);
-    if (!has_rows && wfi_updates(p) && p->n_variants == 1)
+    return WF_OK;
+}
+
+static void warn_without_rows(const wf_program *p) {
+    bool has_rows = false;
+    for (int32_t u = 0; u < p->graph->n_units; u++) has_rows |= p->graph->units[u].is_rows;
+    if (p->plan->divides_rows && !has_rows && wfi_updates(p))
         wfi_log(p->ctx, WF_LOG_WARN, "plan",
                 "sp divides nothing in this model: it has no norm or sum next to its pairs");
-    return WF_OK;
 }
 
 static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph_out) {
@@ -285,6 +288,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
         wf_program_destroy(p);
         return status;
     }
+    warn_without_rows(p); /* a refused plan gets one sentence */
     *program_out = p;
     return WF_OK;
 }
