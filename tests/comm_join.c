@@ -22,7 +22,7 @@ static char folder[64], port_url[64], file_url[128];
 typedef struct rank {
     wf_context *ctx;
     wf_job_config config;
-    int n_rounds;
+    int n_rounds, stop; /* stop: a reason to stop, or 0 */
     wf_status status;
     char sentence[400];
     int is_done; /* atomic access */
@@ -38,6 +38,7 @@ static wf_status join_often(rank *r) {
                          wf_job_n_local_ranks(job) == r->config.n_ranks
                      ? wf_job_barrier(job)
                      : WF_BUG;
+        if (r->stop) wf_job_request_stop(job, r->stop);
         wf_job_leave(job);
         if (status) return status;
     }
@@ -400,22 +401,27 @@ static void what_is_refused(void **state) {
     test_context_end(ctx);
 }
 
-static void who_leaves_early_is_named(void **state) {
-    (void)state;
+static void try_early_leave(int stop, const char *words) {
     wf_context *ctx = test_context();
     rank ranks[2];
     pthread_t other;
     wf_job *job;
     prepare(ctx, ranks, 2, file_url, NULL);
+    ranks[1].stop = stop;
     assert_int_equal(pthread_create(&other, NULL, be_thread, &ranks[1]), 0);
     TEST_OK(ctx, wf_job_join(ctx, &ranks[0].config, &job));
     TEST_OK(ctx, wf_job_barrier(job));
-    TEST_REFUSED(ctx, wf_job_barrier(job), WF_REMOTE,
-                 "rank 1 has left the job; its last call: a barrier");
+    TEST_REFUSED(ctx, wf_job_barrier(job), WF_REMOTE, words);
     wf_job_leave(job);
     pthread_join(other, NULL);
     expect_ok(&ranks[1], 1);
     test_context_end(ctx);
+}
+
+static void who_leaves_early_is_named(void **state) {
+    (void)state;
+    try_early_leave(0, "rank 1 has left the job; its last call: a barrier");
+    try_early_leave(15, "rank 1 was asked to stop before the first step");
 }
 
 /* ---- ranks as processes that somebody starts by hand ---- */

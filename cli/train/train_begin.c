@@ -85,6 +85,7 @@ static exit_status make_folder(run *r) {
  * the others find that out, if they have not been asked as well. */
 static exit_status interrupted_early(const run *r) {
     exit_status why = train_is_rescue(r->c) ? EXIT_DONE : interrupt_status();
+    if (why && r->c->job) wf_job_request_stop(r->c->job, (int)why);
     if (!why || !r->c->is_root) return why;
     if (r->c->history && restart_number()) return why; /* the launcher knows the last checkpoint */
     history_report(r->c->history);

@@ -93,9 +93,18 @@ void wfi_control_describe_lost(const void *self, int rank, char text_out[WFI_CON
         wfi_control_say_dead(rank, pid, text_out);
 }
 
+static bool has_stopped_early(const wfi_control_rank *r) {
+    return !__atomic_load_n(&r->runs.epoch, __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&r->state.stop[0], __ATOMIC_RELAXED);
+}
+
 /* A rank that failed before it left, died or diverged has set the failure, which comes first. */
 static wf_status fail_gone(wfi_control *c, int rank) {
     WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
+    if (has_stopped_early(&c->shared->ranks[rank]))
+        return wfi_fail(c->ctx, WF_REMOTE,
+                        "rank %d was asked to stop before the first step; nothing has been lost",
+                        rank);
     char doing[WFI_CONTROL_DOING], lost[WFI_CONTROL_DEAD];
     wfi_control_doing(c, rank, doing);
     wfi_control_describe_lost(c, rank, lost);
@@ -257,6 +266,10 @@ void wfi_control_destroy(wfi_control *c) {
 
 void wfi_control_leave(wfi_control *c) {
     if (!c) return;
+    if (c->shared && c->stop && !c->n_runs) { /* else the ranks have stopped together */
+        __atomic_store_n(&c->shared->ranks[c->rank].state.stop[0], c->stop, __ATOMIC_RELAXED);
+        wfi_control_publish(c);
+    }
     c->kind->leave(c);
     wfi_control_destroy(c);
 }
