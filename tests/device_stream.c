@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <time.h>
+#include <weft/info.h>
 
 static wfi_failure failure; /* of the devices of one test */
 
@@ -39,6 +40,27 @@ static wf_status hold(void *self, void *argument) {
 static wf_status fails(void *self, void *argument) {
     (void)argument;
     return wfi_fail(self, WF_DEVICE, "this task fails");
+}
+
+/* Waiters poll long only while each stream can have a core. */
+static void waiters_poll_less_if_crowded(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    int n_cores = wf_info_limits().n_cores, n_spins = 0;
+    wfi_stream_queue **all = calloc((size_t)n_cores + 1, sizeof(void *));
+    assert_non_null(all);
+    for (int i = 0; i <= n_cores; i++) {
+        TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &all[i]));
+        if (!i) n_spins = wfi_stream_n_spins();
+        assert_true(wfi_stream_n_spins() == n_spins || i == n_cores);
+    }
+    assert_true(wfi_stream_n_spins() < n_spins);
+    for (int i = 0; i <= n_cores; i++) wfi_stream_destroy(all[i]);
+    assert_int_equal(wfi_stream_n_spins(), n_spins);
+    free(all);
+    wfi_device_destroy(device);
+    test_context_end(ctx);
 }
 
 /* More tasks than the queue holds run in order. */
@@ -427,6 +449,7 @@ static void kinds_have_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waiters_poll_less_if_crowded),
         cmocka_unit_test(in_order),
         cmocka_unit_test(memory_is_copied),
         cmocka_unit_test(kinds_have_names),

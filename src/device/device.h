@@ -94,6 +94,8 @@ wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
 wfi_event wfi_stream_record(const wfi_stream_queue *stream);
 /* Blocks the calling host thread until the event or the deadline. */
 wf_status wfi_event_wait(wfi_event event);
+/* How often a waiter polls before it sleeps: less if this process has more streams than cores. */
+int wfi_stream_n_spins(void);
 /* The number of tasks that the stream has completed. Any thread. */
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream);
 /* Called from a task that measures time: waits until the work that it has queued on the device is

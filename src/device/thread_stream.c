@@ -16,11 +16,12 @@
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
+#include <weft/info.h>
 
 /* The capacity of a queue; a full queue makes the pusher wait. */
-#define N_COMMANDS 4096
-/* How often a waiter polls before it sleeps: a few microseconds. */
-#define N_SPINS 2000
+#define N_COMMANDS      4096
+#define N_SPINS         2000 /* some 25 us: less than a sleep and its end take */
+#define N_SPINS_CROWDED 50   /* more streams than cores: another stream needs this core */
 
 typedef struct command {
     wfi_task task; /* NULL: wait for `event` */
@@ -55,6 +56,19 @@ typedef struct thread_stream {
 } thread_stream;
 
 /* ---- sleeping until a counter moves ---- */
+
+static int n_streams; /* threads of this process; atomic access */
+static int n_cores;   /* at the first wait */
+
+static void count_cores(void) {
+    n_cores = wf_info_limits().n_cores;
+}
+
+int wfi_stream_n_spins(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, count_cores);
+    return __atomic_load_n(&n_streams, __ATOMIC_RELAXED) > n_cores ? N_SPINS_CROWDED : N_SPINS;
+}
 
 #define NO_TARGET UINT64_MAX
 
@@ -99,7 +113,7 @@ static struct timespec time_in(int64_t ms) {
 
 /* Waits until the count is `target` or *ends is set (ends may be NULL). False: too late. */
 static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout_ms) {
-    for (int spin = 0; spin < N_SPINS; spin++) {
+    for (int spin = wfi_stream_n_spins(); spin > 0; spin--) {
         if (gate_count(g) >= target) return true;
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -337,7 +351,10 @@ wf_status wfi_thread_stream_create(wfi_device *device, wfi_stream_queue *stream,
         __atomic_store_n(s->done.count, 0, __ATOMIC_SEQ_CST);
     }
     int error = pthread_create(&s->thread, NULL, run_stream, s);
-    if (!error) return WF_OK;
+    if (!error) {
+        __atomic_add_fetch(&n_streams, 1, __ATOMIC_RELAXED);
+        return WF_OK;
+    }
     release(s);
     return wfi_fail(device->owner.ctx, WF_DEVICE,
                     "the thread of stream %s could not be started: %s", stream->name,
@@ -350,6 +367,7 @@ static void thread_stream_finish(wfi_stream_queue *stream) {
     __atomic_store_n(&s->ends, 1, __ATOMIC_SEQ_CST);
     gate_wake(&s->queued);
     pthread_join(s->thread, NULL);
+    __atomic_sub_fetch(&n_streams, 1, __ATOMIC_RELAXED);
 }
 
 static void thread_stream_destroy(wfi_stream_queue *stream) {

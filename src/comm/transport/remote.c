@@ -1,7 +1,5 @@
 #include "comm/transport/remote.h"
 
-/* How often a waiter polls before it sleeps: a few microseconds. */
-#define N_SPINS 2000
 /* How long it sleeps before it checks whether the other process still runs. */
 #define NAP_MS 50
 
@@ -64,7 +62,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
     const wfi_remote *remote = event.stream->state;
     const wfi_owner *owner = &remote->owner;
     uint64_t now = 0;
-    for (int spin = 0; spin < N_SPINS; spin++) {
+    for (int spin = wfi_stream_n_spins(); spin > 0; spin--) {
         now = remote_n_done(event.stream);
         if (now >= event.epoch) return WF_OK;
 #if defined(__x86_64__)
