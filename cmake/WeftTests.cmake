@@ -24,7 +24,9 @@ set(test_environment GOMP_SPINCOUNT=1000 WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SO
   # On a slow machine no line about waiting comes into what tests read; those of the line itself set less.
   WEFT_STALL_MS=120000
   # What is compiled for OpenCL devices is kept for the next test.
-  XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/cache/pocl)
+  XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/cache/pocl
+  # PoCL compiles each kernel once, not again for the size of its groups.
+  POCL_WORK_GROUP_SPECIALIZATION=0 POCL_WORK_GROUP_METHOD=loops)
 # Seconds after which a test is taken to hang: on the slowest and busiest machine none takes half as long.
 set(timeout 1800)
 if(WEFT_SANITIZE MATCHES "thread")

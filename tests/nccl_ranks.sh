@@ -14,7 +14,7 @@ is_sanitized=$(grep '^WEFT_SANITIZE:.*=.' "$WEFT_BUILD/CMakeCache.txt")
 # All take leave of each other.
 by_nccl() { STAND_IN_NCCL_ENDS=1 same "$1" "$2" "${@:3}" --ranks "$1" --wire nccl; }
 
-mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5)
+mlp=(--model mlp --image 8 --optimizer adamw --lr 1e-3 --clip-norm 0.5)
 gpt=(--model gpt2-tiny --tokens 8 --slices 2 --steps 1)
 near 1e-6 "${gpt[@]}"
 by_nccl 4 tp=2,pp=2 "${gpt[@]}"
@@ -32,7 +32,7 @@ by_nccl 4 dp=4 "${mlp[@]}"
 by_nccl 4 dp=4,zero=2,shard=2 "${mlp[@]}"
 by_nccl 4 dp=2,pp=2 "${mlp[@]}"
 # Two teams sum apart. Of four ranks NCCL has an order of its own, which all have.
-by_nccl 4 dp=2,pp=2,allreduce=engine,bucket=1MiB "${mlp[@]}"
+by_nccl 4 dp=2,pp=2,allreduce=engine,bucket=64KiB "${mlp[@]}"
 want=$(losses)
 on cuda:4 --plan dp=4,allreduce=engine,sums=free "${mlp[@]}" --ranks 4 --wire nccl
 are_near 1e-6 "$(losses)" "$want" || fail "engine: losses $(losses), one rank has $want"

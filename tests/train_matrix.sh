@@ -80,7 +80,7 @@ for model in gpt2-tiny resnet18 gpt2-tiny-bf16 resnet18-bf16; do
             # The larger network takes most of the time: it runs as processes, in f32.
             [[ $launcher == mpirun.mpich || ($model == *bf16 && $launcher != threads) ||
                 ($model == resnet18* && $model:$launcher != resnet18:processes) ]] ||
-                run $launcher $([[ $model == gpt2-tiny ]] && echo 97 || echo 211) ${#launcher}
+                run $launcher $([[ $model == gpt2-tiny ]] && echo 131 || echo 271) ${#launcher}
         fi
     done
 done
