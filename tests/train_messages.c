@@ -71,72 +71,6 @@ static bool take_from_others(const wf_trainer *t, int own) {
     return n_taken > p->n_instructions / 4;
 }
 
-/* ---- who waits for what, and who is told ---- */
-
-/* Transports tell each other now and then how far all streams are, so a notification that nobody
- * sends costs time alone. Hence what is awaited is compared with what is told. */
-#define MAX_TASKS 4096 /* of a stream, in all steps of a trainer */
-enum { AWAITED = 1, TOLD = 2 };
-
-typedef struct notes {
-    unsigned char of[MAX_RANKS][MAX_RANKS][WFI_N_STREAMS][MAX_TASKS]; /* from, to; atomic access */
-    wfi_stream_class streams; /* the CPU's, but that waits are noted */
-} notes;
-static notes noted;
-
-static void note(int from, int to, int stream, uint64_t epoch, unsigned char what) {
-    if (epoch >= MAX_TASKS) abort();
-    __atomic_fetch_or(&noted.of[from][to][stream][epoch], what, __ATOMIC_RELAXED);
-}
-
-static wf_status note_told(const void *job, int trainer, int to, int stream, uint64_t epoch) {
-    int own = wf_job_rank(job);
-    for (int r = 0; r < wf_job_n_ranks(job); r++)
-        if (r != own && (to < 0 || to == r)) note(own, r, stream, epoch, TOLD);
-    return wfi_control_notify(job, trainer, to, stream, epoch);
-}
-
-static wf_status note_awaited(wfi_stream_queue *stream, wfi_event event) {
-    int from = event.stream->owner->rank, to = stream->owner->rank;
-    if (from != to) note(from, to, event.stream->number, event.epoch, AWAITED);
-    return wfi_device_cpu.streams->wait(stream, event);
-}
-
-static void begin_notes(void) {
-    memset(&noted, 0, sizeof noted);
-    noted.streams = *wfi_device_cpu.streams;
-    noted.streams.wait = note_awaited;
-}
-
-static void take_notes(const wf_trainer *t) {
-    for (int r = 0; r < t->n_workers; r++) {
-        wfi_worker *w = &t->workers[r];
-        w->remote.notify = note_told;
-        for (int s = 0; s < WFI_N_STREAMS && w->is_local; s++) w->streams[s]->kind = &noted.streams;
-    }
-}
-
-/* At its end a step has waited for all that it has given to streams. */
-static void note_end(const wf_trainer *t, int own) {
-    for (int r = 0; r < t->n_workers; r++)
-        for (int s = 0; s < WFI_N_STREAMS && r != own; s++)
-            note(r, own, s, wfi_stream_record(t->workers[r].streams[s]).epoch, AWAITED);
-}
-
-static void compare_notes(const char *plan) {
-    const unsigned char *all = &noted.of[0][0][0][0];
-    int n_awaited = 0;
-    for (size_t k = 0; k < sizeof noted.of; k++) {
-        size_t stream = k / MAX_TASKS, pair = stream / WFI_N_STREAMS;
-        n_awaited += all[k] & AWAITED;
-        if (all[k] == AWAITED)
-            fail_msg("plan '%s': nobody tells rank %zu of task %zu of stream %s of rank %zu", plan,
-                     pair % MAX_RANKS, k % MAX_TASKS,
-                     wfi_stream_name((wfi_stream)(stream % WFI_N_STREAMS)), pair / MAX_RANKS);
-    }
-    assert_true(n_awaited > 10);
-}
-
 /* ---- what ranks do ---- */
 
 typedef wf_status (*run_fn)(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
@@ -185,12 +119,10 @@ static wf_status train(wf_context *ctx, rank *self, wf_job *job) {
     WF_TRY(make_trainer(ctx, self, job, &recipe, &first));
     if (!strcmp(self->what, "own") && !take_from_others(first, self->box.rank))
         strcat(wrong, " too few!");
-    if (!strcmp(self->what, "own")) take_notes(first);
     wf_status status = WF_OK;
     for (int s = 0; s < N_STEPS && !status; s++) {
         status = step(first, s, &result);
         if (!status && !s) status = forward(first, logits, sizeof logits);
-        if (!strcmp(self->what, "own")) note_end(first, self->box.rank);
     }
     if (!status) status = wf_trainer_save_state(first, self->path, NULL, 0);
     wf_trainer_destroy(first);
@@ -327,13 +259,11 @@ static void compare_with_one(const char *what, const plan_case *plans, size_t n_
     test_context_end(ctx);
     for (size_t k = 0; k < n_plans; k += TEST_SAMPLE) {
         rank ranks[MAX_RANKS];
-        begin_notes();
         run_job(ranks, plans[k].n_ranks, what, plans[k].plan, path, TEST_TIMEOUT_MS);
         for (int r = 0; r < plans[k].n_ranks; r++)
             if (strcmp(ranks[r].said, one.said))
                 fail_msg("plan '%s', rank %d: '%s', one rank says '%s'", plans[k].plan, r,
                          ranks[r].said, one.said);
-        if (!strcmp(what, "own")) compare_notes(plans[k].plan);
     }
     unlink(path);
     rmdir(folder);

@@ -87,13 +87,10 @@ static wfi_wire_team team_of(const wf_plan *plan, int32_t rank) {
 static wf_status open_wire(wf_trainer *t) {
     if (t->n_workers == 1 || !t->job || !wfi_control_wires_devices(t->job)) return WF_OK;
     wfi_worker *own = &t->workers[wf_job_rank(t->job)];
-    WF_TRY(wfi_device_wire_open(t->job, own->device, own->bounce, team_of(t->plan, own->owner.rank),
-                                &own->wire));
-    for (int r = 0; r < t->n_workers; r++) {
-        if (t->workers[r].is_local) continue;
-        wfi_remote_stream_count(t->workers[r].bounce, wfi_stream_record(own->bounce).epoch);
-        t->workers[r].is_apart = true;
-    }
+    WF_TRY(wfi_stream_create(own->device, "wire", WFI_N_STREAMS, NULL, &own->wire_stream));
+    WF_TRY(wfi_device_wire_open(t->job, own->device, own->wire_stream,
+                                team_of(t->plan, own->owner.rank), &own->wire));
+    for (int r = 0; r < t->n_workers; r++) t->workers[r].is_apart = !t->workers[r].is_local;
     return WF_OK;
 }
 

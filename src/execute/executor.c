@@ -115,9 +115,6 @@ static wf_status list_all(wfi_executor *e) {
     int64_t checks;
     WF_TRY(wfi_env_count(e->p->ctx, WFI_WEFT_CHECK_EVENTS, &checks));
     find_groups(e);
-    e->lists = true;
-    if (e->reads) WF_TRY(wfi_issue_all(e));
-    e->lists = false;
     if (checks) return wfi_happens_create(e->p, e->workers, &e->happens);
     keep_own(e);
     return WF_OK;
@@ -154,7 +151,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = wfi_recorded_create(p, &e->recorded);
-    if (status == WF_OK) status = wfi_reads_create(p, workers, &e->reads);
+    e->carrier = wfi_carrier_of(workers, p->n_ranks);
     if (status == WF_OK && p->gap_bytes) status = wfi_gaps_create(p, workers, &e->gaps);
     if (status == WF_OK) {
         while (!workers[e->first_local].is_local) e->first_local++;
@@ -181,7 +178,6 @@ void wfi_executor_destroy(wfi_executor *e) {
     wfi_recorded_destroy(e);
     wfi_trace_destroy(e->trace);
     wfi_happens_destroy(e->happens);
-    wfi_reads_destroy(e->reads);
     wfi_gaps_destroy(e->gaps);
     wfi_free(ctx, e->squares);
     wfi_free(ctx, e->code);

@@ -10,10 +10,10 @@
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
 
+#include "execute/carry.h"
 #include "execute/check/gaps.h"
 #include "execute/check/happens.h"
 #include "execute/profile.h"
-#include "execute/reads.h"
 #include "execute/stall.h"
 #include "execute/trace.h"
 #include "execute/worker.h"
@@ -33,7 +33,7 @@ typedef struct wfi_step {
     double *gradient_norm; /* where to put it, if clipping */
 } wfi_step;
 
-typedef struct wfi_executor {
+struct wfi_executor {
     const wf_program *p;
     wfi_worker *workers;  /* [n_ranks], borrowed */
     wfi_code **code;      /* [n_kernel_sets][n_variants]; those of
@@ -48,19 +48,18 @@ typedef struct wfi_executor {
     int32_t *own;         /* [n_own] places in the order of the groups that this process issues */
     int32_t n_own;
     int32_t first_local; /* rank */
-    bool lists;          /* visits all tasks without issuing them: reads.h learns their order */
+    wfi_carrier carrier; /* of bytes between ranks */
     wfi_profile *profile;
     wfi_trace *trace;       /* NULL: not wanted */
     wfi_stall *stall;       /* NULL: no watchdog checks for progress */
     wfi_happens *happens;   /* NULL: events are not checked */
-    wfi_reads *reads;       /* NULL: ranks see each other's memory */
     wfi_gaps *gaps;         /* NULL: memory has no gaps */
     wfi_recorded *recorded; /* [n_instructions] captured segments; NULL: none */
     int64_t delay_us;       /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;        /* issued in this step */
     int64_t left_out_wait;  /* for tests: that one, counted from 1, is not issued; 0 = none */
     wfi_step step;          /* that runs, or ran last */
-} wfi_executor;
+};
 
 static inline const wfi_code *wfi_executor_code(const wfi_executor *e, int32_t rank,
                                                 int32_t variant) {

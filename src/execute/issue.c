@@ -4,11 +4,6 @@ static bool is_local(const wfi_executor *e, int32_t i) {
     return e->workers[e->p->instructions[i].rank].is_local;
 }
 
-/* Somebody hears all that is said of the instruction, wherever it runs. */
-static bool is_followed(const wfi_executor *e, int32_t i) {
-    return e->happens || e->lists || is_local(e, i);
-}
-
 /* ---- tasks ---- */
 
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
@@ -16,24 +11,13 @@ wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference,
     return e->happens ? wfi_happens_touch(e->happens, reference, offset, bytes, access) : WF_OK;
 }
 
-wf_status wfi_issue_copy(const wfi_executor *e, const wfi_location *from, const wfi_location *to,
-                         size_t bytes) {
-    const wfi_block *blocks = e->p->blocks;
-    bool is_own = blocks[from->reference->block].rank == blocks[to->reference->block].rank;
-    WF_TRY(wfi_issue_touch(e, from->reference, from->offset, bytes, WFI_READ));
-    WF_TRY(wfi_issue_touch(e, to->reference, to->offset, bytes, WFI_WRITE));
-    return e->reads && bytes && !is_own ? wfi_reads_copy(e->reads, from, to, bytes) : WF_OK;
-}
-
 wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *work) {
     const wfi_instruction *now = &e->p->instructions[i];
-    intptr_t argument = (intptr_t)phase << 31 | i;
     if (e->happens) WF_TRY(wfi_happens_task(e->happens, i));
-    if (e->reads) WF_TRY(wfi_reads_task(e->reads, i));
-    if ((e->happens || e->reads) && work->touch) WF_TRY(work->touch(e, i, phase));
-    if (e->lists || !is_local(e, i)) return WF_OK;
+    if (e->happens && work->touch) WF_TRY(work->touch(e, i, phase));
+    if (!is_local(e, i)) return WF_OK;
     return wfi_stream_push(e->workers[now->rank].streams[now->stream], work->run, e,
-                           (void *)argument);
+                           wfi_argument(i, phase));
 }
 
 /* ---- waits ---- */
@@ -42,10 +26,7 @@ wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
     const wfi_instruction *now = &e->p->instructions[i];
     if (++e->n_waits == e->left_out_wait) return WF_OK;
     if (e->happens) wfi_happens_wait(e->happens, i, event);
-    if (e->lists) {
-        wfi_reads_wait(e->reads, i, event.stream, event.epoch);
-        return WF_OK;
-    }
+    if (e->carrier > WFI_CARRIER_MIRROR && event.stream->owner->rank != now->rank) return WF_OK;
     return wfi_stream_wait(e->workers[now->rank].streams[now->stream], event);
 }
 
@@ -56,18 +37,13 @@ wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of) {
     return WF_OK;
 }
 
-/* Every member waits at least for the local rank's tasks, so that the transport reports these to
- * the other processes. */
 wf_status wfi_issue_barrier(wfi_executor *e, int32_t at, int32_t n_left) {
     const int32_t *group = e->p->order + at;
-    int32_t n = e->n_group[group[0]], own = 0;
-    while (own < n - 1 && !is_local(e, group[own])) own++;
-    for (int32_t m = 0; m < n; m++) {
-        bool all = is_followed(e, group[m]);
-        for (int32_t k = all ? 0 : own; k < (all ? n : own + 1); k++)
+    int32_t n = e->n_group[group[0]];
+    for (int32_t m = 0; m < n; m++)
+        for (int32_t k = 0; k < n && (e->happens || is_local(e, group[m])); k++)
             if (k != m)
                 WF_TRY(wfi_issue_wait(e, group[m], wfi_executor_event(e, group[k], n_left)));
-    }
     return WF_OK;
 }
 
@@ -76,7 +52,6 @@ wf_status wfi_issue_barrier(wfi_executor *e, int32_t at, int32_t n_left) {
 void wfi_issue_begin(wfi_executor *e) {
     e->n_waits = 0;
     if (e->happens) wfi_happens_begin(e->happens);
-    if (e->reads) wfi_reads_begin(e->reads);
     for (int32_t s = 0; s < e->p->n_ranks * WFI_N_STREAMS; s++) {
         const wfi_worker *w = &e->workers[s / WFI_N_STREAMS];
         wfi_stream_queue *stream = w->streams[s % WFI_N_STREAMS];
@@ -122,7 +97,6 @@ wf_status wfi_issue_end(wfi_executor *e) {
             if (e->happens) wfi_happens_host_wait(e->happens, event);
             if (status == WF_OK) status = waited;
         }
-    if (status == WF_OK && e->reads) status = wfi_reads_end(e->reads);
     if (status == WF_OK && e->happens) status = wfi_happens_end(e->happens);
     return status;
 }

@@ -1,10 +1,9 @@
 /* How a step's work reaches the streams. Private.
  *
- * All tasks and waits of a program are issued by these functions. So neither the happens-before
- * checker (happens.h) nor the transport of reads between processes (reads.h) misses one; the
- * checker reports a task that was issued elsewhere. Calls for an instruction of a rank in another
- * process reach only those two and the transport. The transport signals that rank when the event
- * that it waits for has happened.
+ * All tasks and waits of a program are issued by these functions. So the happens-before checker
+ * (happens.h) does not miss one; it reports a task that was issued elsewhere. Calls for an
+ * instruction of a rank in another process reach only the checker. A wait for another rank's stream
+ * reaches only the checker, too, if messages or a wire order these ranks (carry.h).
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H
@@ -18,6 +17,9 @@ typedef struct wfi_work {
     wf_status (*touch)(const wfi_executor *e, int32_t i, int32_t phase);
 } wfi_work;
 
+static inline void *wfi_argument(int32_t i, int32_t phase) {
+    return (void *)((intptr_t)phase << 31 | i);
+}
 static inline int32_t wfi_argument_instruction(void *argument) {
     return (int32_t)((intptr_t)argument & INT32_MAX);
 }
@@ -28,13 +30,6 @@ static inline int32_t wfi_argument_phase(void *argument) {
 /* The work that is being issued touches `bytes` bytes, `offset` after the reference's begin. */
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
                           size_t bytes, int access);
-
-/* ... and copies bytes, perhaps of another rank ... */
-wf_status wfi_issue_copy(const wfi_executor *e, const wfi_location *from, const wfi_location *to,
-                         size_t bytes);
-/* ... which its task does by this function, unless a wire brings them. transfer.c */
-wf_status wfi_issue_fetch(const wfi_executor *e, int32_t i, const wfi_location *from,
-                          const wfi_location *to, size_t bytes);
 
 /* Appends the work to the stream of instruction i. */
 wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *work);
@@ -50,6 +45,14 @@ wf_status wfi_issue_barrier(wfi_executor *e, int32_t at, int32_t n_left);
  * wfi_issue_n_tasks tasks. */
 wf_status wfi_issue_transfer(wfi_executor *e, int32_t at);
 int32_t wfi_issue_n_tasks(const wfi_executor *e, int32_t i);
+/* Calls `fn` for all copies between ranks in phase `number` of the instructions at that place, in
+ * one order on every rank. */
+typedef wf_status wfi_carried_fn(void *self, const wfi_carried *copy);
+wf_status wfi_issue_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+                           void *self);
+/* reduce.c: the same for a collective. */
+wf_status wfi_reduce_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+                            void *self);
 /* reduce.c: phase `number` of the collective at that place. */
 wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number);
 

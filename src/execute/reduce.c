@@ -84,23 +84,18 @@ static wfi_location place_of(const gradient *g, const wfi_access *a) {
     return (wfi_location){reference_of(g, a->rank, a->window), (size_t)at * sizeof(float)};
 }
 
-/* The places that a copying step reads and writes; returns the bytes. */
-static size_t find_copy(const gradient *g, const wfi_reduce_step *step, wfi_location *from,
-                        wfi_location *to) {
-    wfi_access source, target;
-    (void)wfi_reduce_access(&g->f->part, step, 0, &source);
-    (void)wfi_reduce_access(&g->f->part, step, 1, &target);
-    *from = place_of(g, &source);
-    *to = place_of(g, &target);
-    return (size_t)source.n * sizeof(float);
+static wfi_carried find_copy(const gradient *g, const wfi_reduce_step *step) {
+    wfi_access from, to;
+    (void)wfi_reduce_access(&g->f->part, step, 0, &from);
+    (void)wfi_reduce_access(&g->f->part, step, 1, &to);
+    return (wfi_carried){place_of(g, &from), place_of(g, &to), (size_t)from.n * sizeof(float)};
 }
 
 static wf_status fetch(const gradient *g, const wfi_reduce_step *step) {
-    wfi_location from, to;
-    size_t bytes = find_copy(g, step, &from, &to);
-    wfi_executor_touch(g->f->e, to.reference);
-    return wfi_issue_fetch(g->f->e, (int32_t)(g->f->now - g->f->e->p->instructions), &from, &to,
-                           bytes);
+    const wfi_executor *e = g->f->e;
+    const wfi_carried copy = find_copy(g, step);
+    wfi_executor_touch(e, copy.to.reference);
+    return wfi_carry_copy(e, (int32_t)(g->f->now - e->p->instructions), &copy);
 }
 
 static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *steps, int32_t n) {
@@ -134,35 +129,65 @@ static wf_status run_phase(void *self, void *argument) {
     return wfi_executor_check(e, i);
 }
 
-/* ---- memory that a step touches ---- */
-
-static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_step *step) {
-    wfi_access a;
-    wfi_location from, to;
-    if (copies(step)) {
-        size_t bytes = find_copy(g, step, &from, &to);
-        return wfi_issue_copy(f->e, &from, &to, bytes);
-    }
-    for (int32_t i = 0; wfi_reduce_access(&f->part, step, i, &a); i++) {
-        const wfi_location place = place_of(g, &a);
-        WF_TRY(wfi_issue_touch(f->e, place.reference, place.offset, (size_t)a.n * sizeof(float),
-                               a.writes ? WFI_WRITE : WFI_READ));
-    }
-    if (step->kind != WFI_REDUCE_JOIN || !f->e->reads) return WF_OK;
-    const wfi_location own = {reference_of(g, f->part.own, WFI_WINDOW_OUT), 0};
-    return wfi_reads_copy(f->e->reads, &own, &own, own.reference->bytes);
-}
-
-static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
+/* Calls `fn` for each step of an instruction in a phase. */
+static wf_status
+each_step(const wfi_executor *e, int32_t i, int32_t number,
+          wf_status (*fn)(const gradient *g, const wfi_reduce_step *step, void *self), void *self) {
     phase f = find_phase(e, i, number);
     wfi_reduce_step steps[WFI_STEPS_A_MEMBER * f.part.n]; /* not of all ranks: stacks are small */
     for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
         int32_t n = list_steps(&f, g.reference, steps);
         for (int32_t k = 0; k < n; k++) {
-            WF_TRY(touch_step(&f, &g, &steps[k]));
+            WF_TRY(fn(&g, &steps[k], self));
             g.staged_at += wfi_change_staged_by(e->p, steps, k);
         }
     }
+    return WF_OK;
+}
+
+/* ---- memory that a step touches ---- */
+
+static wf_status touch_step(const gradient *g, const wfi_reduce_step *step, void *self) {
+    const wfi_executor *e = g->f->e;
+    wfi_access a;
+    (void)self;
+    for (int32_t i = 0; wfi_reduce_access(&g->f->part, step, i, &a); i++) {
+        const wfi_location place = place_of(g, &a);
+        WF_TRY(wfi_issue_touch(e, place.reference, place.offset, (size_t)a.n * sizeof(float),
+                               a.writes ? WFI_WRITE : WFI_READ));
+    }
+    return WF_OK;
+}
+
+static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
+    return each_step(e, i, number, touch_step, NULL);
+}
+
+/* ---- copies between ranks ---- */
+
+typedef struct copying {
+    wfi_carried_fn *fn;
+    void *self;
+} copying;
+
+static wf_status copy_step(const gradient *g, const wfi_reduce_step *step, void *self) {
+    const copying *c = self;
+    const phase *f = g->f;
+    if (step->kind == WFI_REDUCE_JOIN) {
+        const wfi_location own = {reference_of(g, f->part.own, WFI_WINDOW_OUT), 0};
+        return c->fn(c->self, &(wfi_carried){own, own, own.reference->bytes});
+    }
+    if (!copies(step) || step->left == f->part.own) return WF_OK;
+    const wfi_carried copy = find_copy(g, step);
+    return c->fn(c->self, &copy);
+}
+
+wf_status wfi_reduce_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+                            void *self) {
+    const int32_t *group = e->p->order + at;
+    copying c = {fn, self};
+    for (int32_t m = 0; m < e->n_group[group[0]]; m++)
+        WF_TRY(each_step(e, group[m], number, copy_step, &c));
     return WF_OK;
 }
 
@@ -171,7 +196,6 @@ static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
 wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number) {
     static const wfi_work work = {run_phase, touch_phase};
     const int32_t *group = e->p->order + at;
-    wfi_reads_phase(e->reads);
     for (int32_t m = 0; m < e->n_group[group[0]]; m++)
         WF_TRY(wfi_issue(e, group[m], number, &work));
     return WF_OK;

@@ -1,8 +1,8 @@
 /* Instructions in which several ranks take part.
  *
  * No thread blocks to wait for another: the parts of a transfer are tasks on the ranks' streams,
- * ordered by events. A receive copies from the sender's arena, unless a wire brings the bytes
- * (reads.h). The phases of a collective are in reduce.c.
+ * ordered by events. A receive copies from the sender's arena, unless the bytes are carried
+ * (carry.h). The phases of a collective are in reduce.c.
  */
 #include "execute/issue.h"
 #include "program/change.h"
@@ -19,42 +19,22 @@ static wf_status do_nothing(void *self, void *argument) {
 /* An empty task that orders others: tasks after it come after all tasks before it. */
 static const wfi_work place = {do_nothing, NULL};
 
-/* ---- copies ---- */
-
-static char *address(const wfi_executor *e, const wfi_location *at) {
-    return (char *)wfi_executor_at(e, at->reference) + at->offset;
-}
-
-wf_status wfi_issue_fetch(const wfi_executor *e, int32_t i, const wfi_location *from,
-                          const wfi_location *to, size_t bytes) {
-    const wfi_instruction *now = &e->p->instructions[i];
-    const wfi_worker *own = &e->workers[now->rank];
-    const wfi_worker *owner = &e->workers[e->p->blocks[from->reference->block].rank];
-    wfi_stream_queue *stream = own->streams[now->stream];
-    char *data = address(e, to);
-    if (!owner->is_apart)
-        return wfi_memory_fetch(stream, data, owner->device, address(e, from), bytes);
-    if (own->wire || !own->bounce) return WF_OK;
-    const char *mirror = own->bounce_buffer + (data - own->arenas[WFI_SPACE_DEVICE].base);
-    return wfi_memory_fetch(stream, data, NULL, mirror, bytes);
-}
-
 /* ---- send and receive ---- */
 
-static const wfi_instruction *send_of(const wfi_executor *e, int32_t receive) {
-    int32_t k = e->first[receive];
-    return member(e, k, member(e, k, 0)->kind == WFI_SEND ? 0 : 1);
+static wfi_carried find_received(const wfi_executor *e, int32_t at) {
+    bool sends = member(e, at, 0)->kind == WFI_SEND;
+    const wfi_reference *to = member(e, at, sends)->references;
+    return (wfi_carried){{member(e, at, !sends)->references, 0}, {to, 0}, to->bytes};
 }
 
 static wf_status copy_received(void *self, void *argument) {
     const wfi_executor *e = self;
     int32_t i = (int32_t)(intptr_t)argument;
-    const wfi_instruction *receive = &e->p->instructions[i], *send = send_of(e, i);
+    const wfi_carried copy = find_received(e, e->first[i]);
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i, true);
-    wfi_executor_touch(e, &receive->references[0]);
-    WF_TRY(wfi_issue_fetch(e, i, &(wfi_location){send->references, 0},
-                           &(wfi_location){receive->references, 0}, receive->references->bytes));
+    wfi_executor_touch(e, copy.to.reference);
+    WF_TRY(wfi_carry_copy(e, i, &copy));
     wfi_executor_end(e, i, true);
     return wfi_executor_check(e, i);
 }
@@ -66,9 +46,9 @@ static wf_status run_send(void *self, void *argument) {
 
 static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase) {
     (void)phase;
-    const wfi_location from = {send_of(e, i)->references, 0};
-    const wfi_location to = {e->p->instructions[i].references, 0};
-    return wfi_issue_copy(e, &from, &to, to.reference->bytes);
+    const wfi_carried copy = find_received(e, e->first[i]);
+    WF_TRY(wfi_issue_touch(e, copy.from.reference, 0, copy.bytes, WFI_READ));
+    return wfi_issue_touch(e, copy.to.reference, 0, copy.bytes, WFI_WRITE);
 }
 
 static wf_status transfer_pair(wfi_executor *e, int32_t at) {
@@ -78,8 +58,12 @@ static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     int32_t send = sends ? a : b, receive = sends ? b : a;
     WF_TRY(wfi_issue_depends(e, receive, receive));
     WF_TRY(wfi_issue_depends(e, receive, send));
-    WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, 1))); /* earlier sends */
-    wfi_reads_phase(e->reads);
+    int32_t n_tasks = wfi_issue_n_tasks(e, send);
+    WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, n_tasks))); /* earlier sends */
+    if (e->carrier) WF_TRY(wfi_issue_depends(e, send, send));
+    WF_TRY(wfi_carry(e, at, 0));
+    if (e->carrier == WFI_CARRIER_MIRROR)
+        WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, 1)));
     WF_TRY(wfi_issue(e, receive, 0, &copy));
     /* The send is also a task of its own stream. So later sends of that stream, to any rank, come
      * after it and after all that it waited for. */
@@ -98,7 +82,10 @@ static wf_status transfer_all(wfi_executor *e, int32_t at) {
         WF_TRY(wfi_issue(e, group[m], 0, &place));
     }
     for (int32_t number = 0; number < n_phases; number++) {
-        WF_TRY(wfi_issue_barrier(e, at, n_phases - number + 1));
+        int32_t n_left = wfi_issue_n_tasks(e, group[0]) - 1 - (1 + (e->carrier > 0)) * number;
+        WF_TRY(wfi_issue_barrier(e, at, n_left));
+        WF_TRY(wfi_carry(e, at, number));
+        if (e->carrier == WFI_CARRIER_MIRROR) WF_TRY(wfi_issue_barrier(e, at, n_left - 1));
         WF_TRY(wfi_issue_phase(e, at, number));
     }
     /* No member goes on while another may still read its memory. */
@@ -112,10 +99,21 @@ static wf_status transfer_all(wfi_executor *e, int32_t at) {
 int32_t wfi_issue_n_tasks(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
     bool is_change = wfi_type_of(now)->class == WFI_CLASS_CHANGE;
-    return is_change ? wfi_change_n_phases(e->p, now) + 2 : 1;
+    int32_t n_gates = e->carrier && (is_change || wfi_type_of(now)->class == WFI_CLASS_TRANSFER);
+    return is_change ? (1 + n_gates) * wfi_change_n_phases(e->p, now) + 2 : 1 + n_gates;
+}
+
+static bool is_pair(const wfi_executor *e, int32_t at) {
+    return wfi_type_of(member(e, at, 0))->class == WFI_CLASS_TRANSFER;
+}
+
+wf_status wfi_issue_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+                           void *self) {
+    if (!is_pair(e, at)) return wfi_reduce_copies(e, at, number, fn, self);
+    const wfi_carried copy = find_received(e, at);
+    return fn(self, &copy);
 }
 
 wf_status wfi_issue_transfer(wfi_executor *e, int32_t at) {
-    bool is_pair = wfi_type_of(member(e, at, 0))->class == WFI_CLASS_TRANSFER;
-    return is_pair ? transfer_pair(e, at) : transfer_all(e, at);
+    return is_pair(e, at) ? transfer_pair(e, at) : transfer_all(e, at);
 }

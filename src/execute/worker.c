@@ -8,13 +8,10 @@ _Static_assert(WFI_REMOTE_LOST == WFI_CONTROL_DEAD, "the same text");
 static wf_status create_streams(wfi_worker *w) {
     wfi_shared_epoch *counters =
         w->job ? wfi_control_rank_at(w->job, w->owner.rank)->epochs[w->trainer] : NULL;
-    bool notifies = w->job && wfi_control_transport(w->job);
     w->remote = (wfi_remote){.owner = w->owner,
                              .counters = counters,
                              .is_lost = wfi_control_is_lost,
                              .describe_lost = wfi_control_describe_lost,
-                             .notify = notifies ? wfi_control_notify : NULL,
-                             .trainer = w->trainer,
                              .self = w->job};
     for (int s = 0; s < WFI_N_STREAMS; s++) {
         const char *name = wfi_stream_name((wfi_stream)s);
@@ -22,11 +19,8 @@ static wf_status create_streams(wfi_worker *w) {
                                                &w->streams[s])
                            : wfi_remote_stream_create(&w->remote, name, s, &w->streams[s]));
     }
-    if (!w->job || !w->backend->device->separate) return WF_OK;
-    _Static_assert(WFI_N_STREAMS < WFI_CONTROL_STREAMS, "bounce buffers have a counter, too");
-    return w->is_local ? wfi_stream_create(w->device, "bounce", WFI_N_STREAMS,
-                                           counters + WFI_N_STREAMS, &w->bounce)
-                       : wfi_remote_stream_create(&w->remote, "bounce", WFI_N_STREAMS, &w->bounce);
+    w->is_mirrored = w->job && w->backend->device->separate;
+    return WF_OK;
 }
 
 wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int place, int n_places) {
@@ -47,25 +41,25 @@ wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int pla
 }
 
 wf_status wfi_worker_announce(const wfi_worker *w, int stream) {
-    if (!w->is_local || !w->remote.notify) return WF_OK;
-    return w->remote.notify(w->job, w->trainer, -1, stream,
-                            wfi_stream_record(w->streams[stream]).epoch);
+    if (!w->is_local || !w->job || !wfi_control_transport(w->job)) return WF_OK;
+    return wfi_control_notify(w->job, w->trainer, -1, stream,
+                              wfi_stream_record(w->streams[stream]).epoch);
 }
 
 void wfi_worker_stop(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_finish(w->streams[s]);
     wfi_device_wire_leave(w->wire);
-    wfi_stream_finish(w->bounce);
+    wfi_stream_finish(w->wire_stream);
 }
 
 /* Whether this is memory of a local rank's device that no other process sees. */
-static bool is_bounced(const wfi_worker *w, wfi_space space) {
-    return w->bounce && w->is_local && space == WFI_SPACE_DEVICE;
+static bool is_hidden(const wfi_worker *w, wfi_space space) {
+    return w->is_mirrored && w->is_local && space == WFI_SPACE_DEVICE;
 }
 
 /* Memory that processes share. */
 static bool is_shared(const wfi_worker *w, wfi_space space) {
-    return w->job && space != WFI_SPACE_DISK && !is_bounced(w, space);
+    return w->job && space != WFI_SPACE_DISK && !is_hidden(w, space);
 }
 
 static size_t shift_of(const wfi_worker *w, wfi_space space) {
@@ -76,9 +70,9 @@ static void release_arena(wfi_worker *w, wfi_space space) {
     wfi_arena *a = &w->arenas[space];
     size_t shift_bytes = shift_of(w, space);
     if (!a->base) return;
-    if (w->bounce_buffer && is_bounced(w, space)) {
-        wfi_control_arena_release(w->job, w->bounce_buffer, a->bytes);
-        w->bounce_buffer = NULL;
+    if (w->mirror && is_hidden(w, space)) {
+        wfi_control_arena_release(w->job, w->mirror, a->bytes);
+        w->mirror = NULL;
     }
     if (is_shared(w, space))
         wfi_control_arena_release(w->job, a->base, a->bytes);
@@ -98,7 +92,7 @@ static void take_arena(wfi_worker *w, wfi_space space, char *base, size_t bytes)
 void wfi_worker_destroy(wfi_worker *w) {
     wfi_device_wire_close(w->wire);
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_destroy(w->streams[s]);
-    wfi_stream_destroy(w->bounce);
+    wfi_stream_destroy(w->wire_stream);
     for (int s = 0; s < WFI_N_SPACES; s++) release_arena(w, (wfi_space)s);
     wfi_device_destroy(w->device);
     *w = (wfi_worker){0};
@@ -125,9 +119,9 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
     base = (char *)base + shift_bytes;
     if (a->base) WF_TRY(wfi_memory_copy(w->device, NULL, base, space, a->base, space, a->bytes));
     take_arena(w, space, base, need->peak_bytes);
-    if (is_bounced(w, space)) {
+    if (is_hidden(w, space)) {
         WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
-        w->bounce_buffer = base;
+        w->mirror = base;
     }
     if (w->job && space == WFI_SPACE_DISK)
         return wfi_control_file_publish(w->job, w->trainer, (int)space,

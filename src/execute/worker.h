@@ -25,14 +25,13 @@ typedef struct wfi_worker {
     wfi_remote remote;          /* ... counted here */
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
-    /* In a job, for a rank with device memory that other processes cannot see. Tasks of this stream
-     * copy the bytes that others read into `bounce_buffer` (reads.h). The buffer has the size of
-     * the arena and is mostly empty; other processes map it as that rank's arena. */
-    wfi_stream_queue *bounce;
-    char *bounce_buffer;
-    /* The local rank's wire; NULL: the job has none. Its tasks run on the stream `bounce`, and only
-     * reads by the host use the buffer (batches.h). */
+    /* In a job: other processes cannot see the memory of the rank's device, and map `mirror` as its
+     * arena: host memory of the arena's size, and mostly empty (carry.h). */
+    bool is_mirrored;
+    char *mirror;
+    /* The local rank's wire, whose tasks run on a stream of its own; NULL: the job has none. */
     wfi_device_wire *wire;
+    wfi_stream_queue *wire_stream;
     wfi_arena arenas[WFI_N_SPACES];
     /* Least sizes of the arenas that all processes have agreed on, also for ranks of other
      * processes. */

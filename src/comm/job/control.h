@@ -186,9 +186,8 @@ struct wfi_transport *wfi_control_transport(const wfi_control *control);
 /* Resets the counters of the trainer's new streams. Called before the barrier after which they are
  * used. */
 wf_status wfi_control_reset(wfi_control *control, int trainer);
-/* Notifies `rank` (-1: all) when the trainer's local stream has completed so many tasks. The notify
- * of a wfi_remote. */
-wf_status wfi_control_notify(const void *control, int trainer, int rank, int stream,
+/* Notifies `rank` (-1: all) when the trainer's local stream has completed so many tasks. */
+wf_status wfi_control_notify(const wfi_control *control, int trainer, int rank, int stream,
                              uint64_t epoch);
 /* Moves bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All
  * processes make the same calls in the same order. The bytes have arrived when wfi_control_moved

@@ -62,16 +62,15 @@ wf_status wfi_control_reset(wfi_control *c, int trainer) {
     return c->transport ? wfi_transport_reset(c->transport, trainer) : WF_OK;
 }
 
-wf_status wfi_control_notify(const void *control, int trainer, int rank, int stream,
+wf_status wfi_control_notify(const wfi_control *c, int trainer, int rank, int stream,
                              uint64_t epoch) {
-    const wfi_control *c = control;
     return wfi_transport_notify(c->transport, rank, trainer, stream, epoch);
 }
 
 wf_status wfi_control_move(wfi_control *c, int from_rank, int to_rank, const void *from, void *to,
                            size_t bytes) {
     if (!c->transport || from_rank == to_rank) return WF_OK;
-    wfi_route route = {.peer = to_rank, .stream = WFI_TRANSPORT_HOST};
+    wfi_route route = {.peer = to_rank, .reads_in = WFI_TRANSPORT_HOST};
     if (from_rank == c->rank) return wfi_transport_put(c->transport, &route, from, bytes);
     route.peer = from_rank;
     if (to_rank == c->rank) return wfi_transport_receive(c->transport, &route, to, bytes);

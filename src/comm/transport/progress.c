@@ -235,6 +235,16 @@ static int awaited_reader(const void *self, int stream) {
     return reader;
 }
 
+static bool is_lost(const void *self, int rank) {
+    const wfi_transport *t = self;
+    return __atomic_load_n(&t->config.ranks[rank].pid, __ATOMIC_ACQUIRE) < 0;
+}
+
+static void describe_lost(const void *self, int rank, char text_out[WFI_REMOTE_LOST]) {
+    (void)self;
+    snprintf(text_out, WFI_REMOTE_LOST, "rank %d has left the job", rank);
+}
+
 static wf_status create_count(wfi_transport *t, wfi_transport_count *count, const char *direction,
                               int (*awaited_rank)(const void *, int)) {
     count->remote = (wfi_remote){.owner = {.ctx = t->ctx,
@@ -242,6 +252,8 @@ static wf_status create_count(wfi_transport *t, wfi_transport_count *count, cons
                                            .timeout_ms = t->config.timeout_ms,
                                            .failure = t->config.failure},
                                  .counters = count->done,
+                                 .is_lost = is_lost,
+                                 .describe_lost = describe_lost,
                                  .awaited_rank = awaited_rank,
                                  .direction = direction,
                                  .self = t};

@@ -135,11 +135,7 @@ bool wfi_transport_take_posted(wfi_transport *t) {
 
 static bool is_ready(const wfi_transport *t, const wfi_request *r) {
     const wfi_shared_epoch *own = t->config.ranks[t->config.rank].epochs[r->trainer];
-    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-        if (r->need[s] > __atomic_load_n(&own[s].epoch, __ATOMIC_ACQUIRE) ||
-            r->departed[s] > t->departures.done[s].epoch)
-            return false;
-    return true;
+    return r->epoch <= __atomic_load_n(&own[r->stream].epoch, __ATOMIC_ACQUIRE);
 }
 
 static wf_status begin(wfi_transport *t, wfi_request *r) {

@@ -20,10 +20,7 @@ static wf_status remote_push(wfi_stream_queue *stream, wfi_task task, void *self
 }
 
 static wf_status remote_wait(wfi_stream_queue *stream, wfi_event event) {
-    const wfi_remote *remote = stream->state;
-    if (remote->notify && event.stream->kind != &remote_streams)
-        WF_TRY(remote->notify(remote->self, remote->trainer, remote->owner.rank,
-                              event.stream->number, event.epoch));
+    (void)event;
     return wfi_owner_check(stream->owner);
 }
 
@@ -46,12 +43,25 @@ static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter
                     (unsigned long long)now, (unsigned long long)event->epoch, why);
 }
 
+/* The rank on which the stream depends; -1: unknown. */
+static int rank_of(const wfi_event *event) {
+    const wfi_remote *remote = event->stream->state;
+    return remote->awaited_rank ? remote->awaited_rank(remote->self, event->stream->number)
+                                : remote->owner.rank;
+}
+
+static bool is_lost(const wfi_event *event) {
+    const wfi_remote *remote = event->stream->state;
+    int rank = rank_of(event);
+    return remote->is_lost && rank >= 0 && remote->is_lost(remote->self, rank);
+}
+
 static wf_status fail_lost(const wfi_event *event, uint64_t now, const wfi_waiter *waiter) {
     const wfi_remote *remote = event->stream->state;
     const wfi_owner *owner = &remote->owner;
     char lost[WFI_REMOTE_LOST];
     WF_TRY(wfi_owner_check(owner)); /* a rank that failed set this before it left */
-    remote->describe_lost(remote->self, owner->rank, lost);
+    remote->describe_lost(remote->self, rank_of(event), lost);
     return wfi_fail(owner->ctx, WF_REMOTE,
                     "%s: %s waited for its stream %s, which has done %llu of %llu tasks", lost,
                     waiter->name, event->stream->name, (unsigned long long)now,
@@ -77,8 +87,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
         if (now >= event.epoch) return WF_OK;
         WF_TRY(wfi_owner_check(owner));
         /* The rank may have completed the last task and left since the load above. */
-        if (remote->is_lost && remote->is_lost(remote->self, owner->rank) &&
-            remote_n_done(event.stream) < event.epoch)
+        if (is_lost(&event) && remote_n_done(event.stream) < event.epoch)
             return fail_lost(&event, now, waiter);
         if (wfi_deadline_is_over(&deadline, now)) return too_late(&event, now, waiter);
         if (waiter->is_host) wfi_watch_look(waiter->watch, &event);

@@ -19,11 +19,6 @@ typedef struct wfi_remote {
     /* Whether the process of that rank has left or died. NULL: no process can. */
     bool (*is_lost)(const void *self, int rank);
     void (*describe_lost)(const void *self, int rank, char text_out[WFI_REMOTE_LOST]);
-    /* Called when a remote stream is about to wait for an event of a trainer's local stream
-     * `stream`: has the epoch sent to that rank when it is reached. NULL: the rank reads the
-     * counter itself. */
-    wf_status (*notify)(const void *self, int trainer, int rank, int stream, uint64_t epoch);
-    int trainer;
     /* Set if the streams count messages "of" or "to" (`direction`) other ranks: returns the rank
      * that has to send or take the next message. NULL: the streams count tasks of another rank. */
     int (*awaited_rank)(const void *self, int stream);

@@ -24,7 +24,6 @@ wf_status wfi_transport_notify(wfi_transport *t, int rank, int trainer, int stre
                                uint64_t epoch) {
     wfi_request r = {
         .kind = WFI_REQUEST_NOTIFY, .trainer = trainer, .stream = stream, .epoch = epoch};
-    r.need[stream] = epoch;
     for (r.peer = 0; r.peer < t->config.n_ranks; r.peer++)
         if (r.peer != t->config.rank && (rank < 0 || rank == r.peer))
             WF_TRY(wfi_transport_post(t, &t->peers[r.peer].parts[trainer].notify[stream], &r));
@@ -45,24 +44,25 @@ static wf_status move(wfi_transport *t, wfi_stream_queue *stream, wfi_queue *que
 }
 
 static wfi_request request_of(const wfi_route *route, wfi_request_kind kind) {
-    wfi_request r = {
-        .kind = kind, .peer = route->peer, .tag = 1 + route->stream, .trainer = route->trainer};
-    if (route->need) memcpy(r.need, route->need, sizeof r.need);
-    if (route->departed) memcpy(r.departed, route->departed, sizeof r.departed);
-    return r;
+    return (wfi_request){.kind = kind,
+                         .peer = route->peer,
+                         .tag = 1 + route->reads_in,
+                         .trainer = route->trainer,
+                         .stream = route->stream,
+                         .epoch = route->epoch};
 }
 
 wf_status wfi_transport_put(wfi_transport *t, const wfi_route *route, const void *data,
                             size_t bytes) {
     wfi_request r = request_of(route, WFI_REQUEST_SEND);
-    return move(t, t->departures.streams[route->stream], &t->peers[route->peer].puts[route->stream],
-                &r, data, bytes);
+    return move(t, t->departures.streams[route->reads_in],
+                &t->peers[route->peer].puts[route->reads_in], &r, data, bytes);
 }
 
 wf_status wfi_transport_receive(wfi_transport *t, const wfi_route *route, void *data,
                                 size_t bytes) {
     wfi_request r = request_of(route, WFI_REQUEST_RECEIVE);
-    return move(t, t->arrivals.streams[route->stream], &t->receives[route->stream], &r, data,
+    return move(t, t->arrivals.streams[route->reads_in], &t->receives[route->reads_in], &r, data,
                 bytes);
 }
 

@@ -8,11 +8,10 @@
  *              their copies; failures likewise
  *   notify     "send rank r a message when stream s here has completed n tasks": every process
  *              has the whole program, so the owner of a stream knows the ranks that wait for it
- *   put        bytes of an arena, sent once the local streams have completed the tasks that the
- *              reader waits for, and received in the reader's arena once its own streams no longer
- *              use the memory there. Both sides post in program order, so the network's order
- *              matches messages. A put departs when the network releases its buffer, which may be
- *              later than its arrival at the reader
+ *   put        bytes of an arena, sent when a stream of their owner is as far as the put, and
+ *              received in the reader's arena when its stream is. Both sides post in program
+ *              order, so the network's order matches messages. A put departs when the network
+ *              releases its buffer, which may be later than its arrival at the reader
  *   send       a message between two ranks of a group, delivered in order
  *   post       bytes of a group's collectives, from buffer to buffer
  *
@@ -59,19 +58,19 @@ wf_status wfi_transport_notify(wfi_transport *transport, int rank, int trainer, 
 #define WFI_TRANSPORT_HOST    WFI_CONTROL_STREAMS
 #define WFI_TRANSPORT_STREAMS (WFI_CONTROL_STREAMS + 1)
 
-/* One end of a copy between two ranks, and the condition under which it begins. */
+/* One end of a copy between two ranks. It begins when local stream `stream` has done `epoch` tasks.
+ */
 typedef struct wfi_route {
-    int peer, trainer, stream; /* the other rank; the reader's trainer and stream */
-    const uint64_t *need;      /* [WFI_CONTROL_STREAMS] epochs of the local streams; NULL: none */
-    const uint64_t *departed;  /* the same for puts to others by the reader's stream */
+    int peer, trainer;
+    int reads_in; /* the reader's stream */
+    int stream;
+    uint64_t epoch;
 } wfi_route;
 
-/* Sends the bytes once the condition holds. The caller keeps them unchanged until they have
- * departed. */
+/* Sends the bytes. The caller keeps them unchanged until they have departed. */
 wf_status wfi_transport_put(wfi_transport *transport, const wfi_route *route, const void *data,
                             size_t bytes);
-/* Receives the bytes of the peer's next put for that stream of this rank, once the condition holds.
- */
+/* Receives the bytes of the peer's next put for that stream of this rank. */
 wf_status wfi_transport_receive(wfi_transport *transport, const wfi_route *route, void *data,
                                 size_t bytes);
 /* The event of all receives posted so far for that local stream. */
@@ -99,10 +98,9 @@ typedef struct wfi_request {
     char *data;
     size_t bytes;
     wfi_network_sum sum;
-    /* Begins at these epochs of local streams and after these departures. Notification: for `epoch`
-     * of local stream `stream`. */
+    /* Begins when the trainer's local stream has done so many tasks. */
     int trainer, stream;
-    uint64_t epoch, need[WFI_CONTROL_STREAMS], departed[WFI_CONTROL_STREAMS];
+    uint64_t epoch;
     uint64_t number; /* of a put among those for that stream, to any rank, from 1 */
     bool owns_data;  /* freed with it */
     bool is_under_way, is_cancelled;

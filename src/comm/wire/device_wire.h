@@ -22,9 +22,8 @@ typedef struct wfi_wire_team {
 } wfi_wire_team;
 
 /* All ranks of the job open the wire, each for one of its device's streams, which is idle. Returns
- * when all ranks have; each stream has been given the same number of tasks. `device` is the rank's
- * own. Errors: UNSUPPORTED: these devices have no such wire, or its library is missing; those of a
- * wait. */
+ * when all ranks have. `device` is the rank's own. Errors: UNSUPPORTED: these devices have no such
+ * wire, or its library is missing; those of a wait. */
 wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_queue *stream,
                                wfi_wire_team team, wfi_device_wire **wire_out);
 /* Called from tasks of the stream: a group of sends of device memory to the rank `peer`, or
