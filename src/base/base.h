@@ -110,10 +110,6 @@ static inline int64_t wfi_max_i64(int64_t a, int64_t b) {
 /* Everything in device memory starts at a multiple of this. */
 #define WFI_ALIGN_BYTES 64
 
-/* wf_file_open with further flags, such as O_NOFOLLOW: a link is refused. */
-wf_status wfi_file_open(wf_context *ctx, const char *path, int flags, int *fd_out,
-                        uint64_t *bytes_out);
-
 #pragma GCC visibility pop
 
 #endif

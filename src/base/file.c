@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "base/base.h"
 
 #include <errno.h>
@@ -43,4 +44,70 @@ wf_status wfi_file_open(wf_context *ctx, const char *path, int flags, int *fd_ou
 
 wf_status wf_file_open(wf_context *ctx, const char *path, int *fd_out, uint64_t *bytes_out) {
     return wfi_file_open(ctx, path, 0, fd_out, bytes_out);
+}
+
+/* ---- whole files in memory ---- */
+
+bool wfi_file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static wf_status open_file(wf_context *ctx, const char *path, int *fd_out, size_t *n_bytes_out) {
+    uint64_t n_bytes;
+    WF_TRY(wf_file_open(ctx, path, fd_out, &n_bytes));
+    *n_bytes_out = (size_t)n_bytes;
+    return WF_OK;
+}
+
+wf_status wfi_file_size(wf_context *ctx, const char *path, size_t *n_bytes_out) {
+    int fd;
+    WF_TRY(open_file(ctx, path, &fd, n_bytes_out));
+    close(fd);
+    return WF_OK;
+}
+
+static wf_status read_all(wf_context *ctx, const char *path, int fd, uint8_t *dst, size_t n_bytes) {
+    size_t done = 0;
+    while (done < n_bytes) {
+        ssize_t n = read(fd, dst + done, n_bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return wfi_fail(ctx, WF_IO, "%s cannot be read at byte %zu: %s", path, done,
+                            strerror(errno));
+        if (n == 0)
+            return wfi_fail(ctx, WF_IO, "%s became shorter while it was read: %zu of %zu bytes",
+                            path, done, n_bytes);
+        done += (size_t)n;
+    }
+    return WF_OK;
+}
+
+wf_status wfi_file_read_into(wf_context *ctx, const char *path, uint8_t *dst, size_t n_bytes) {
+    int fd;
+    size_t now_bytes;
+    WF_TRY(open_file(ctx, path, &fd, &now_bytes));
+    wf_status status =
+        now_bytes == n_bytes
+            ? read_all(ctx, path, fd, dst, n_bytes)
+            : wfi_fail(ctx, WF_IO, "%s changed its length from %zu to %zu bytes while it was read",
+                       path, n_bytes, now_bytes);
+    close(fd);
+    return status;
+}
+
+wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
+                        size_t *n_bytes_out) {
+    size_t n_bytes;
+    WF_TRY(wfi_file_size(ctx, path, &n_bytes));
+    uint8_t *bytes = wfi_alloc(ctx, n_bytes ? n_bytes : 1, 1, path);
+    if (!bytes) return WF_NO_MEMORY;
+    wf_status status = wfi_file_read_into(ctx, path, bytes, n_bytes);
+    if (status != WF_OK) {
+        wfi_free(ctx, bytes);
+        return status;
+    }
+    *bytes_out = bytes;
+    *n_bytes_out = n_bytes;
+    return WF_OK;
 }

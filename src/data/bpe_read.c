@@ -1,6 +1,6 @@
 /* Hugging Face's files of a byte-level BPE: tokenizer.json, or vocab.json and merges.txt. The
  * reader refuses contradictory files: a token's number must mean the same as in training. */
-#include "base/read.h"
+#include "base/file.h"
 #include "base/utf8.h"
 #include "data/bpe.h"
 

@@ -1,6 +1,6 @@
 #include "data/cifar.h"
 #include "base/base.h"
-#include "base/read.h"
+#include "base/file.h"
 #include "data/images.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Folders in MNIST's layout: for each split one IDX file of images and one of labels. */
 #include "base/base.h"
-#include "base/read.h"
+#include "base/file.h"
 #include "data/gzip.h"
 #include "data/idx.h"
 #include "data/images.h"

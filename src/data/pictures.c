@@ -1,8 +1,8 @@
 /* Pictures in files as samples, prepared as PyTorch's ImageNet example does: to train on, a random
  * part is resized and perhaps flipped; else the shorter side is resized and the centre cut out. */
 #include "data/pictures.h"
+#include "base/file.h"
 #include "base/random.h"
-#include "base/read.h"
 #include "data/resize.h"
 #include "data/source.h"
 

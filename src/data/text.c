@@ -1,7 +1,7 @@
 /* A text file as a row of tokens, which a tokenizer makes of it. The last tenth is the test split.
  */
 #include "base/base.h"
-#include "base/read.h"
+#include "base/file.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
 

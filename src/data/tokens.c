@@ -1,6 +1,6 @@
 #include "data/tokens.h"
 #include "base/base.h"
-#include "base/read.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <endian.h>

@@ -1,5 +1,6 @@
 /* Reading a safetensors file or its shards: the headers once, each tensor when it is asked for.
  * With pread and not mmap, so that a file that shrinks meanwhile is an error and no signal. */
+#include "base/file.h"
 #include "state/header.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
  * A push is its worker (16 bits), 1 if it was dropped (16 bits), its batch less the worker's first,
  * and its version less the record's first (32 bits each). */
 #include "base/base.h"
-#include "base/read.h"
+#include "base/file.h"
 #include "workers/record.h"
 
 #include <endian.h>

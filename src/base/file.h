@@ -1,6 +1,6 @@
-/* Whole files in memory. Sentences begin with the path. Private. */
-#ifndef WFI_READ_H
-#define WFI_READ_H
+/* Regular files, and whole ones in memory. Sentences begin with the path. Private. */
+#ifndef WFI_FILE_H
+#define WFI_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,6 +8,10 @@
 #include <weft/context.h>
 
 #pragma GCC visibility push(default) /* for libweft-data, too (CMakeLists.txt) */
+
+/* wf_file_open with further flags, such as O_NOFOLLOW: a link is refused. */
+wf_status wfi_file_open(wf_context *ctx, const char *path, int flags, int *fd_out,
+                        uint64_t *bytes_out);
 
 bool wfi_file_exists(const char *path); /* as a regular file */
 
