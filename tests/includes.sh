@@ -62,4 +62,15 @@ circle src/comm/job/a.h '#include "comm/wire/b.h"' src/comm/wire/c.h '#include "
 circle src/plan/a.h '#include "plan/b.h"' src/plan/b.h '#include "plan/a.h"'
 circle src/plan/a.h '#include "plan/schedule/b.h"' src/plan/schedule/b.h '#include "plan/a.h"'
 circle cli/a.h '#include "draw/b.h"' cli/draw/b.c '#include "a.h"'
+
+# A header declares the functions of one file.
+rm -rf "${tree:?}"/*
+mkdir -p "$tree/src/base"
+printf '#include <stddef.h>\nvoid wfi_a(int x);\nchar *wfi_b(void);\n' >"$tree/src/base/a.h"
+printf 'void wfi_a(int x) {\n}\nchar *wfi_b(void) {\n}\n' >"$tree/src/base/a.c"
+"$check" "$tree" || { echo "functions of one file are refused"; failed=1; }
+printf 'char *wfi_b(void) {\n}\n' >"$tree/src/base/b.c"
+sed -i 3,4d "$tree/src/base/a.c"
+"$check" "$tree" >"$tree/said" && { echo "a header may declare functions of two files"; failed=1; }
+grep -q "^src/base/a.h: declares functions of src/base/a.c src/base/b.c" "$tree/said" || { cat "$tree/said"; failed=1; }
 exit $failed
