@@ -19,102 +19,68 @@ typedef enum meaning {
     IS_CONTAINER /* of members that have rows */
 } meaning;
 
-static const struct {
-    const char *path;
+/* The members of the object `of` that have this meaning. */
+static const struct row {
+    const char *of, *members;
     meaning meaning;
     const char *ours;
 } rows[] = {
-    {"train_batch_size", IS_LATER, NULL},
-    {"train_micro_batch_size_per_gpu", IS_LATER, NULL},
-    {"gradient_accumulation_steps", IS_LATER, NULL},
-    {"gradient_clipping", IS_OURS, "clip_norm"},
-    {"optimizer", IS_CONTAINER, NULL},
-    {"optimizer.type", IS_LATER, NULL},
-    {"optimizer.params", IS_CONTAINER, NULL},
-    {"optimizer.params.lr", IS_LATER, NULL},
-    {"optimizer.params.betas", IS_LATER, NULL},
-    {"optimizer.params.eps", IS_OURS, "epsilon"},
-    {"optimizer.params.weight_decay", IS_LATER, NULL},
-    {"optimizer.params.momentum", IS_OURS, "momentum"},
-    {"optimizer.params.nesterov", IS_OURS, "nesterov"},
-    {"optimizer.params.dampening", IS_ONLY, "0"},
-    {"optimizer.params.adam_w_mode", IS_LATER, NULL},
-    {"optimizer.params.bias_correction", IS_ONLY, "true"},
-    {"optimizer.params.amsgrad", IS_ONLY, "false"},
-    {"optimizer.params.torch_adam", IS_TIME, NULL},
-    {"scheduler", IS_CONTAINER, NULL},
-    {"scheduler.type", IS_LATER, NULL},
-    {"scheduler.params", IS_CONTAINER, NULL},
-    {"scheduler.params.warmup_min_lr", IS_ONLY, "0"},
-    {"scheduler.params.warmup_max_lr", IS_LATER, NULL},
-    {"scheduler.params.warmup_num_steps", IS_OURS, "warmup"},
-    {"scheduler.params.warmup_type", IS_LATER, NULL},
-    {"scheduler.params.total_num_steps", IS_LATER, NULL},
-    {"scheduler.params.warmup_min_ratio", IS_ONLY, "0"},
-    {"scheduler.params.cos_min_ratio", IS_LATER, NULL},
-    {"scheduler.params.last_batch_iteration", IS_ONLY, "-1"},
-    {"zero_optimization", IS_CONTAINER, NULL},
-    {"zero_optimization.stage", IS_LATER, NULL},
-    {"zero_optimization.overlap_comm", IS_LATER, NULL},
-    {"zero_optimization.reduce_bucket_size", IS_LATER, NULL},
-    {"zero_optimization.offload_optimizer", IS_CONTAINER, NULL},
-    {"zero_optimization.offload_optimizer.device", IS_LATER, NULL},
-    {"zero_optimization.offload_optimizer.pin_memory", IS_TIME, NULL},
-    {"zero_optimization.offload_optimizer.buffer_count", IS_TIME, NULL},
-    {"zero_optimization.offload_optimizer.fast_init", IS_TIME, NULL},
-    {"zero_optimization.offload_optimizer.pipeline_read", IS_TIME, NULL},
-    {"zero_optimization.offload_optimizer.pipeline_write", IS_TIME, NULL},
-    {"zero_optimization.offload_optimizer.ratio", IS_ONLY, "1"},
-    {"zero_optimization.offload_optimizer.nvme_path", IS_SAID,
+    {"", "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps", IS_LATER,
+     NULL},
+    {"", "gradient_clipping", IS_OURS, "clip_norm"},
+    {"", "optimizer scheduler zero_optimization fp16 bf16 amp", IS_CONTAINER, NULL},
+    {"optimizer", "type", IS_LATER, NULL},
+    {"optimizer", "params", IS_CONTAINER, NULL},
+    {"optimizer.params", "lr betas weight_decay adam_w_mode", IS_LATER, NULL},
+    {"optimizer.params", "eps", IS_OURS, "epsilon"},
+    {"optimizer.params", "momentum", IS_OURS, "momentum"},
+    {"optimizer.params", "nesterov", IS_OURS, "nesterov"},
+    {"optimizer.params", "dampening", IS_ONLY, "0"},
+    {"optimizer.params", "bias_correction", IS_ONLY, "true"},
+    {"optimizer.params", "amsgrad", IS_ONLY, "false"},
+    {"optimizer.params", "torch_adam", IS_TIME, NULL},
+    {"scheduler", "type", IS_LATER, NULL},
+    {"scheduler", "params", IS_CONTAINER, NULL},
+    {"scheduler.params", "warmup_min_lr warmup_min_ratio", IS_ONLY, "0"},
+    {"scheduler.params", "warmup_max_lr warmup_type total_num_steps cos_min_ratio", IS_LATER, NULL},
+    {"scheduler.params", "warmup_num_steps", IS_OURS, "warmup"},
+    {"scheduler.params", "last_batch_iteration", IS_ONLY, "-1"},
+    {"zero_optimization", "stage overlap_comm reduce_bucket_size", IS_LATER, NULL},
+    {"zero_optimization", "offload_optimizer offload_param", IS_CONTAINER, NULL},
+    {"zero_optimization.offload_optimizer", "device", IS_LATER, NULL},
+    {"zero_optimization.offload_optimizer",
+     "pin_memory buffer_count fast_init pipeline_read pipeline_write", IS_TIME, NULL},
+    {"zero_optimization.offload_optimizer", "ratio", IS_ONLY, "1"},
+    {"zero_optimization.offload_optimizer", "nvme_path", IS_SAID,
      "files are made in the folder of --out"},
-    {"zero_optimization.offload_param", IS_CONTAINER, NULL},
-    {"zero_optimization.offload_param.nvme_path", IS_SAID, "files are made in the folder of --out"},
-    {"zero_optimization.offload_param.device", IS_LATER, NULL},
-    {"zero_optimization.offload_param.pin_memory", IS_TIME, NULL},
-    {"zero_optimization.offload_param.buffer_count", IS_TIME, NULL},
-    {"zero_optimization.offload_param.buffer_size", IS_TIME, NULL},
-    {"zero_optimization.offload_param.max_in_cpu", IS_TIME, NULL},
-    {"zero_optimization.contiguous_gradients", IS_TIME, NULL},
-    {"zero_optimization.reduce_scatter", IS_TIME, NULL},
-    {"zero_optimization.allgather_partitions", IS_TIME, NULL},
-    {"zero_optimization.allgather_bucket_size", IS_TIME, NULL},
-    {"zero_optimization.round_robin_gradients", IS_TIME, NULL},
-    {"zero_optimization.sub_group_size", IS_TIME, NULL},
-    {"zero_optimization.stage3_max_live_parameters", IS_TIME, NULL},
-    {"zero_optimization.stage3_max_reuse_distance", IS_TIME, NULL},
-    {"zero_optimization.stage3_prefetch_bucket_size", IS_TIME, NULL},
-    {"zero_optimization.stage3_param_persistence_threshold", IS_TIME, NULL},
-    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", IS_TIME, NULL},
-    {"zero_optimization.ignore_unused_parameters", IS_TIME, NULL},
-    {"fp16", IS_CONTAINER, NULL},
-    {"fp16.enabled", IS_ONLY, "false"},
-    {"fp16.loss_scale", IS_TIME, NULL}, /* a parameter of a disabled feature */
-    {"fp16.loss_scale_window", IS_TIME, NULL},
-    {"fp16.initial_scale_power", IS_TIME, NULL},
-    {"fp16.hysteresis", IS_TIME, NULL},
-    {"fp16.min_loss_scale", IS_TIME, NULL},
-    {"fp16.auto_cast", IS_TIME, NULL},
-    {"bf16", IS_CONTAINER, NULL},
-    {"bf16.enabled", IS_LATER, NULL},
-    {"amp", IS_CONTAINER, NULL},
-    {"amp.enabled", IS_ONLY, "false"},
-    {"prescale_gradients", IS_ONLY, "false"},
-    {"gradient_predivide_factor", IS_ONLY, "1"},
-    {"communication_data_type", IS_ONLY, "fp32"},
-    {"sparse_gradients", IS_ONLY, "false"},
-    {"steps_per_print", IS_TIME, NULL},
-    {"wall_clock_breakdown", IS_TIME, NULL},
-    {"memory_breakdown", IS_TIME, NULL},
-    {"dump_state", IS_TIME, NULL},
-    {"zero_allow_untested_optimizer", IS_TIME, NULL},
-    {"zero_force_ds_cpu_optimizer", IS_TIME, NULL},
-    {"aio", IS_TIME, NULL},
-    {"flops_profiler", IS_TIME, NULL},
-    {"comms_logger", IS_TIME, NULL},
-    {"tensorboard", IS_TIME, NULL}, /* --out has its events */
-    {"pipeline", IS_SAID, "set stages by --plan pp=N"},
-    {"tensor_parallel", IS_SAID, "set it by --plan tp=N"},
-    {"activation_checkpointing", IS_SAID, "set it by --plan recompute=all"},
+    {"zero_optimization.offload_param", "nvme_path", IS_SAID,
+     "files are made in the folder of --out"},
+    {"zero_optimization.offload_param", "device", IS_LATER, NULL},
+    {"zero_optimization.offload_param", "pin_memory buffer_count buffer_size max_in_cpu", IS_TIME,
+     NULL},
+    {"zero_optimization",
+     "contiguous_gradients reduce_scatter allgather_partitions allgather_bucket_size "
+     "round_robin_gradients sub_group_size stage3_max_live_parameters stage3_max_reuse_distance "
+     "stage3_prefetch_bucket_size stage3_param_persistence_threshold "
+     "stage3_gather_16bit_weights_on_model_save ignore_unused_parameters",
+     IS_TIME, NULL},
+    {"fp16", "enabled", IS_ONLY, "false"},
+    /* Parameters of a disabled feature. */
+    {"fp16", "loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale auto_cast",
+     IS_TIME, NULL},
+    {"bf16", "enabled", IS_LATER, NULL},
+    {"amp", "enabled", IS_ONLY, "false"},
+    {"", "prescale_gradients sparse_gradients", IS_ONLY, "false"},
+    {"", "gradient_predivide_factor", IS_ONLY, "1"},
+    {"", "communication_data_type", IS_ONLY, "fp32"},
+    {"",
+     "steps_per_print wall_clock_breakdown memory_breakdown dump_state "
+     "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer aio flops_profiler comms_logger "
+     "tensorboard",
+     IS_TIME, NULL},
+    {"", "pipeline", IS_SAID, "set stages by --plan pp=N"},
+    {"", "tensor_parallel", IS_SAID, "set it by --plan tp=N"},
+    {"", "activation_checkpointing", IS_SAID, "set it by --plan recompute=all"},
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
@@ -185,6 +151,14 @@ static bool is_only(const json_t *value, const char *only) {
     return is;
 }
 
+static bool names(const struct row *row, const char *of, const char *key) {
+    size_t n = strcspn(key, " ");
+    if (!n || key[n] || strcmp(row->of, of)) return false;
+    for (const char *at = row->members; (at = strstr(at, key)); at += n)
+        if ((at == row->members || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
 /* Every member of `at` has a row, and options of single members go into r->ours. */
 static void read_members(reading *r, const json_t *at, const char *path) {
     const char *key;
@@ -193,7 +167,7 @@ static void read_members(reading *r, const json_t *at, const char *path) {
         char name[200];
         size_t k = 0;
         snprintf(name, sizeof name, "%s%s%.100s", path, *path ? "." : "", key);
-        while (k < N_ROWS && strcmp(rows[k].path, name)) k++;
+        while (k < N_ROWS && !names(&rows[k], path, key)) k++;
         if (text_has_control(key)) fail(r, "a name holds a control character");
         if (k == N_ROWS) fail(r, "%s: weft has no counterpart", name);
         if (!r->good) return;
