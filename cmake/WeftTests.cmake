@@ -82,6 +82,7 @@ function(weft_add_test_program target name folder)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  target_compile_options(${target} PRIVATE -Wno-unused-parameter) # callbacks, and tests by cmocka
   if(NOT WEFT_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # they run for seconds
   endif()

@@ -30,7 +30,6 @@ typedef struct DLManagedTensorVersioned opaque;
 static int n_deleted;
 
 static void count_deleted(dl_managed *self) {
-    (void)self;
     n_deleted++;
 }
 
@@ -41,9 +40,7 @@ static const struct {
              {WF_I32, 0, 32}, {WF_I64, 0, 64}, {WF_U8, 1, 8}};
 #define N_TYPES (sizeof types / sizeof *types)
 
-static void same_memory_goes_out(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(same_memory_goes_out) {
     for (size_t k = 0; k < N_TYPES; k++)
         for (int first = 0; first < 2; first++) {
             unsigned char data[24 * 8];
@@ -65,13 +62,10 @@ static void same_memory_goes_out(void **state) {
             m->deleter((dl_managed *)out);
             if (!first) wf_array_destroy(a);
         }
-    test_context_end(ctx);
 }
 
 /* Two tensors of one array are one memory. */
-static void shared_by_several(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(shared_by_several) {
     wf_array *a;
     opaque *one, *two;
     TEST_OK(ctx, wf_array_create(ctx, WF_F32, &WF_SCALAR, "cpu", &(float){3}, &a));
@@ -82,12 +76,9 @@ static void shared_by_several(void **state) {
     wf_array_destroy(a);
     assert_true(*(float *)((dl_managed *)two)->tensor.data == 3);
     ((dl_managed *)two)->deleter((dl_managed *)two);
-    test_context_end(ctx);
 }
 
-static void any_strides_come_in(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(any_strides_come_in) {
     float data[24], got[6];
     for (int i = 0; i < 24; i++) data[i] = (float)i;
     static const struct {
@@ -131,12 +122,9 @@ static void any_strides_come_in(void **state) {
     TEST_OK(ctx, wf_array_from_dlpack(ctx, (opaque *)&m, "cpu:0", &a));
     assert_int_equal(wf_array_bytes(a), 0);
     wf_array_destroy(a);
-    test_context_end(ctx);
 }
 
-static void refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refused) {
     float data[6] = {0};
     int64_t shape[8] = {2, 3}, huge[] = {INT64_MAX, INT64_MAX}, below[] = {2, -3};
     const dl_managed good = {
@@ -162,7 +150,6 @@ static void refused(void **state) {
     dl_managed m = good;
     TEST_REFUSED(ctx, wf_array_from_dlpack(ctx, (opaque *)&m, "gpu", &a), WF_UNSUPPORTED, "gpu");
     assert_int_equal(n_deleted, 0); /* still the caller's */
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -12,11 +12,9 @@ static const char *const cpus[] = {"cpu:0", "cpu:1", "cpu", "cpu:0", "cpu:3", "c
 
 /* ---- arrays ---- */
 
-static void keeps_elements(void **state) {
-    (void)state;
+TEST(keeps_elements) {
     static const int64_t numbers[6] = {1, -2, 3, INT64_MAX, 5, INT64_MIN};
     int64_t back[6];
-    wf_context *ctx = test_context();
     wf_array *a, *b, *zeros, *none;
     TEST_OK(ctx, wf_array_create(ctx, WF_I64, &WF_SHAPE(2, 3), "cpu", numbers, &a));
     assert_string_equal(wf_array_device(a), "cpu:0");
@@ -52,17 +50,14 @@ static void keeps_elements(void **state) {
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
         TEST_REFUSED(ctx, wf_array_create(ctx, WF_F32, &bad[k].shape, bad[k].device, NULL, &none),
                      bad[k].status, bad[k].says);
-    test_context_end(ctx);
 }
 
 /* As torch divides: equal shares but for the last, and none that is empty. */
-static void scatters_and_gathers(void **state) {
-    (void)state;
+TEST(scatters_and_gathers) {
     static const struct {
         int n_devices, n_samples, n_parts, parts[6];
     } cases[] = {{3, 20, 3, {7, 7, 6}}, {4, 5, 3, {2, 2, 1}}, {6, 3, 3, {1, 1, 1}},
                  {2, 1, 1, {1}},        {1, 4, 1, {4}},       {2, 20, 2, {10, 10}}};
-    wf_context *ctx = test_context();
     float data[20 * 3], back[20 * 3];
     for (int i = 0; i < 60; i++) data[i] = (float)i;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -98,14 +93,12 @@ static void scatters_and_gathers(void **state) {
     TEST_REFUSED(ctx, wf_array_scatter(two[0], bad, 2, parts, &n), WF_UNSUPPORTED, "tpu:1");
     wf_array_destroy(two[0]);
     wf_array_destroy(two[1]);
-    test_context_end(ctx);
 }
 
 /* ---- modules ---- */
 
 /* The tutorial's block, without a loss. */
 static void block(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(20));
     wf_output(wf_linear(wf_relu(wf_linear(x, "net1", 20)), "net2", 20), "out");
 }
@@ -173,13 +166,11 @@ static void equals_the_whole(wf_context *ctx, wf_module *module, int which, int6
     wf_array_destroy(input);
 }
 
-static void is_the_module(void **state) {
-    (void)state;
+TEST(is_the_module) {
     static const struct {
         int64_t grain, n_samples; /* shares begin at multiples of the grain */
         wf_kernels kernels;
     } cases[] = {{1, 20, WF_KERNELS_FAST}, {1, 3, WF_KERNELS_FAST}, {1, 1, WF_KERNELS_REFERENCE}};
-    wf_context *ctx = test_context();
     for (int which = 0; which < 3; which++) {
         wf_model *model = make_model(ctx, which);
         for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -195,13 +186,10 @@ static void is_the_module(void **state) {
         }
         wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* A larger grain divides as well, if the parts do: 24 samples, grain 4, over 1, 2, 3 or 6. */
-static void keeps_a_grain(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(keeps_a_grain) {
     wf_model *model = make_model(ctx, 0);
     wf_module_config config = WF_MODULE_CONFIG_INIT;
     wf_module *module;
@@ -218,15 +206,12 @@ static void keeps_a_grain(void **state) {
     wf_array_destroy(input);
     wf_module_destroy(module);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* Replicas have the weights that the module has when they are made, not those of its seed. */
-static void copies_weights(void **state) {
-    (void)state;
+TEST(copies_weights) {
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     float a[400], b[400];
-    wf_context *ctx = test_context();
     wf_model *model = make_model(ctx, 0);
     wf_module_config config = WF_MODULE_CONFIG_INIT;
     wf_module *module, *replicas[2];
@@ -252,23 +237,19 @@ static void copies_weights(void **state) {
     wf_module_destroy(module);
     unlink(path);
     rmdir(folder);
-    test_context_end(ctx);
 }
 
 /* ---- what is refused ---- */
 
 static void two_outputs(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor a = wf_input(g, "a", WF_F32, WF_SHAPE(4)), b = wf_input(g, "b", WF_F32, WF_SHAPE(4));
     wf_output(wf_add(a, b), "sum");
     wf_output(wf_sum(wf_linear(a, "l", 4), 0), "total");
 }
 
 /* A sample of a recurrent model goes on from no other sample, and from no other call. */
-static void begins_each_sample(void **state) {
-    (void)state;
+TEST(begins_each_sample) {
     enum { N = 3, N_TOKENS = 4, N_WORDS = 11, N_LOGITS = N_TOKENS * N_WORDS };
-    wf_context *ctx = test_context();
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.n_classes = N_WORDS;
     config.n_tokens = N_TOKENS;
@@ -302,12 +283,9 @@ static void begins_each_sample(void **state) {
         wf_model_destroy(model);
     }
     wf_array_destroy(input);
-    test_context_end(ctx);
 }
 
-static void refuses(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refuses) {
     wf_module_config config = WF_MODULE_CONFIG_INIT;
     wf_module *module, *pair[2];
     wf_array *out, *outs[2], *ins[2];
@@ -355,7 +333,6 @@ static void refuses(void **state) {
         wf_array_destroy(ins[k]);
     }
     wf_module_destroy(module);
-    test_context_end(ctx);
 }
 
 int main(void) {

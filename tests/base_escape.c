@@ -11,7 +11,6 @@ static void expect_escaped(const char *text, const char *expected) {
 }
 
 static void controls_are_escaped(void **state) {
-    (void)state;
     expect_escaped("", "");
     expect_escaped("plain \\ text", "plain \\ text");
     expect_escaped("\x1b[31mred\r\n\t\x7f", "\\x1b[31mred\\x0d\\x0a\\x09\\x7f");
@@ -25,7 +24,6 @@ static void controls_are_escaped(void **state) {
 
 /* Bytes that are no UTF-8: alone, cut off, overlong, surrogates, beyond the last character. */
 static void bad_bytes_are_escaped(void **state) {
-    (void)state;
     expect_escaped("\x9b", "\\x9b");
     expect_escaped("a\xe2\x86", "a\\xe2\\x86");
     expect_escaped("\xc0\x9b", "\\xc0\\x9b");
@@ -36,7 +34,6 @@ static void bad_bytes_are_escaped(void **state) {
 }
 
 static void cuts_between_characters(void **state) {
-    (void)state;
     char shown[8];
     memset(shown, 'x', sizeof shown);
     assert_string_equal(wf_text_escape("abc\x1b", shown, 7), "abc");
@@ -47,13 +44,10 @@ static void cuts_between_characters(void **state) {
 }
 
 static void note_line(void *self, wf_log_level level, const char *topic, const char *line) {
-    (void)level;
-    (void)topic;
     snprintf(self, 64, "%s", line);
 }
 
 static void sentences_are_escaped(void **state) {
-    (void)state;
     char line[64] = "";
     wf_context *ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;

@@ -53,7 +53,6 @@ static void expect(const fake *f, double cpus, size_t bytes) {
 #define V2 "30 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 
 static void version_2(void **state) {
-    (void)state;
     fake f = begin("0::/user/job\n", "22 1 0:3 / /proc rw - proc proc rw\n" V2);
     put(&f, "/cg/user/job/cpu.max", "max 100000\n");
     put(&f, "/cg/user/job/memory.max", "3000000000\n");
@@ -63,7 +62,6 @@ static void version_2(void **state) {
 }
 
 static void the_group_above_allows_less(void **state) {
-    (void)state;
     fake f = begin("0::/user/job\n", V2);
     put(&f, "/cg/user/job/cpu.max", "400000 100000\n");
     put(&f, "/cg/user/job/memory.max", "2000000\n");
@@ -73,7 +71,6 @@ static void the_group_above_allows_less(void **state) {
 }
 
 static void version_1_beside_an_empty_version_2(void **state) {
-    (void)state;
     fake f = begin("4:memory:/job\n1:cpuacct,cpu:/job\n0::/\n",
                    "40 31 0:30 / /cg/cpu rw - cgroup cgroup rw,cpuacct,cpu\n"
                    "41 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n"
@@ -88,7 +85,6 @@ static void version_1_beside_an_empty_version_2(void **state) {
 }
 
 static void a_container_sees_its_group_at_the_mount(void **state) {
-    (void)state;
     fake f = begin("4:memory:/docker/abc\n",
                    "41 31 0:32 /docker/abc /cg/memory ro - cgroup cgroup rw,memory\n");
     put(&f, "/cg/memory/memory.limit_in_bytes", "1048576\n");
@@ -96,7 +92,6 @@ static void a_container_sees_its_group_at_the_mount(void **state) {
 }
 
 static void without_groups_there_is_no_limit(void **state) {
-    (void)state;
     fake f = begin("", "no line at all\n- - -\n");
     expect(&f, 0, 0);
     f = begin("0::/gone\nno line\n:::\n", V2);

@@ -43,7 +43,6 @@ static int run_two(size_t n, size_t apart) {
 }
 
 static void races_are_told(void **state) {
-    (void)state;
     for (size_t n = MOST / 100; n <= MOST; n *= 100) {
         assert_int_equal(run_two(n, n), 0);
 #if defined(__SANITIZE_THREAD__)

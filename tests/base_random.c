@@ -13,7 +13,6 @@ static wfi_random_key key_of(uint32_t k0, uint32_t k1) {
 }
 
 static void known_answers(void **state) {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], want[4];
     } vectors[] = {/* philox4x32 10 */
@@ -34,7 +33,6 @@ static void known_answers(void **state) {
 }
 
 static void moments(void **state) {
-    (void)state;
     wfi_random_key key = {7, wfi_random_name("fc.weight")};
     double sum = 0, squares = 0, uniform = 0;
     int n = 100000;
@@ -52,7 +50,6 @@ static void moments(void **state) {
 }
 
 static void filled_is_element_by_element(void **state) {
-    (void)state;
     wfi_random_key key = {9, wfi_random_name("x")};
     float filled[37];
     for (uint64_t first = 0; first < 6; first++) {
@@ -67,7 +64,6 @@ static void filled_is_element_by_element(void **state) {
 
 /* Mean and variance of Beta(a, a), also where its gamma variates are too small for any type. */
 static void shares(void **state) {
-    (void)state;
     static const double alphas[] = {0.001, 0.2, 1, 3.5, 1000};
     wfi_random_key key = {7, wfi_random_name("share")};
     for (int k = 0; k < 5; k++) {
@@ -86,7 +82,6 @@ static void shares(void **state) {
 }
 
 static void names_and_seeds_differ(void **state) {
-    (void)state;
     wfi_random_key a = {1, wfi_random_name("a")}, b = {1, wfi_random_name("b")},
                    c = {2, wfi_random_name("a")};
     assert_true(wfi_random_uniform(a, 0, 0) != wfi_random_uniform(b, 0, 0));
@@ -95,7 +90,6 @@ static void names_and_seeds_differ(void **state) {
 }
 
 static void shuffle_is_a_permutation(void **state) {
-    (void)state;
     int64_t order[1000];
     int seen[1000] = {0}, n_moved = 0;
     wfi_random_shuffle((wfi_random_key){3, 4}, 5, 1000, order);

@@ -13,7 +13,6 @@
     } while (0)
 
 static void missing(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_job *job;
     wf_store *store;
@@ -25,7 +24,6 @@ static void missing(void **state) {
 }
 
 static void of_another_version(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_job_config config = WF_JOB_CONFIG_INIT;
     wf_job *job;
@@ -35,7 +33,6 @@ static void of_another_version(void **state) {
 }
 
 static void of_results(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_prediction_request q = WF_PREDICTION_REQUEST_INIT;
     wf_prediction p = WF_PREDICTION_INIT;

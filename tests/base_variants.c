@@ -59,7 +59,6 @@ static void update(const wf_recipe *recipe, wfi_variant variant, buffers *b) {
 }
 
 static void updates(void **state) {
-    (void)state;
     static buffers start, one, other;
     int n_compared = 0;
     fill(&start);
@@ -160,7 +159,6 @@ static void attends(wfi_variant v, numbers *x) {
 
 /* One that is no number makes its row so, whatever its bits are; the others stay. */
 static void attends_to_nans(void **state) {
-    (void)state;
     enum { STEP = 32, D = 3 };
     static const uint32_t nans[] = {0x7fc00000, 0xffc00000, 0x7fc00001, 0x7f800001,
                                     0x7fc0ffff, 0x7fffffff, 0xffffffff};
@@ -244,7 +242,6 @@ static void run_images(wfi_variant v, bool is_narrow, bool relu, bool adds, imag
 }
 
 static void batch_norms(void **state) {
-    (void)state;
     static images one, other;
     for (int way = 0; way < 8; way++) {
         bool is_narrow = way & 1, relu = way & 2, adds = way & 4;
@@ -260,7 +257,6 @@ static void batch_norms(void **state) {
 
 /* What is fused has the bits of one after the other. */
 static void fused_batch_norms(void **state) {
-    (void)state;
     static images plain, fused;
     run_images(wfi_best_variant(), false, false, false, &plain);
     run_images(wfi_best_variant(), false, true, true, &fused);
@@ -293,7 +289,6 @@ static void converts(wfi_variant v, numbers *x) {
 }
 
 static void loops(void **state) {
-    (void)state;
     static const struct {
         const char *name;
         void (*run)(wfi_variant v, numbers *x);
@@ -322,7 +317,6 @@ static void loops(void **state) {
 
 /* To the nearest, of two as near to the even one; a NaN stays one, whatever its bits are. */
 static void rounds_to_bf16(void **state) {
-    (void)state;
     static const struct {
         uint32_t bits;
         uint16_t want;
@@ -349,7 +343,6 @@ static void rounds_to_bf16(void **state) {
 
 /* A stretch of whole blocks has the sums that it has in the whole. */
 static void sums_of_stretches(void **state) {
-    (void)state;
     static float gradient[9 * WFI_NORM_BLOCK_ELEMENTS + 5];
     const size_t n = sizeof gradient / sizeof *gradient;
     double whole[10], part[10];

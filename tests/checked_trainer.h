@@ -9,7 +9,6 @@
 
 /* Two units, a tied weight, batch statistics; small, because many are made. */
 static inline void tiny_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(16, 16), (wf_init){WF_INIT_NORMAL, 0.2f});
@@ -39,7 +38,6 @@ static inline wf_trainer *checked_trainer(wf_context *ctx, wf_model_function fun
 }
 
 static inline int turn_on(void **state) {
-    (void)state;
     return setenv("WEFT_CHECK_EVENTS", "1", 1);
 }
 

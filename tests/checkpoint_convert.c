@@ -28,7 +28,6 @@ static float float_of(const char *type, uint16_t bits) {
 
 /* Everything that a short can be comes back, with its sign. */
 static void shorts_stay(void **state) {
-    (void)state;
     static const char *const types[] = {"F16", "BF16"};
     for (int t = 0; t < 2; t++)
         for (uint32_t k = 0; k < 65536; k++) {
@@ -45,7 +44,6 @@ static void shorts_stay(void **state) {
 
 /* Halfway between two neighbours it is the even one; a little off, the nearer one. */
 static void ties_to_even(void **state) {
-    (void)state;
     static const char *const types[] = {"F16", "BF16"};
     for (int t = 0; t < 2; t++)
         for (uint32_t k = 0; k < (t ? 0x7F7Fu : 0x7BFFu); k++) {
@@ -63,7 +61,6 @@ static void ties_to_even(void **state) {
 
 #ifdef __FLT16_MAX__
 static void as_the_compiler(void **state) {
-    (void)state;
     wfi_random_key key = {3, 4};
     for (uint64_t i = 0; i < 400000; i++) {
         uint32_t words[4];
@@ -82,7 +79,6 @@ static void as_the_compiler(void **state) {
 #endif
 
 static void too_large(void **state) {
-    (void)state;
     bool fits;
     assert_int_equal(short_of("F16", nextafterf(65520, 0), &fits), 0x7BFF);
     assert_true(fits);

@@ -42,10 +42,8 @@ static char *make_image(wf_context *ctx, size_t *bytes_out, char *said, size_t b
     return image;
 }
 
-static void any_plan_reads(void **state) {
-    (void)state;
+TEST(any_plan_reads) {
     static const char *const plans[] = {"", "pp=2", "dp=4,zero=1", "dp=2,pp=2", "dp=2,zero=3"};
-    wf_context *ctx = test_context();
     char want[200], said[200], path[] = "/tmp/weft-test-XXXXXX";
     size_t bytes;
     char *image = make_image(ctx, &bytes, want, sizeof want);
@@ -63,12 +61,9 @@ static void any_plan_reads(void **state) {
     }
     unlink(path);
     free(image);
-    test_context_end(ctx);
 }
 
-static void bad_images_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bad_images_are_refused) {
     char said[200];
     size_t bytes;
     char *image = make_image(ctx, &bytes, said, sizeof said);
@@ -100,7 +95,6 @@ static void bad_images_are_refused(void **state) {
     assert_int_equal(wf_trainer_read_image(t, image, bytes), WF_SHAPE);
     wf_trainer_destroy(t);
     free(image);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -101,7 +101,6 @@ static void on_threads(const char *path, const char *again, const char *want) {
 }
 
 static void any_plan_reads(void **state) {
-    (void)state;
     static rank_process p[MAX_PROCESSES];
     static const struct {
         const char *plan;

@@ -303,7 +303,6 @@ static void converts_much(void **state) {
 
 /* Every half there is, by what it means. */
 static void converts_all_halves(void **state) {
-    (void)state;
     for (unsigned bits = 0; bits < 65536; bits++) {
         uint16_t half = (uint16_t)bits;
         float got, size = (float)(bits & 1023);

@@ -8,7 +8,6 @@
 #include <math.h>
 
 static void advises_one_thread_on_crowded_cores(void **state) {
-    (void)state;
     static const struct {
         effort spent;
         int n_threads;

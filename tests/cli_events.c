@@ -53,7 +53,6 @@ static void is_same(text got, text want) {
 }
 
 static void as_tensorboard_writes(void **state) {
-    (void)state;
     text t = write_steps(300, 300);
     assert_int_equal(t.n, N_GOLDEN);
     for (size_t k = 0; k < t.n; k++) {
@@ -65,7 +64,6 @@ static void as_tensorboard_writes(void **state) {
 }
 
 static void old_steps_are_kept(void **state) {
-    (void)state;
     text old = write_steps(1, 400);
     is_same(copy(&old, 1 << 20), write_steps(1, 400));
     is_same(copy(&old, 300), write_steps(1, 300));
@@ -76,7 +74,6 @@ static void old_steps_are_kept(void **state) {
 
 /* Whatever became of the last record, those before it stay. */
 static void damage_ends_the_file(void **state) {
-    (void)state;
     text old = write_steps(1, 9), before = write_steps(1, 8);
     for (size_t n = before.n; n < old.n; n++) {
         is_same(copy(&(text){old.bytes, n}, 9), write_steps(1, 8));
@@ -91,7 +88,6 @@ static void damage_ends_the_file(void **state) {
 }
 
 static void all_numbers_are_written(void **state) {
-    (void)state;
     text t, tag = {calloc(1, EVENTS_TAG_BYTES + 1), 0};
     event_scalar most[EVENTS_SCALARS];
     memset(tag.bytes, 'x', EVENTS_TAG_BYTES);

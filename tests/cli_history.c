@@ -42,7 +42,6 @@ static void continues(history *h, int64_t n_done, const restart_mark *mark, doub
 }
 
 static void from_snapshots(void **state) {
-    (void)state;
     history *h = begin();
     work(h, 100, 10);
     history_mark_snapshot(h, 10);
@@ -64,7 +63,6 @@ static void from_snapshots(void **state) {
 }
 
 static void from_checkpoints(void **state) {
-    (void)state;
     history *h = begin();
     for (int64_t step = 1; step <= N_MARKS + 2; step++) {
         work(h, 1, step);

@@ -132,9 +132,7 @@ static void is_within(const errors *e, double mean, double least, double most, c
 
 /* Stages are balanced by whole layers in a prediction, and by parts of them in a program, so of
  * few layers the bytes of pipelines differ more. */
-static void planned_bytes(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(planned_bytes) {
     wf_cluster *cluster;
     errors all[2] = {{0}}, host = {0};
     TEST_OK(ctx, wf_cluster_load(ctx, "dgx-a100", &cluster));
@@ -154,7 +152,6 @@ static void planned_bytes(void **state) {
     is_within(&all[1], 0.08, -0.45, 0.3, "pipelines");
     is_within(&host, 0.05, -0.06, 0.3, "host memory");
     wf_cluster_destroy(cluster);
-    test_context_end(ctx);
 }
 
 int main(void) {

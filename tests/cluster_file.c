@@ -7,9 +7,7 @@
 
 #include <string.h>
 
-static void shipped(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(shipped) {
     int n = 0;
     for (; wf_cluster_shipped(n); n++) {
         wf_cluster *c;
@@ -20,7 +18,6 @@ static void shipped(void **state) {
     assert_int_equal(n, 7);
     assert_null(wf_cluster_shipped(-1));
     assert_null(wf_cluster_shipped_text("nowhere"));
-    test_context_end(ctx);
 }
 
 #define DEVICE                                                                                     \
@@ -81,9 +78,7 @@ static const struct bad {
      "an array of 1 to 8"},
 };
 
-static void refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refused) {
     for (size_t k = 0; k < WFI_COUNT(bads); k++) {
         wf_cluster *c = NULL;
         wf_status status =
@@ -94,12 +89,9 @@ static void refused(void **state) {
             fail_msg("%s: %s", bads[k].text, wf_context_error(ctx));
         assert_null(c);
     }
-    test_context_end(ctx);
 }
 
-static void names(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(names) {
     wf_cluster *c;
     TEST_REFUSED(ctx, wf_cluster_load(ctx, "dgx-a10", &c), WF_INVALID_ARG, "did you mean dgx-a100");
     assert_int_equal(wf_cluster_load(ctx, "./no-such.json", &c), WF_IO);
@@ -117,7 +109,6 @@ static void names(void **state) {
     TEST_OK(ctx, wf_cluster_set_nodes(&groups, 6));
     assert_int_equal(wf_cluster_n_devices(&groups), 48);
     TEST_REFUSED(ctx, wf_cluster_set_nodes(&groups, 5), WF_INVALID_ARG, "multiples");
-    test_context_end(ctx);
 }
 
 int main(void) {

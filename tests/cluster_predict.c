@@ -82,7 +82,6 @@ static const shape gpt_76b = {60, 10240, 80, 51200, 2048, 1792, 2};
 static const shape gpt_1t = {128, 25600, 160, 51200, 2048, 512, 1};
 
 static void flops(void **state) {
-    (void)state;
     static const struct {
         const shape *s;
         int nodes;
@@ -105,7 +104,6 @@ static void flops(void **state) {
 
 /* Rajbhandari et al., 2020: 2 + 2 + 12 bytes, divided by N from the state on. */
 static void zero_bytes(void **state) {
-    (void)state;
     const shape s = {36, 4096, 32, 51200, 2048, 64, 1};
     static const char *const plans[] = {"dp=64", "dp=64,zero=1", "dp=64,zero=2", "dp=64,zero=3"};
     const double each[] = {16, 4 + 12.0 / 64, 2 + 14.0 / 64, 16.0 / 64};
@@ -121,7 +119,6 @@ static void zero_bytes(void **state) {
 
 /* Korthikanti et al., 2022: bytes of a layer, by which two models of 22 billion differ. */
 static void activations(void **state) {
-    (void)state;
     static const struct {
         const char *plan;
         double fixed, divided, scores; /* of sbh: 10 and 24/t, 5as/(ht) */
@@ -147,7 +144,6 @@ static void activations(void **state) {
 /* Where one thread draws dropout's random numbers, a layer draws them for the scores and twice for
  * the hidden values; their masks are then elements, no bytes. */
 static void draws(void **state) {
-    (void)state;
     const shape s = {4, 256, 8, 1024, 128, 4, 1};
     run r = begin(&s, "dgx-a100", 1, "dp=1");
     wf_prediction without = predict(&r);
@@ -171,7 +167,6 @@ static wf_cluster two_nodes(bool is_shared) {
  * crosses; rings of other ranks of the node cross it, too. A send of one rank of a node has a
  * shared link alone. */
 static void exchanges(void **state) {
-    (void)state;
     const wfi_traffic_kind sum = WFI_TRAFFIC_ALL_REDUCE, send = WFI_TRAFFIC_SEND;
     const struct {
         wfi_traffic_kind kind;
@@ -198,7 +193,6 @@ static void exchanges(void **state) {
 /* The same links, 8 MB and 8 ranks. Within a node a rank has 4 GB/s; of the link between nodes it
  * has a quarter, or all of it if it sends for its node alone. */
 static void allreduces(void **state) {
-    (void)state;
     const struct {
         const wfi_allreduce *how;
         double us;
@@ -218,7 +212,6 @@ static void allreduces(void **state) {
 
 /* 3 tiles of 4 x 4 on 2 units: a full wave, and half of one that takes three quarters. */
 static void products(void **state) {
-    (void)state;
     wf_cluster c = {.memory_bandwidth = 1e12,
                     .memory_efficiency = 0.5,
                     .launch_us = 5,
@@ -243,9 +236,7 @@ static void products(void **state) {
 }
 
 /* A pipeline's bubble is (p - 1) / (v m) of the ideal time, if stages are equal. */
-static void bubbles(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bubbles) {
     const wfi_stage_times one = {1, 1, 1};
     static const struct {
         const char *schedule;
@@ -272,7 +263,6 @@ static void bubbles(void **state) {
         if (cases[k].chunks == 1) near(p.held[0], held, 1e-9);
         wfi_free(ctx, p.held);
     }
-    test_context_end(ctx);
 }
 
 static void random_times(wfi_stage_times *times, int n) {
@@ -281,9 +271,7 @@ static void random_times(wfi_stage_times *times, int n) {
 }
 
 /* No pipeline is faster or keeps less than its bounds, with stages of any times. */
-static void bounds(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bounds) {
     int n_equal = 0;
     for (int k = 0; k < 6000; k++) {
         const wfi_schedule *schedule = wfi_schedules[rand() % 10];
@@ -308,12 +296,10 @@ static void bounds(void **state) {
         wfi_free(ctx, p.held);
     }
     assert_true(n_equal > 10000);
-    test_context_end(ctx);
 }
 
 /* Layers, microbatches and ranks by the thousand. */
 static void large(void **state) {
-    (void)state;
     const shape deep = {1000, 25600, 160, 51200, 2048, 16384, 1};
     wf_prediction p =
         predict_once(&deep, "dgx-a100", 2048, "dp=32,tp=8,pp=64,zero=1,recompute=all");
@@ -325,7 +311,6 @@ static void large(void **state) {
 
 /* As the log of BLOOM has them: 6 layers a stage; 7, and one in the last; 5, 6, ..., 6, 5. */
 static void divisions(void **state) {
-    (void)state;
     static const struct {
         int64_t layers;
         const char *cut;
@@ -343,7 +328,6 @@ static void divisions(void **state) {
 }
 
 static void refused(void **state) {
-    (void)state;
     static const struct {
         const char *plan, *why;
         wf_status status;

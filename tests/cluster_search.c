@@ -49,7 +49,6 @@ static wf_choice search(const world *w) {
 
 /* A plan that fits is better; of these one that is 0.1 % faster, of others one that lacks less. */
 static void compares(void **state) {
-    (void)state;
     const wf_prediction slow = {.fits = 1, .step_ms = 100}, tied = {.fits = 1, .step_ms = 99.95},
                         fast = {.fits = 1, .step_ms = 99.8}, lacks = {.short_by_bytes = 2},
                         least = {.short_by_bytes = 1};
@@ -196,7 +195,6 @@ static void begin_random(world *w, int k) {
 }
 
 static void equals_exhaustive(void **state) {
-    (void)state;
     int n = 0, n_fits = 0, n_best = 0;
     srand(7);
     for (int k = 0; k < 24; k++) {
@@ -226,7 +224,6 @@ static wf_status look(void *self, const wfi_case *c, bool *suffices_out) {
     exhaustive *e = self;
     wf_prediction x;
     wfi_verdict verdict;
-    (void)suffices_out;
     assert_false(c->zero == 2 && c->pp > 1); /* the same as zero=1 */
     if (wfi_predict_case(&e->p, c, NULL, &x, &verdict) != WF_OK) return WF_OK;
     assert_int_equal(verdict, WFI_PREDICTED);
@@ -243,7 +240,6 @@ static wf_status look(void *self, const wfi_case *c, bool *suffices_out) {
 }
 
 static void finds_best(void **state) {
-    (void)state;
     static const struct {
         const char *cluster;
         int nodes;
@@ -350,7 +346,6 @@ static void can_be_lowered(const world *w, const wf_choice *choice) {
 }
 
 static void strategies(void **state) {
-    (void)state;
     static const char *const names[] = {
         "one device", "DataParallel", "DDP",   "ZeRO-1",   "ZeRO-2",          "ZeRO-3", "pipeline",
         "tensor",     "PP+DP",        "TP+DP", "PP+TP+DP", "DP+PP+TP+ZeRO-1", "offload"};
@@ -369,7 +364,6 @@ static void strategies(void **state) {
 
 /* Two replicas of two lanes, or four of one; never eight. No more ranks than slices. */
 static void keeps_recipe(void **state) {
-    (void)state;
     world w;
     begin(&w, "dgx-a100", 1, 8, 2048, 32);
     wf_choice free_choice = search(&w);
@@ -385,7 +379,6 @@ static void keeps_recipe(void **state) {
 /* More devices than a plan may have replicas, or more samples than a recipe microbatches; and
  * 62,500 replicas, which cannot be summed in groups of a node. */
 static void fills_large_clusters(void **state) {
-    (void)state;
     static const int64_t batches[] = {1000000, 1 << 22};
     for (size_t k = 0; k < WFI_COUNT(batches); k++) {
         world w;
@@ -409,7 +402,6 @@ static void fills_large_clusters(void **state) {
 
 /* A group of one node joins several nodes all the same. */
 static void counts_nodes(void **state) {
-    (void)state;
     const wf_choice rows[WF_N_STRATEGIES] = {{.plan = ""}};
     unsigned bits;
     wf_cluster c = {.n_levels = 3, .levels = {{.count = 8}, {.count = 1}, {.count = 4}}};

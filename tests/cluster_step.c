@@ -59,7 +59,6 @@ static void is_near(double value, double wanted) {
 
 /* Gradients have 4 bytes, parameters 2; zero= makes two passes of each sum. */
 static void replicas(void **state) {
-    (void)state;
     static const struct {
         int zero, shard;
         double us;
@@ -94,7 +93,6 @@ static void replicas(void **state) {
 
 /* A block of 500,000 parameters is gathered by four replicas: forward once, backward twice. */
 static void gathers(void **state) {
-    (void)state;
     world w;
     begin(&w);
     w.c.zero = 3, w.c.shard = 4;
@@ -118,7 +116,6 @@ static void gathers(void **state) {
 }
 
 static void transfers(void **state) {
-    (void)state;
     world w;
     begin(&w);
     w.c.pp = 2, w.c.tp = w.c.pp_stride = w.c.dp_stride = 4;
@@ -135,7 +132,6 @@ static void transfers(void **state) {
 
 /* weft's update reads a gradient, and reads and writes a parameter of 6 and a state of 8 bytes. */
 static void updates(void **state) {
-    (void)state;
     world w;
     begin(&w);
     is_near(wfi_step_optimizer_us(&w.s), 48000);
@@ -149,7 +145,6 @@ static void updates(void **state) {
 }
 
 static void bytes(void **state) {
-    (void)state;
     world w;
     wf_prediction x = {.n_ranks = 4};
     const wfi_block head = {.phase[WFI_F].flops = 1};
@@ -189,7 +184,6 @@ static void bytes(void **state) {
  * three of attention, its result and the sum with it, and twice four of the MLP; and mean and
  * deviation of two norms, and a number for each head. The head uses the embedding's weights. */
 static void saves(void **state) {
-    (void)state;
     world w;
     wfi_work *work;
     begin(&w);
@@ -208,7 +202,6 @@ static void saves(void **state) {
 
 /* Breadth-first, one stage keeps all microbatches. */
 static void holds(void **state) {
-    (void)state;
     world w;
     wfi_pipeline to;
     wfi_stage_times times = {1, 2, 0};
@@ -225,7 +218,6 @@ static void holds(void **state) {
 
 /* Neighbours are replicas in the papers' runs, stages in weft's. */
 static void strides(void **state) {
-    (void)state;
     world w;
     wf_plan *plan;
     begin(&w);

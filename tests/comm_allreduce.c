@@ -127,7 +127,6 @@ static void run(const wfi_allreduce *how, int32_t n, int64_t n_elem) {
 }
 
 static void everybody_has_the_sum(void **state) {
-    (void)state;
     static const int64_t sizes[] = {0, 1, 16, 17, 100, 500, 1056};
     for (int i = 0; wfi_allreduces[i]; i++)
         for (int32_t n = 2; n <= MOST_REPLICAS; n = n < 9 ? n + 1 : 2 * n - 1)
@@ -138,7 +137,6 @@ static void everybody_has_the_sum(void **state) {
 /* Where slices are even: ring, tree, pairwise and direct move (n - 1) / n of the gradient twice
  * over each rank's wire; at the root all of it passes n - 1 times. */
 static void bytes_are_known(void **state) {
-    (void)state;
     const int64_t n_elem = 1920;
     for (int i = 0; wfi_allreduces[i]; i++)
         for (int32_t n = 2; n <= 8; n++) {
@@ -161,13 +159,11 @@ static void bytes_are_known(void **state) {
 static float streamed[2][3][100]; /* [past the caches or not][rank] */
 
 static char *address(const void *self, int32_t rank, wfi_window window, int64_t at) {
-    (void)window;
     return (char *)&(*(float(*)[3][100])(uintptr_t)self)[rank][at];
 }
 
 /* Results past the caches are the same, wherever in a line they begin and end. */
 static void streaming_changes_no_bit(void **state) {
-    (void)state;
     const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_reduce_part part = {.n = 3, .own = 1};
     for (int64_t begin = 0; begin < 20; begin++)
@@ -195,14 +191,12 @@ static void streaming_changes_no_bit(void **state) {
 static float summands[WFI_REDUCE_RANKS][2]; /* [rank]; small integers: any order has the same sum */
 
 static char *address_of_summand(const void *self, int32_t rank, wfi_window window, int64_t at) {
-    (void)self;
     /* Those of the others in the staging of rank 1, in their order. */
     if (window == WFI_WINDOW_STAGING) rank = (int32_t)(at / 2) + (at >= 2);
     return (char *)&summands[rank][window == WFI_WINDOW_STAGING ? at % 2 : at];
 }
 
 static void all_ranks_count(void **state) {
-    (void)state;
     static const int32_t counts[] = {2, 63, 64, 65, 128, 129, WFI_REDUCE_RANKS};
     const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_step_memory memory = {.arithmetic = &sums, .address = address_of_summand};

@@ -91,7 +91,6 @@ static void expect(const rank *r, wf_status status, const char *words) {
 }
 
 static void again_and_again(void **state) {
-    (void)state;
     const char *const ways[] = {NULL, port_url, file_url};
     wf_context *ctx = test_context();
     for (int way = 0; way < 3; way++) {
@@ -140,7 +139,6 @@ static void *be_kept(void *self) {
 }
 
 static void left_and_joined_again(void **state) {
-    (void)state;
     const char *text = getenv("TEST_ROUNDS");
     for (int pause_us = 0; pause_us <= 500; pause_us += 500) {
         wf_context *ctx = test_context();
@@ -161,9 +159,7 @@ static void left_and_joined_again(void **state) {
 
 /* One who has left is not taken for one who has come to the next job, nor for one who has left
  * that. */
-static void who_comes_again_is_awaited(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(who_comes_again_is_awaited) {
     kept ranks[N_KEPT], late;
     wf_job *job;
     int fd;
@@ -187,7 +183,6 @@ static void who_comes_again_is_awaited(void **state) {
     TEST_REFUSED(ctx, wfi_control_attach(ctx, fd, N_KEPT, N_KEPT + 1, 100, &job), WF_INVALID_ARG,
                  "the job was started for");
     close(fd);
-    test_context_end(ctx);
 }
 
 static void *fail_once(void *self) {
@@ -206,10 +201,8 @@ static void *fail_once(void *self) {
 }
 
 /* The next one is another job. */
-static void a_failure_ends_with_its_job(void **state) {
-    (void)state;
+TEST(a_failure_ends_with_its_job) {
     void *(*const bodies[])(void *) = {fail_once, be_kept};
-    wf_context *ctx = test_context();
     kept ranks[N_KEPT];
     int fd;
     TEST_OK(ctx, wfi_control_segment(ctx, N_KEPT, &fd));
@@ -224,13 +217,10 @@ static void a_failure_ends_with_its_job(void **state) {
             if (*ranks[r].wrong) fail_msg("round %d, rank %d: %s", round, r, ranks[r].wrong);
     }
     close(fd);
-    test_context_end(ctx);
 }
 
-static void a_job_of_one(void **state) {
-    (void)state;
+TEST(a_job_of_one) {
     const char *const ways[] = {NULL, "env://", port_url, file_url};
-    wf_context *ctx = test_context();
     for (int way = 0; way < 4; way++) {
         rank one;
         prepare(ctx, &one, 1, ways[way], NULL);
@@ -238,7 +228,6 @@ static void a_job_of_one(void **state) {
         run(&one, 1);
         expect_ok(&one, 1);
     }
-    test_context_end(ctx);
 }
 
 /* One of several ways to meet, for attempts with a deadline. */
@@ -264,17 +253,12 @@ static const char *try_absent(void *self, int timeout_ms) {
     return wrong;
 }
 
-static void who_does_not_come_is_named(void **state) {
-    (void)state;
+TEST(who_does_not_come_is_named) {
     const char *const ways[] = {NULL, port_url, file_url};
-    wf_context *ctx = test_context();
     for (int way = 0; way < 3; way++) test_deadlines(try_absent, &(attempt){ctx, ways[way]});
-    test_context_end(ctx);
 }
 
-static void two_of_one_rank(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(two_of_one_rank) {
     rank ranks[3], twin;
     pthread_t threads[3];
     char name[64];
@@ -294,7 +278,6 @@ static void two_of_one_rank(void **state) {
     expect_ok(ranks[1].status ? &twin : &ranks[1], 1);
     expect_ok(&ranks[0], 1);
     expect_ok(&ranks[2], 1);
-    test_context_end(ctx);
 }
 
 static const char *try_numbers(void *self, int timeout_ms) {
@@ -308,9 +291,7 @@ static const char *try_numbers(void *self, int timeout_ms) {
     return wrong ? differs(&ranks[1], WF_INVALID_ARG, "in use by a job of 2 ranks") : NULL;
 }
 
-static void they_disagree_on_their_number(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(they_disagree_on_their_number) {
     rank ranks[2];
     prepare(ctx, ranks, 2, port_url, NULL);
     ranks[1].config.n_ranks = 3;
@@ -318,17 +299,14 @@ static void they_disagree_on_their_number(void **state) {
     expect(&ranks[0], WF_INVALID_ARG, "rank 1 gives the job");
     expect(&ranks[1], WF_INVALID_ARG, "rank 1 is one of 3");
     test_deadlines(try_numbers, &(attempt){ctx, file_url});
-    test_context_end(ctx);
 }
 
 /* Both jobs' rank 0 come: one is refused at once, the other waits for its rank 1, and gets it. */
-static void two_jobs_at_one_place(void **state) {
-    (void)state;
+TEST(two_jobs_at_one_place) {
     const char *const ways[] = {NULL, port_url, file_url};
     const char *const words[] = {"is another job of that name running?",
                                  "port 29500 is taken, by another job or another program",
                                  "another process is rank 0 there; do two jobs use this file?"};
-    wf_context *ctx = test_context();
     for (int way = 0; way < 3; way++) {
         rank ranks[2], second[2];
         pthread_t threads[2];
@@ -347,7 +325,6 @@ static void two_jobs_at_one_place(void **state) {
         expect(ranks[0].status ? &ranks[0] : &second[0], WF_INVALID_ARG, words[way]);
         expect_ok(ranks[0].status ? &second[0] : &ranks[0], 1);
     }
-    test_context_end(ctx);
 }
 
 static const char *try_tokens(void *self, int timeout_ms) {
@@ -362,9 +339,7 @@ static const char *try_tokens(void *self, int timeout_ms) {
     return wrong ? wrong : differs(&ranks[1], WF_INVALID_ARG, "refused rank 1's token");
 }
 
-static void tokens(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(tokens) {
     rank ranks[2];
     prepare(ctx, ranks, 2, port_url, NULL);
     ranks[0].config.token = ranks[1].config.token = "one";
@@ -375,12 +350,9 @@ static void tokens(void **state) {
     ranks[0].config.token = "one";
     (void)be_thread(&ranks[0]);
     expect(&ranks[0], WF_INVALID_ARG, "only tcp:// takes one");
-    test_context_end(ctx);
 }
 
-static void what_is_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(what_is_refused) {
     rank one;
     prepare(ctx, &one, 1, "mpi://", NULL);
     (void)be_thread(&one);
@@ -398,7 +370,6 @@ static void what_is_refused(void **state) {
     expect(&one, WF_INVALID_ARG, "WORLD_SIZE='x' is not a position in a job");
     unsetenv("RANK");
     unsetenv("WORLD_SIZE");
-    test_context_end(ctx);
 }
 
 static void try_early_leave(int stop, const char *words) {
@@ -419,7 +390,6 @@ static void try_early_leave(int stop, const char *words) {
 }
 
 static void who_leaves_early_is_named(void **state) {
-    (void)state;
     try_early_leave(0, "rank 1 has left the job; its last call: a barrier");
     try_early_leave(15, "rank 1 was asked to stop before the first step");
 }
@@ -447,7 +417,6 @@ static int be_process(const char *init) {
 }
 
 static void programs_started_by_hand(void **state) {
-    (void)state;
     const char *const ways[] = {"env://", port_url, file_url};
     char port[16], number[16];
     snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 20000));
@@ -475,9 +444,7 @@ static void programs_started_by_hand(void **state) {
 }
 
 /* The launcher's segment serves one job after the other. */
-static void ranks_of_a_launcher(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(ranks_of_a_launcher) {
     char *argv[] = {(char *)(uintptr_t) "meet", (char *)(uintptr_t) "env://", NULL};
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_launch_result result;
@@ -486,11 +453,9 @@ static void ranks_of_a_launcher(void **state) {
     config.argv = argv;
     TEST_OK(ctx, wf_launch(ctx, &config, &result));
     if (result.failed_rank >= 0) fail_msg("%s", result.sentence);
-    test_context_end(ctx);
 }
 
 static int make_places(void **state) {
-    (void)state;
     int pid = (int)getpid();
     snprintf(folder, sizeof folder, "/tmp/weft-test-XXXXXX");
     if (!mkdtemp(folder)) return -1;
@@ -503,7 +468,6 @@ static int make_places(void **state) {
 
 /* Fails if a job has left its file. */
 static int remove_places(void **state) {
-    (void)state;
     return rmdir(folder);
 }
 

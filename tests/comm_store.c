@@ -1,9 +1,7 @@
 /* Stores: what all kinds do alike, and URLs that are refused. */
 #include "stores.h"
 
-static void operations(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(operations) {
     for (store_kind kind = MEMORY; kind < N_KINDS; kind++) {
         wf_store *two[2];
         char got[8] = "";
@@ -48,13 +46,10 @@ static void operations(void **state) {
         TEST_OK(ctx, wf_store_wait(two[1], keys, 2));
         close_two(two);
     }
-    test_context_end(ctx);
 }
 
-static void bounds(void **state) {
-    (void)state;
+TEST(bounds) {
     static char large[WF_STORE_MAX_VALUE + 1], back[WF_STORE_MAX_VALUE];
-    wf_context *ctx = test_context();
     for (store_kind kind = MEMORY; kind < N_KINDS; kind++) {
         wf_store *two[2];
         char key[WF_STORE_MAX_KEY + 2] = "";
@@ -84,12 +79,9 @@ static void bounds(void **state) {
         TEST_REFUSED(ctx, wf_store_add(two[1], "n", 1, &sum), WF_INVALID_ARG, "too large");
         close_two(two);
     }
-    test_context_end(ctx);
 }
 
-static void a_full_store_says_so(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(a_full_store_says_so) {
     wf_store *store;
     wf_store_config config = config_of("memory:", 0, 1);
     TEST_OK(ctx, wf_store_open(ctx, &config, &store));
@@ -101,7 +93,6 @@ static void a_full_store_says_so(void **state) {
     TEST_REFUSED(ctx, wf_store_set(store, "more", "", 0), WF_INVALID_ARG, "is full: it takes 4096");
     TEST_OK(ctx, wf_store_set(store, "k0", "x", 1));
     wf_store_close(store);
-    test_context_end(ctx);
 }
 
 /* Each of 4 threads adds with a handle of its own; rank 0 waits for what the others set. */
@@ -124,9 +115,7 @@ static void *add_many(void *self) {
     return NULL;
 }
 
-static void sums_of_threads(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(sums_of_threads) {
     const char *const done[] = {"done/0", "done/1", "done/2", "done/3"};
     for (store_kind kind = MEMORY; kind < N_KINDS; kind++) {
         adder adders[4];
@@ -155,7 +144,6 @@ static void sums_of_threads(void **state) {
         for (int r = 3; r > 0 && kind != MEMORY; r--) wf_store_close(adders[r].store);
         wf_store_close(adders[0].store);
     }
-    test_context_end(ctx);
 }
 
 static const char *try_missing(void *self, int timeout_ms) {
@@ -186,13 +174,10 @@ static const char *try_missing(void *self, int timeout_ms) {
 }
 
 static void waits_end_and_name_what_is_missing(void **state) {
-    (void)state;
     for (store_kind kind = MEMORY; kind < N_KINDS; kind++) test_deadlines(try_missing, &kind);
 }
 
-static void urls_that_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(urls_that_are_refused) {
     const struct {
         const char *url;
         wf_status status;
@@ -225,7 +210,6 @@ static void urls_that_are_refused(void **state) {
     config.struct_size--;
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG,
                  "begin it with its _INIT");
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -7,9 +7,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-static void the_last_removes_the_file(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(the_last_removes_the_file) {
     wf_store *two[2];
     const char *path = file_url("two") + strlen("file://");
     for (int round = 0; round < 3; round++) {
@@ -25,7 +23,6 @@ static void the_last_removes_the_file(void **state) {
         wf_store_close(two[1]);
         assert_int_equal(access(path, F_OK), -1);
     }
-    test_context_end(ctx);
 }
 
 static void write_file(const char *path, const void *bytes, size_t n) {
@@ -45,9 +42,7 @@ static int file_starts(const char *path, const char *words) {
     return n >= strlen(words) && !strncmp(text, words, strlen(words));
 }
 
-static void files_that_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(files_that_are_refused) {
     wf_store *store, *two[2];
     const char *url = file_url("two"), *path = url + strlen("file://");
     char copy[4096];
@@ -80,14 +75,11 @@ static void files_that_are_refused(void **state) {
     assert_int_equal(mkfifo(path, 0600), 0);
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG, "not a regular file");
     unlink(path);
-    test_context_end(ctx);
 }
 
 /* Half a record is what a killed writer leaves: it counts for nothing. Anything else is damage. */
 /* Who else can write the file could take part in the job, or have it write elsewhere. */
-static void files_of_others_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(files_of_others_are_refused) {
     wf_store *store;
     struct stat about;
     char path[128], other[128], url[160];
@@ -122,12 +114,9 @@ static void files_of_others_are_refused(void **state) {
     assert_int_equal(about.st_mode & 0777, 0600);
     wf_store_close(store);
     assert_int_equal(access(path, F_OK), -1);
-    test_context_end(ctx);
 }
 
-static void torn_and_damaged_logs(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(torn_and_damaged_logs) {
     wf_store *two[2];
     int64_t n;
     int fd;
@@ -145,7 +134,6 @@ static void torn_and_damaged_logs(void **state) {
     TEST_REFUSED(ctx, wf_store_n_keys(two[1], &n), WF_CORRUPT, "is damaged");
     close(fd);
     close_two(two);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -41,7 +41,6 @@ static void read_to_end(int fd) {
 }
 
 static void strangers_do_no_harm(void **state) {
-    (void)state;
     static log_lines log;
     wf_context_config about = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -86,7 +85,6 @@ static const char *be_slow(void *self, int timeout_ms) {
     wf_context *ctx = test_context();
     wf_store *two[2];
     int64_t n;
-    (void)self;
     wf_status status = try_two(ctx, TCP, timeout_ms, two);
     if (status == WF_OK) {
         int silent = connect_to(port_of(two[0])), slow = connect_to(port_of(two[0]));
@@ -102,16 +100,13 @@ static const char *be_slow(void *self, int timeout_ms) {
 }
 
 static void who_is_slow_is_cut_off(void **state) {
-    (void)state;
     test_deadlines(be_slow, NULL);
 }
 
 /* Many connections that say nothing do not keep ranks out: neither while they are there, nor from a
  * server that turns a rank away in favour of others. */
-static void idle_strangers_take_no_place(void **state) {
-    (void)state;
+TEST(idle_strangers_take_no_place) {
     enum { N_IDLE = 420 }; /* more than the server has room for, ranks and others */
-    wf_context *ctx = test_context();
     wf_store *root, *others[3];
     int idle[N_IDLE], n_open = 0;
     int64_t sum = 0;
@@ -127,14 +122,11 @@ static void idle_strangers_take_no_place(void **state) {
     while (n_open) close(idle[--n_open]);
     for (int rank = 1; rank < 4; rank++) wf_store_close(others[rank - 1]);
     wf_store_close(root);
-    test_context_end(ctx);
 }
 
 /* Who has gone takes no place, whether it had shown the token or not. */
-static void visits_make_room(void **state) {
-    (void)state;
+TEST(visits_make_room) {
     enum { N_VISITS = 400 };
-    wf_context *ctx = test_context();
     wf_store *root, *other;
     int64_t sum = 0;
     wf_store_config config = config_of("tcp://127.0.0.1:0", 0, 2);
@@ -148,7 +140,6 @@ static void visits_make_room(void **state) {
     }
     assert_int_equal(sum, N_VISITS);
     wf_store_close(root);
-    test_context_end(ctx);
 }
 
 typedef struct fickle_root {
@@ -170,7 +161,6 @@ static void *turn_away_at_first(void *self) {
 
 /* A rank that was turned away asks again until its deadline. */
 static void who_is_turned_away_comes_again(void **state) {
-    (void)state;
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof at;
     pthread_t thread;
@@ -197,7 +187,6 @@ static void who_is_turned_away_comes_again(void **state) {
 }
 
 static void tokens(void **state) {
-    (void)state;
     static log_lines log;
     wf_context_config about = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -231,9 +220,7 @@ static void tokens(void **state) {
     test_context_end(ctx);
 }
 
-static void ports(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(ports) {
     wf_store *two[2], *other;
     char words[64];
     int64_t n;
@@ -254,13 +241,10 @@ static void ports(void **state) {
     config.rank = 1;
     config.timeout_ms = 60;
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &other), WF_TIMEOUT, "it does not listen at tcp");
-    test_context_end(ctx);
 }
 
 /* Only the asked address is bound: 127.0.0.2 is the same machine, and hears nothing. */
-static void other_addresses_are_not_bound(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(other_addresses_are_not_bound) {
     wf_store *two[2], *other;
     char url[64];
     open_two(ctx, TCP, TEST_TIMEOUT_MS, two);
@@ -269,13 +253,10 @@ static void other_addresses_are_not_bound(void **state) {
     config.timeout_ms = 60;
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &other), WF_TIMEOUT, "it does not listen");
     close_two(two);
-    test_context_end(ctx);
 }
 
 /* Another program has the port: it takes connections and says nothing, or something else. */
-static void another_programs_port(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(another_programs_port) {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof at;
     wf_store *store;
@@ -291,7 +272,6 @@ static void another_programs_port(void **state) {
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_TIMEOUT,
                  "does another program use this port");
     close(fd);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -118,7 +118,6 @@ static void end(peer *p) {
 
 /* The streams of a new trainer count from 0. What still comes of the one before is too high. */
 static void epochs_of_an_earlier_trainer(void **state) {
-    (void)state;
     static peer p;
     begin(&p);
     TEST_OK(p.ctx, wfi_transport_reset(p.transport, 0));
@@ -152,7 +151,6 @@ static void make_busy(peer *p) {
 /* A rank that has come to a barrier has sent all that it was to send before, also what was posted
  * between two looks of the thread. */
 static void requests_before_the_state(void **state) {
-    (void)state;
     static peer p;
     begin(&p);
     wfi_transport_publish(p.transport);

@@ -41,9 +41,7 @@ static void *welcome(void *self) {
     return NULL;
 }
 
-static void another_version_is_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(another_version_is_refused) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char name[64];
     pthread_t thread;
@@ -64,7 +62,6 @@ static void another_version_is_refused(void **state) {
     assert_non_null(strstr(wf_context_error(ctx), "uses another version of weft"));
     pthread_join(thread, NULL);
     close(s.listener);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -16,7 +16,6 @@ static wfi_nvrtc nvrtc;
 
 /* Every kernel is there. */
 static void compiles(void **state) {
-    (void)state;
     static const char *const targets[] = {
         "--gpu-architecture=compute_80", "--gpu-architecture=compute_90",
         "--gpu-architecture=compute_100", "--gpu-architecture=compute_90"};

@@ -80,7 +80,6 @@ static wf_status keep(void *self, void *argument) {
 
 /* Each round's bytes are kept before the next round writes: no thread waits for that. */
 static void devices_wait(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     for (intptr_t round = 0; round < N_ROUNDS; round++) {
@@ -113,7 +112,6 @@ static wf_status settle(void *self, void *argument) {
 
 /* Others may wait for them. */
 static void earlier_tasks_count_before_a_task_waits(void **state) {
-    (void)state;
     bench b;
     uint64_t n_done = 0;
     begin(&b);
@@ -161,7 +159,6 @@ static char first_byte(const bench *b) {
 
 /* What waits is not captured, and does no harm: what is captured is done when it is replayed. */
 static void what_is_captured_is_replayed(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     for (intptr_t k = 0; k < 5; k++) {
@@ -193,7 +190,6 @@ static wf_status tell(void *self, void *argument) {
 
 static wf_status tell_many(void *self, void *argument) {
     bench *b = self;
-    (void)argument;
     for (int32_t k = 0; k < N_ROUNDS; k++)
         WF_TRY(wfi_device_cuda.report_words(b->streams[0], listen, b, b->n_told++));
     return WF_OK;
@@ -201,7 +197,6 @@ static wf_status tell_many(void *self, void *argument) {
 
 /* More than there is room for, in their order; nobody waits for what can be told later. */
 static void all_words_are_told(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     for (intptr_t round = 0; round < N_ROUNDS; round++)
@@ -218,14 +213,12 @@ static void all_words_are_told(void **state) {
 }
 
 static wf_status nothing(void *self, void *argument) {
-    (void)self, (void)argument;
     return WF_OK;
 }
 
 /* A stream whose thread waits for a stream of the host's, which waits for what the first has in
  * flight, which a third keeps up: all get through. */
 static void kinds_wait_for_each_other(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     const wfi_owner owner = {.ctx = b.ctx, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
@@ -249,13 +242,11 @@ static void kinds_wait_for_each_other(void **state) {
 }
 
 static wf_status fails(void *self, void *argument) {
-    (void)argument;
     return wfi_fail(self, WF_DEVICE, "this task fails");
 }
 
 /* What is in flight when a task fails is done before anybody is told so, whatever is skipped. */
 static void nothing_runs_on_behind_a_failure(void **state) {
-    (void)state;
     enum { N = 20 };
     bench b;
     setenv("STAND_IN_DELAY_US", "5000", 1);
@@ -286,7 +277,6 @@ const char *__lsan_default_suppressions(void) {
 
 /* Nor is anything done for those who have not seen it hang. */
 static void nothing_is_done_by_a_gpu_that_hangs(void **state) {
-    (void)state;
     static wfi_failure failures[2];
     static wfi_owner owners[2];
     static const wfi_task tasks[2] = {hang, fill_by};

@@ -60,7 +60,6 @@ static long long run(wf_model_function function, const char *replay, char hex[65
 }
 
 static void same_bits(void **state) {
-    (void)state;
     const wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++) {
         char plain[65], replayed[65];
@@ -72,7 +71,6 @@ static void same_bits(void **state) {
 
 /* A capture that ends early is none. */
 static void refused(void **state) {
-    (void)state;
     char plain[65], refused[65];
     (void)run(plain_net, "0", plain);
     setenv("STAND_IN_CAPTURE", "0", 1);
@@ -83,7 +81,6 @@ static void refused(void **state) {
 
 /* Each kernel is timed. */
 static void profiled(void **state) {
-    (void)state;
     setenv("WEFT_REPLAY", "1", 1);
     wf_context *ctx = test_context();
     wf_recipe recipe = small_recipe();

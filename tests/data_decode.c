@@ -41,15 +41,12 @@ static int slope(int x, int y, int c) {
     return 40 + 5 * x + 3 * y + 20 * c;
 }
 static int grey(int x, int y, int c) {
-    (void)c;
     return slope(x, y, 0);
 }
 static int negative(int x, int y, int c) {
-    (void)c;
     return 255 - slope(x, y, 0);
 }
 static int nibble(int x, int y, int c) {
-    (void)y, (void)c;
     return x % 16 * 17;
 }
 /* Of Adobe's CMYK, where 255 is no ink: every colour times what black leaves. */

@@ -95,7 +95,6 @@ static inline void *failing_alloc(void *self, size_t bytes) {
 }
 
 static inline void failing_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 

@@ -302,7 +302,6 @@ static void opens_packed_files(void **state) {
 
 /* Against the definition, pixel by pixel. */
 static void augments(void **state) {
-    (void)state;
     enum { H = 5, W = 7 };
     uint8_t src[H * W];
     float value_of[256], dst[H * W];

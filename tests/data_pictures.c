@@ -17,7 +17,6 @@
 /* ---- folders ---- */
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag;
     return ftw->level ? remove(path) : 0;
 }
 
@@ -349,7 +348,6 @@ static void *no_pictures(void *self, size_t bytes) {
 }
 
 static void plain_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 

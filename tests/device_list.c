@@ -7,9 +7,7 @@
 
 static wfi_device_list list;
 
-static void good(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(good) {
     const struct {
         const char *text;
         int n, n_places, first, last;
@@ -26,12 +24,9 @@ static void good(void **state) {
         assert_int_equal(list.place[0], cases[i].first);
         assert_int_equal(list.place[list.n - 1], cases[i].last);
     }
-    test_context_end(ctx);
 }
 
-static void bad(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bad) {
     const struct {
         const char *text;
         wf_status status;
@@ -53,12 +48,9 @@ static void bad(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         TEST_REFUSED(ctx, wfi_devices_parse(ctx, cases[i].text, 1, &list), cases[i].status,
                      cases[i].says);
-    test_context_end(ctx);
 }
 
-static void names(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(names) {
     char name[WF_DEVICE_NAME_BYTES];
     TEST_OK(ctx, wf_devices_name(ctx, "cpu:3", 2, name));
     assert_string_equal(name, "cpu:2");
@@ -67,15 +59,12 @@ static void names(void **state) {
     TEST_REFUSED(ctx, wf_devices_name(ctx, "cpu:3", 3, name), WF_INVALID_ARG, "no rank 3");
     TEST_REFUSED(ctx, wf_devices_name(ctx, "cpu:3", -1, name), WF_INVALID_ARG, "no rank -1");
     TEST_REFUSED(ctx, wf_devices_name(ctx, "cpu:x", 0, name), WF_INVALID_ARG, "KIND:N");
-    test_context_end(ctx);
 }
 
 /* Ranks that share a device have the bits of ranks that do not, and of one. */
-static void shared(void **state) {
-    (void)state;
+TEST(shared) {
     static const char *const devices[] = {"cpu:0,cpu:0,cpu:0,cpu:0", "cpu:0,cpu:1,cpu:0,cpu:1",
                                           "cpu:3,cpu:0,cpu:3,cpu:1"};
-    wf_context *ctx = test_context();
     wf_recipe recipe = small_recipe();
     char want[65], sha[65];
     recipe.n_micro = 4;
@@ -102,7 +91,6 @@ static void shared(void **state) {
                  "the null device has no memory");
     wf_model_destroy(model);
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 int main(void) {

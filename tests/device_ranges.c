@@ -21,9 +21,7 @@ static void check(wfi_ranges *ranges, const bool is_there[N]) {
     }
 }
 
-static void found_by_address(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(found_by_address) {
     wfi_ranges ranges;
     bool is_there[N] = {false};
     wfi_ranges_init(&ranges);
@@ -40,7 +38,6 @@ static void found_by_address(void **state) {
         check(&ranges, is_there);
     }
     wfi_ranges_release(&ranges);
-    test_context_end(ctx);
 }
 
 int main(void) {

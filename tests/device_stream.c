@@ -23,7 +23,6 @@ static wf_status append(void *self, void *argument) {
 }
 
 static wf_status nap(void *self, void *argument) {
-    (void)self;
     struct timespec time = {0, (long)(intptr_t)argument * 1000000};
     nanosleep(&time, NULL);
     return WF_OK;
@@ -31,21 +30,17 @@ static wf_status nap(void *self, void *argument) {
 
 /* Until *self is set. */
 static wf_status hold(void *self, void *argument) {
-    (void)argument;
     const struct timespec nap = {0, 1000000};
     while (!__atomic_load_n((int *)self, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
     return WF_OK;
 }
 
 static wf_status fails(void *self, void *argument) {
-    (void)argument;
     return wfi_fail(self, WF_DEVICE, "this task fails");
 }
 
 /* Waiters poll long only while each stream can have a core. */
-static void waiters_poll_less_if_crowded(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(waiters_poll_less_if_crowded) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     int n_cores = wf_info_limits().n_cores, n_spins = 0;
     wfi_stream_queue **all = calloc((size_t)n_cores + 1, sizeof(void *));
@@ -60,13 +55,10 @@ static void waiters_poll_less_if_crowded(void **state) {
     assert_int_equal(wfi_stream_n_spins(), n_spins);
     free(all);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 /* More tasks than the queue holds run in order. */
-static void in_order(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(in_order) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *stream;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
@@ -78,13 +70,10 @@ static void in_order(void **state) {
     for (int i = 0; i <= 20000; i++) assert_int_equal(list[i], i ? i : 20000);
     wfi_stream_destroy(stream);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 /* Two streams append to one list without a lock: only events keep them apart. */
-static void events_order_streams(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(events_order_streams) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *a, *b;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &a));
@@ -102,13 +91,10 @@ static void events_order_streams(void **state) {
     wfi_stream_destroy(a);
     wfi_stream_destroy(b);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 /* The first failure is sticky; what follows is skipped, and every wait returns it. */
-static void failure_is_sticky(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(failure_is_sticky) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *stream;
     int list[3] = {0};
@@ -120,12 +106,9 @@ static void failure_is_sticky(void **state) {
     assert_int_equal(list[0], 0);
     wfi_stream_destroy(stream);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
-static void waits_have_deadlines(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(waits_have_deadlines) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, 20);
     wfi_stream_queue *stream;
     int go_on = 0;
@@ -136,7 +119,6 @@ static void waits_have_deadlines(void **state) {
     __atomic_store_n(&go_on, 1, __ATOMIC_RELEASE);
     wfi_stream_destroy(stream);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 /* ---- what counts as progress ---- */
@@ -160,13 +142,11 @@ static uint64_t progress(const void *self) {
 
 static void explain(const void *self, const wfi_event *event, bool is_host, const char *how_long,
                     char *text, size_t bytes) {
-    (void)self, (void)event, (void)is_host, (void)how_long;
     snprintf(text, bytes, "nothing moves");
 }
 
 static wf_status takes_looks(void *self, void *argument) {
     const moving *m = self;
-    (void)argument;
     while (__atomic_load_n(&m->n_looks, __ATOMIC_SEQ_CST) < N_LOOKS) nap(NULL, (void *)1);
     return WF_OK;
 }
@@ -174,7 +154,6 @@ static wf_status takes_looks(void *self, void *argument) {
 /* The awaited stream does nothing for many deadlines: it may, as long as anything of the job moves.
  * The host waits, or a stream; for a stream of this process, or of another. */
 static void deadline_is_the_jobs(void **state) {
-    (void)state;
     for (int k = 0; k < 8; k++) {
         wf_context *ctx = test_context();
         moving m = {.moves = k & 2};
@@ -211,7 +190,6 @@ static void deadline_is_the_jobs(void **state) {
 
 /* Who has been suspended for longer than the deadline has not waited for so long. */
 static void clock_of_waits_knows_suspension(void **state) {
-    (void)state;
     wfi_wait_clock clock = wfi_wait_begin();
     clock.read_ms -= 3600 * 1000;
     assert_int_equal(wfi_wait_ms(&clock), WFI_WAIT_GAP_MS);
@@ -220,9 +198,7 @@ static void clock_of_waits_knows_suspension(void **state) {
 }
 
 /* What fails elsewhere is told with its sentence by whatever touches a remote stream next. */
-static void remote_failure_is_told(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(remote_failure_is_told) {
     wfi_shared_epoch epochs[2] = {{0}};
     const wfi_remote remote = {.owner = {ctx, 0, TEST_TIMEOUT_MS, &failure, NULL},
                                .counters = epochs};
@@ -240,13 +216,10 @@ static void remote_failure_is_told(void **state) {
     TEST_REFUSED(ctx, wfi_event_wait((wfi_event){a, 1}), WF_UNSUPPORTED, "the first says why");
     wfi_stream_destroy(a);
     wfi_stream_destroy(b);
-    test_context_end(ctx);
 }
 
 /* Tasks that are done elsewhere are counted in the counter of their stream. */
-static void remote_tasks_are_counted(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(remote_tasks_are_counted) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_shared_epoch epochs[2] = {{0}};
     const wfi_remote remote = {.owner = {ctx, 5, TEST_TIMEOUT_MS, &failure, NULL},
@@ -271,12 +244,10 @@ static void remote_tasks_are_counted(void **state) {
     wfi_stream_destroy(b);
     wfi_stream_destroy(local);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 /* Processes that were killed while they said why they failed: waits still fail. */
 static void a_failure_half_told(void **state) {
-    (void)state;
     const uint32_t n_killed[] = {1, WFI_FAILURE_ENTRIES, 100};
     for (size_t k = 0; k < sizeof n_killed / sizeof *n_killed; k++) {
         wf_context *ctx = test_context();
@@ -322,7 +293,6 @@ static void *tell(void *self) {
 /* Whoever has said that it fails sees a failure, whether it was the first or not; and the sentence
  * is that of one of them. */
 static void a_failure_is_seen_at_once(void **state) {
-    (void)state;
     static wfi_failure failures[N_ROUNDS];
     pthread_barrier_t start;
     pthread_t threads[N_TELLERS];
@@ -343,7 +313,6 @@ static void a_failure_is_seen_at_once(void **state) {
 
 /* What another machine says of its failure may be anything, but it is a failure. */
 static void a_failure_of_no_status(void **state) {
-    (void)state;
     const int statuses[] = {WF_OK, 1, WF_BUG - 1, WF_DEVICE};
     for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
         wfi_failure heard = {0};
@@ -352,9 +321,7 @@ static void a_failure_of_no_status(void **state) {
     }
 }
 
-static void null_device_sees_missing_events(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(null_device_sees_missing_events) {
     wfi_device *device = make_device(ctx, &wfi_device_null, 1);
     wfi_stream_queue *a, *b;
     int list[3] = {0};
@@ -366,7 +333,6 @@ static void null_device_sees_missing_events(void **state) {
     wfi_stream_destroy(a);
     wfi_stream_destroy(b);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 /* Copies and fills, by the host and by a stream's task, between all spaces; not a byte beside. */
@@ -379,15 +345,12 @@ typedef struct moved {
 
 static wf_status move_middle(void *self, void *argument) {
     const moved *m = self;
-    (void)argument;
     WF_TRY(wfi_memory_fill(m->device, m->stream, m->from + 8, WFI_SPACE_DEVICE, 7, 16));
     return wfi_memory_copy(m->device, m->stream, m->to + 4, m->to_space, m->from + 8, m->from_space,
                            8);
 }
 
-static void memory_is_copied(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(memory_is_copied) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *stream;
     TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &stream));
@@ -416,11 +379,9 @@ static void memory_is_copied(void **state) {
     }
     wfi_stream_destroy(stream);
     wfi_device_destroy(device);
-    test_context_end(ctx);
 }
 
 static void kinds_have_names(void **state) {
-    (void)state;
     assert_ptr_equal(wfi_device_kind("cpu:3", 3), &wfi_device_cpu);
     assert_ptr_equal(wfi_device_kind("null", 4), &wfi_device_null);
     /* What is no device, and none at all. */

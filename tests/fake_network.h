@@ -36,7 +36,6 @@ typedef struct fake_rank {
 
 static inline wf_status fake_start(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out) {
     const fake_rank *rank = self;
-    (void)ctx;
     *rank_out = rank->rank;
     *n_ranks_out = rank->net->n_ranks;
     return WF_OK;
@@ -130,9 +129,7 @@ static inline void fake_cancel(void *self, wfi_network_handle *handle) {
     pthread_mutex_unlock(&net->lock);
 }
 
-static inline void fake_finish(void *self, bool is_clean) {
-    (void)self, (void)is_clean;
-}
+static inline void fake_finish(void *self, bool is_clean) {}
 
 static inline wfi_network fake_network(fake_rank *rank) {
     return (wfi_network){.name = "the fake",

@@ -92,7 +92,6 @@ static void reach(const char *here) {
 }
 
 static void on_signal(int number) {
-    (void)number;
     if (is_target && !strcmp(point, "signal")) act();
 }
 

@@ -97,7 +97,6 @@ static void continue_text(wf_context *ctx, wf_trainer *t, int block, const int32
 }
 
 static void continues_as_pytorch(void **state) {
-    (void)state;
     static const char *const plans[] = {"", "pp=2", "pp=2,cut=h.1", "dp=2"};
     const char *base = getenv("TMPDIR");
     char path[200], hex[2][65];
@@ -131,9 +130,7 @@ static void continues_as_pytorch(void **state) {
     test_context_end(ctx);
 }
 
-static void is_not_trained(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(is_not_trained) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model *model;
@@ -149,7 +146,6 @@ static void is_not_trained(void **state) {
     wf_plan_destroy(plan);
     config.n_tokens = 8;
     assert_int_equal(wf_model_find(ctx, "gpt2-tiny", &config, &model), WF_INVALID_ARG);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -107,11 +107,9 @@ static void train(wf_context *ctx, const char *recipe, const char *plan, char he
     wf_trainer_destroy(t);
 }
 
-static void trains_as_pytorch(void **state) {
-    (void)state;
+TEST(trains_as_pytorch) {
     static const char recipe[] = "batch=4,micro=2,lanes=2,lr=2,clip_norm=0.25";
     static const char *const plans[] = {"dp=2", "pp=2", "recompute=all", "dp=2,pp=2,zero=1"};
-    wf_context *ctx = test_context();
     char one[65], hex[65];
     write_weights(ctx);
     train(ctx, "batch=4,lr=2,clip_norm=0.25,kernels=reference", "", hex);
@@ -121,7 +119,6 @@ static void trains_as_pytorch(void **state) {
         assert_string_equal(hex, one);
     }
     unlink(path);
-    test_context_end(ctx);
 }
 
 static void forward(wf_context *ctx, wf_trainer *t, int first, int n, float *logits) {
@@ -132,9 +129,7 @@ static void forward(wf_context *ctx, wf_trainer *t, int first, int n, float *log
                                     (size_t)(N_STREAMS * n * N_WORDS) * sizeof *logits));
 }
 
-static void goes_on_forward(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(goes_on_forward) {
     static float whole[N_STREAMS * 2 * N_TOKENS * N_WORDS], half[N_STREAMS * N_TOKENS * N_WORDS];
     wf_trainer *long_t, *t;
     write_weights(ctx);
@@ -156,7 +151,6 @@ static void goes_on_forward(void **state) {
     wf_trainer_destroy(t);
     wf_trainer_destroy(long_t);
     unlink(path);
-    test_context_end(ctx);
 }
 
 static double eval(wf_context *ctx, wf_trainer *t, int first, int64_t n_samples) {
@@ -216,7 +210,6 @@ static void eval_between(wf_context *ctx, const char *plan, bool steps, double l
 }
 
 static void evaluates_the_same(void **state) {
-    (void)state;
     static const char *const plans[] = {"",
                                         "dp=2",
                                         "pp=2",
@@ -241,7 +234,6 @@ static void evaluates_the_same(void **state) {
 }
 
 static void takes_whole_batches(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     int32_t words[N_STREAMS * N_TOKENS];
     wf_step_result result;

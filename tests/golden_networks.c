@@ -246,12 +246,10 @@ static void resnet50(wf_conv conv, double factor) {
 }
 
 static void resnet50_direct(void **state) {
-    (void)state;
     resnet50(WF_CONV_DIRECT, 2);
 }
 
 static void resnet50_winograd(void **state) {
-    (void)state;
     resnet50(WF_CONV_WINOGRAD, 10);
 }
 
@@ -278,13 +276,11 @@ static void train_gpt2_tiny(wf_dtype dtype, int n_ways) {
 }
 
 static void gpt2_tiny(void **state) {
-    (void)state;
     train_gpt2_tiny(WF_F32, 6);
 }
 
 /* PyTorch's autocast has weights and activations as narrow; it rounds their gradients, too. */
 static void gpt2_tiny_bf16(void **state) {
-    (void)state;
     train_gpt2_tiny(WF_BF16, 4);
 }
 

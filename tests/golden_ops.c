@@ -11,24 +11,19 @@
 enum { ROWS = 4, COLUMNS = 5, N = ROWS * COLUMNS };
 
 static wf_tensor bce(wf_tensor x, wf_tensor b, wf_tensor index) {
-    (void)index;
     return wf_binary_cross_entropy(x, b);
 }
 static wf_tensor smooth_l1(wf_tensor x, wf_tensor b, wf_tensor index) {
-    (void)index;
     return wf_smooth_l1(x, b);
 }
 static wf_tensor gather(wf_tensor x, wf_tensor b, wf_tensor index) {
-    (void)b;
     return wf_gather(x, index);
 }
 static wf_tensor leaky_relu(wf_tensor x, wf_tensor b, wf_tensor index) {
-    (void)b, (void)index;
     return wf_leaky_relu(x, 0.2f);
 }
 
 static wf_tensor conv_transpose2d(wf_tensor x, wf_tensor b, wf_tensor index) {
-    (void)index;
     return wf_conv_transpose2d_with(wf_reshape(x, WF_SHAPE(1, 2, 2, 5)),
                                     wf_reshape(b, WF_SHAPE(2, 1, 5, 2)),
                                     (wf_conv2d_shape){.stride = 2, .pad = 1});
@@ -40,7 +35,6 @@ static wf_tensor dilated_conv2d(wf_tensor x, wf_tensor b, wf_tensor index) {
 }
 
 static wf_tensor dilated_transpose(wf_tensor x, wf_tensor b, wf_tensor index) {
-    (void)index;
     return wf_conv_transpose2d_with(wf_reshape(x, WF_SHAPE(1, 2, 2, 5)),
                                     wf_reshape(b, WF_SHAPE(2, 1, 5, 2)),
                                     (wf_conv2d_shape){.pad = 2, .groups = 2, .dilation = 3});
@@ -90,7 +84,6 @@ static void expect(FILE *golden, const golden_op *op, const char *what, const fl
 }
 
 static void agree(void **state) {
-    (void)state;
     static const int32_t index[ROWS] = {0, 3, 1, 4};
     FILE *golden = fopen("tests/golden/ops.txt", "r");
     assert_non_null(golden);
@@ -125,7 +118,6 @@ static void agree(void **state) {
 
 /* An image narrower and wide again, against a target of 0 and 1. */
 static void there_and_back(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor none = {g, -1}, x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor w1 = wf_parameter(g, "w1", WF_SHAPE(16, 3, 4, 4), (wf_init){WF_INIT_NORMAL, 0.2f}),
               w2 = wf_parameter(g, "w2", WF_SHAPE(16, 16, 4, 4), (wf_init){WF_INIT_NORMAL, 0.2f}),
@@ -139,7 +131,6 @@ static void there_and_back(wf_graph *g, const void *config) {
 
 /* Under every plan one rank's bits, and nearly those of the plain kernels. */
 static void trains(void **state) {
-    (void)state;
     static const struct {
         const char *kernels, *plan;
     } of[] = {{"reference", ""},

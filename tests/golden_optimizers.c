@@ -58,8 +58,7 @@ static void run_case(const golden_case *c, double want[5][7]) {
     }
 }
 
-static void cases(void **state) {
-    (void)state;
+TEST(cases) {
     const golden_case all[] = {
         {.name = "sgd_momentum", .recipe = make_recipe(WF_SGD, 0.1, 0.9, 0.01, 0)},
         {.name = "sgd_nesterov", .recipe = make_recipe(WF_SGD, 0.1, 0.9, 0, 1)},
@@ -86,7 +85,6 @@ static void cases(void **state) {
          .weight = 0x1p-5f,
          .rates = {0.25, 0.5, 1, 0.5, 0.125}},
     };
-    wf_context *ctx = test_context();
     wf_safetensors *file;
     TEST_OK(ctx, wf_safetensors_open(ctx, GOLDEN_FOLDER "/optimizers.safetensors", &file));
     for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
@@ -99,12 +97,10 @@ static void cases(void **state) {
         run_case(&all[c], want);
     }
     wf_safetensors_close(file);
-    test_context_end(ctx);
 }
 
 /* The weights' average beside each of them. */
 static void averages(void **state) {
-    (void)state;
     static const struct {
         const char *name;
         wf_optimizer optimizer;
@@ -145,7 +141,6 @@ static void averages(void **state) {
 
 /* Squares of blocks add up to the square of the whole; a tree of any length. */
 static void norms(void **state) {
-    (void)state;
     static float gradient[5000];
     double squares[5], want = 0;
     golden_fill("gradient", 1, 0, gradient, 5000);

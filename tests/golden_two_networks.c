@@ -86,7 +86,6 @@ static int compare_norms(wf_context *ctx, wf_trainer *t, FILE *golden) {
 /* ---- a network and its target network ---- */
 
 static void dqn(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(4));
     wf_tensor action = wf_input(g, "action", WF_I32, WF_SCALAR);
     wf_tensor wanted = wf_input(g, "wanted", WF_F32, WF_SCALAR);
@@ -114,7 +113,6 @@ static double learn(wf_context *ctx, wf_trainer *policy, wf_trainer *target, int
 }
 
 static void dqn_as_pytorch(void **state) {
-    (void)state;
     static const char recipe[] =
         "batch=32,micro=4,lanes=2,optimizer=adamw,lr=0.01,weight_decay=0.01";
     static const char *const plans[][2] = {/* the policy's, the target's */
@@ -188,20 +186,17 @@ static wf_tensor label(wf_graph *g, const char *name) {
 }
 
 static void of_generator(wf_graph *g, const void *config) {
-    (void)config;
     wf_loss(wf_binary_cross_entropy(discriminate(generate(g)), label(g, "one")));
 }
 
 static void of_discriminator(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor made = generate(g), image = wf_input(g, "image", WF_F32, WF_SHAPE(1, 16, 16));
     wf_tensor loss = wf_binary_cross_entropy(discriminate(made), label(g, "zero"));
     loss = wf_cut(loss, "real");
     wf_loss(wf_add(loss, wf_binary_cross_entropy(discriminate(image), label(g, "one"))));
 }
 
-static void dcgan_as_pytorch(void **state) {
-    (void)state;
+TEST(dcgan_as_pytorch) {
     static const char common[] = "batch=8,optimizer=adam,lr=0.0002,beta1=0.5,freeze=";
     static const char *const plans[][2] = {/* the discriminator's, the generator's */
                                            {"", ""},
@@ -214,7 +209,6 @@ static void dcgan_as_pytorch(void **state) {
     golden_fill("noise", 1, 0, noise[0], sizeof noise / sizeof(float));
     for (int k = 0; k < 2; k++)
         snprintf(recipes[k], sizeof recipes[k], "%s%s", common, k ? "d" : "g");
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         wf_trainer *d = make(ctx, of_discriminator, recipes[0], plans[k][0]),
                    *g = make(ctx, of_generator, recipes[1], plans[k][1]);
@@ -243,7 +237,6 @@ static void dcgan_as_pytorch(void **state) {
         wf_trainer_destroy(g);
         wf_trainer_destroy(d);
     }
-    test_context_end(ctx);
 }
 
 int main(void) {

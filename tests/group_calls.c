@@ -61,7 +61,6 @@ static const char *check_arguments(ranks_one *one) {
 }
 
 static void arguments_are_checked(void **state) {
-    (void)state;
     on_all(2, check_arguments);
 }
 
@@ -115,7 +114,6 @@ static const char *check_refusals(ranks_one *one) {
 }
 
 static void wires_and_algorithms_are_checked(void **state) {
-    (void)state;
     on_both(3, NULL, check_refusals, NULL);
 }
 
@@ -171,7 +169,6 @@ static const char *check_many_groups(ranks_one *one) {
 }
 
 static void a_wire_can_be_named(void **state) {
-    (void)state;
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.wire = "shm";
     on_both(3, &config, check_shm_threads, NULL);
@@ -196,7 +193,6 @@ static const char *check_nan(ranks_one *one) {
 }
 
 static void a_nan_stays(void **state) {
-    (void)state;
     on_all(3, check_nan);
 }
 
@@ -229,7 +225,6 @@ static const char *check_works(ranks_one *one) {
 }
 
 static void works_run_in_order(void **state) {
-    (void)state;
     on_all(3, check_works);
 }
 
@@ -281,7 +276,6 @@ static const char *check_order(ranks_one *one) {
 }
 
 static void messages_arrive_in_order(void **state) {
-    (void)state;
     on_all(4, check_messages);
     on_all(3, check_order);
 }
@@ -320,7 +314,6 @@ static const char *check_split(ranks_one *one) {
 }
 
 static void a_group_has_parts(void **state) {
-    (void)state;
     on_all(7, check_split);
 }
 
@@ -347,7 +340,6 @@ static const char *check_life(ranks_one *one) {
 }
 
 static void a_group_can_be_made_many_times(void **state) {
-    (void)state;
     on_all(2, check_life);
 }
 
@@ -381,7 +373,6 @@ static const char *check_memory(ranks_one *one) {
 }
 
 static void memory_can_be_seen_by_all(void **state) {
-    (void)state;
     on_all(3, check_memory);
 }
 
@@ -417,7 +408,6 @@ static const char *check_beside(ranks_one *one) {
 }
 
 static void memory_is_made_beside_works(void **state) {
-    (void)state;
     wf_group_config shm = WF_GROUP_CONFIG_INIT;
     shm.wire = "shm";
     on_both(2, NULL, check_beside, NULL);
@@ -469,7 +459,6 @@ static const char *check_other_traffic(ranks_one *one) {
 
 /* At the root all of it passes n - 1 times; the others are even. */
 static void bytes_are_counted(void **state) {
-    (void)state;
     static const char *const algorithms[] = {"root", "ring", "tree", "pairwise", "direct"};
     for (int i = 0; i < 5; i++)
         for (int n = 1; n <= 4; n++) {

@@ -28,17 +28,14 @@ static void run_matrix(run_ranks run, int most) {
 }
 
 static void threads(void **state) {
-    (void)state;
     run_matrix(ranks_threads, 11);
 }
 
 static void processes(void **state) {
-    (void)state;
     run_matrix(ranks_as_processes, 11);
 }
 
 static void messages(void **state) {
-    (void)state;
     run_matrix(ranks_messages, 5);
 }
 

@@ -161,7 +161,6 @@ static const char *check_disagreement(ranks_one *one) {
 }
 
 static void disagreement_is_told(void **state) {
-    (void)state;
     for (int number = 0; number < N_DISAGREEMENTS; number++)
         on_all(3, NULL, check_disagreement, number);
 }
@@ -178,7 +177,6 @@ static const char *check_message(ranks_one *one) {
 }
 
 static void messages_that_disagree_are_told(void **state) {
-    (void)state;
     on_all(2, NULL, check_message, 0);
 }
 
@@ -221,7 +219,6 @@ static const char *check_absent_sender(ranks_one *one) {
 }
 
 static void who_is_late_is_named(void **state) {
-    (void)state;
     test_deadlines(try_late, &(late){3, check_late});
     test_deadlines(try_late, &(late){2, check_absent_sender});
 }
@@ -243,14 +240,12 @@ static const char *check_stragglers(ranks_one *one) {
 static const char *try_stragglers(void *self, int timeout_ms) {
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     wf_context *ctx = test_context();
-    (void)self;
     config.timeout_ms = timeout_ms;
     const char *wrong = ranks_try_threads(ctx, 4, &config, check_stragglers, &timeout_ms, NULL);
     return ranks_context_end(ctx, wrong);
 }
 
 static void deadline_is_one(void **state) {
-    (void)state;
     test_deadlines(try_stragglers, NULL);
 }
 
@@ -277,7 +272,6 @@ static const char *try_silent(void *self, int timeout_ms) {
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 3};
     wf_context *ctx = test_context();
-    (void)self;
     config.wire = "mpi";
     config.algorithm = "direct";
     config.timeout_ms = timeout_ms;
@@ -288,7 +282,6 @@ static const char *try_silent(void *self, int timeout_ms) {
 }
 
 static void who_sends_nothing_is_named(void **state) {
-    (void)state;
     test_deadlines(try_silent, NULL);
 }
 
@@ -309,7 +302,6 @@ static const char *check_stall(ranks_one *one) {
 }
 
 static void who_lets_others_wait_is_told(void **state) {
-    (void)state;
     common c = {0};
     wf_context *ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
@@ -331,7 +323,6 @@ static const char *check_leaver(ranks_one *one) {
 }
 
 static void who_leaves_is_named(void **state) {
-    (void)state;
     on_all(3, NULL, check_leaver, 0);
 }
 
@@ -357,7 +348,6 @@ static const char *check_death(ranks_one *one) {
 }
 
 static void who_dies_is_named(void **state) {
-    (void)state;
     for (int i = 0; i < 6; i++) {
         common *c = make_common(i % 2);
         ranks_processes(3, NULL, check_death, c, 1);
@@ -376,7 +366,6 @@ static struct {
 enum { SLOW_BYTES = 64 << 10 };
 
 static void on_first_write(int number) {
-    (void)number;
     int *amid = &slow.c->number; /* rank 1 is, and does not hear before it has copied */
     while (slow.rank == 2 && !__atomic_load_n(amid, __ATOMIC_ACQUIRE)) sched_yield();
     if (slow.rank == 2) kill(getpid(), SIGKILL);
@@ -410,7 +399,6 @@ static const char *check_end_amid(ranks_one *one) {
 }
 
 static void a_broken_group_keeps_its_memory(void **state) {
-    (void)state;
     common *c = make_common(0);
     ranks_processes(3, NULL, check_end_amid, c, 1);
     munmap(c, sizeof *c);
@@ -424,7 +412,6 @@ static bool was_left_alone;
 
 /* Of the rank that copies: until the root has failed, and longer. */
 static void on_slow_write(int number) {
-    (void)number;
     for (int k = 0; k < n_looks && !was_left_alone; k++) {
         usleep(1000);
         was_left_alone = __atomic_load_n(&root_has_returned, __ATOMIC_ACQUIRE) != 0;
@@ -460,7 +447,6 @@ static const char *check_late_amid(ranks_one *one) {
 static const char *try_late_amid(void *self, int timeout_ms) {
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     wf_context *ctx = test_context();
-    (void)self;
     config.timeout_ms = timeout_ms;
     n_looks = 3 * timeout_ms;
     root_has_returned = 0;
@@ -470,7 +456,6 @@ static const char *try_late_amid(void *self, int timeout_ms) {
 }
 
 static void a_failed_call_gives_its_buffer_back(void **state) {
-    (void)state;
     test_deadlines(try_late_amid, NULL);
 }
 
@@ -478,7 +463,6 @@ static void a_failed_call_gives_its_buffer_back(void **state) {
 
 /* What it reads of a rank that is something else, or was killed while it wrote. */
 static void a_torn_note_is_told(void **state) {
-    (void)state;
     char text[WFI_CALL_TEXT];
     for (unsigned collective = 0; collective < 256; collective++)
         for (unsigned rest = 0; rest < 256; rest++) {

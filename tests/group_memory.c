@@ -14,13 +14,11 @@ typedef struct scarce {
 static _Thread_local long n_left = LONG_MAX;
 
 static void *scarce_alloc(void *self, size_t bytes) {
-    (void)self;
     void *block = NULL;
     return --n_left < 0 || posix_memalign(&block, 64, bytes) ? NULL : block;
 }
 
 static void scarce_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
@@ -55,7 +53,6 @@ static const char *split_in_need(ranks_one *one) {
 }
 
 static void a_group_without_memory_leaves_nothing(void **state) {
-    (void)state;
     const char *const wires[] = {"inproc", "shm"};
     for (int w = 0; w < 2; w++)
         for (int n = 0, is_refused = 1; is_refused; n++) {

@@ -36,7 +36,6 @@ static void conv_model(wf_graph *g, const void *config) {
 }
 
 static void test_conv(void **state) {
-    (void)state;
     static const conv_case cases[] = {
         {2, 16, 32, 9, 7, 3, 1, 1, 1, 0, 1},  {1, 32, 16, 5, 5, 1, 1, 0, 1, 0, 1},
         {3, 32, 48, 9, 9, 3, 2, 1, 1, 0, 1},  {2, 48, 32, 7, 8, 1, 2, 0, 1, 1, 1},
@@ -60,7 +59,6 @@ static void test_conv(void **state) {
 /* Windows that are larger than the images: only the weights that meet an image are multiplied, and
  * the others' gradient is 0. */
 static void test_trimmed(void **state) {
-    (void)state;
     const fast_op must[MOST_FAST_OPS] = {{"conv2d", "trimmed"},
                                          {"conv2d_backward_data", "trimmed"},
                                          {"conv2d_backward_weight", "trimmed"}};
@@ -84,7 +82,6 @@ static void test_trimmed(void **state) {
 /* Of one channel, some ways take the part in the layout that it has in its window, but not from
  * where the window begins. */
 static void test_trimmed_plain(void **state) {
-    (void)state;
     static const conv_case one = {2, 1, 1, 1, 1, 3, 1, 1, 1, 0, 1};
     bool is_full = getenv("WEFT_TEST_FULL");
     setenv("WEFT_TEST_FULL", "1", 1);
@@ -100,7 +97,6 @@ static bool has_winograd(void) {
 }
 
 static void test_winograd(void **state) {
-    (void)state;
     const char *kernel = has_winograd() ? "wino" : "";
     const fast_op must[MOST_FAST_OPS] = {
         {"conv2d", kernel}, {"conv2d_backward_data", kernel}, {"conv2d_backward_weight", kernel}};
@@ -127,7 +123,6 @@ static void block_model(wf_graph *g, const void *config) {
 }
 
 static void test_block(void **state) {
-    (void)state;
     static const int64_t cases[][2] = {{32, 5}, {16, 8}, {16, 17}, {17, 6}, {3, 4}};
     static const fast_op must[] = {
         {"batch_norm", "channels"}, {"batch_norm_backward", "channels"}, {NULL, ""}};
@@ -150,7 +145,6 @@ static void pool_model(wf_graph *g, const void *config) {
 }
 
 static void test_pool(void **state) {
-    (void)state;
     static const pool_case cases[] = {
         {16, 9, 9, 3, 2, 1}, {32, 8, 7, 2, 2, 0}, {17, 9, 8, 3, 2, 1}, {3, 5, 5, 5, 1, 0},
         {48, 6, 6, 3, 1, 1}, {1, 7, 7, 2, 3, 0},  {16, 4, 5, 2, 1, 1},
@@ -185,7 +179,6 @@ static int shorten_all(wf_context *ctx, wf_graph *graph) {
 }
 
 static void test_extents(void **state) {
-    (void)state;
     static const int64_t block[] = {32, 5};
     wf_context *ctx;
     wf_graph *graph;
@@ -211,7 +204,6 @@ static void *scarce_alloc(void *self, size_t bytes) {
 }
 
 static void scarce_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
@@ -239,7 +231,6 @@ static wf_status describe_all(wf_context *ctx, wf_graph *graph) {
 
 /* Every allocation fails once: a clean error, and nothing is left behind. */
 static void test_no_memory(void **state) {
-    (void)state;
     static const conv_case cases[] = {{1, 16, 32, 5, 5, 3, 1, 1, 1, 0, 1},
                                       {1, 6, 16, 5, 5, 3, 1, 1, 1, 1, 1}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {

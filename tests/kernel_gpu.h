@@ -46,7 +46,6 @@ static const wfi_op *const multiplied_ops[] = {&wfi_op_linear,
                                                &wfi_op_lstm_backward};
 
 static int begin(void **state) {
-    (void)state;
     const wfi_owner owner = {.ctx = ctx, .timeout_ms = 600000, .failure = &failure};
     void *base;
     failure = (wfi_failure){0};
@@ -59,7 +58,6 @@ static int begin(void **state) {
 }
 
 static int end(void **state) {
-    (void)state;
     wfi_stream_destroy(stream);
     device->kind->memory_destroy(device, WFI_SPACE_DEVICE, arena, arena_bytes);
     wfi_device_destroy(device);
@@ -110,7 +108,6 @@ static wf_status pack(const one_node *n, int i) {
 }
 
 static wf_status run_node(void *self, void *argument) {
-    (void)argument;
     const one_node *n = self;
     void *operands[WFI_MAX_OPERANDS] = {NULL};
     for (int i = 0; i < n->kernel->n_operands; i++) {
@@ -370,7 +367,6 @@ static void check_samples(void) {
 }
 
 static void every_op_agrees_with_plain_c(void **state) {
-    (void)state;
     if (skips_nodes) return;
     check_samples();
     for (int op = 0; wfi_op_table[op]; op++) {
@@ -381,7 +377,6 @@ static void every_op_agrees_with_plain_c(void **state) {
 }
 
 static void and_in_bf16(void **state) {
-    (void)state;
     if (skips_nodes) return;
     is_narrow = true;
     check_samples();
@@ -389,7 +384,6 @@ static void and_in_bf16(void **state) {
 }
 
 static void and_in_tf32(void **state) {
-    (void)state;
     if (!backend->has_tf32) return;
     is_tf32 = true;
     check_samples();
@@ -400,7 +394,6 @@ static void and_in_tf32(void **state) {
 /* Sizes beyond a tile, a group and the columns that a thread has; a ReLU fused, with and without an
  * addend; groups. */
 static void large_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(6, 11, 9));
     wf_tensor ids = wf_input(g, "ids", WF_I32, WF_SHAPE(70));
     x = wf_conv2d(x, "c1", 48, 3, (wf_conv2d_shape){.pad = 1});
@@ -438,14 +431,12 @@ static void check_model(wf_model_function model, int64_t batch) {
 }
 
 static void large_nodes_agree(void **state) {
-    (void)state;
     if (skips_nodes) return;
     check_model(large_model, 3);
 }
 
 /* More scores than are there at once: a head after the other. */
 static void long_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor y = wf_embedding(wf_input(g, "ids", WF_I32, WF_SHAPE(1700)), "rows", 9, 18, 1);
     y = wf_mean(wf_self_attention(y, 3, 1), 1);
     wf_loss(wf_cross_entropy(y, wf_input(g, "labels", WF_I32, WF_SCALAR)));
@@ -471,14 +462,12 @@ typedef struct step_call {
 } step_call;
 
 static wf_status run_update(void *self, void *argument) {
-    (void)argument;
     const step_call *c = self;
     return backend->update(stream, &c->update);
 }
 
 /* With the CPU's bits: there is nothing in it but IEEE's operations. */
 static void updates_have_the_cpus_bits(void **state) {
-    (void)state;
     static const wf_optimizer optimizers[] = {WF_SGD, WF_SGD, WF_ADAM, WF_ADAMW};
     const wfi_param_group group = {N * sizeof(float), true, 1};
     for (size_t k = 0; k < WFI_COUNT(optimizers); k++) {
@@ -529,21 +518,18 @@ static void updates_have_the_cpus_bits(void **state) {
 }
 
 static wf_status run_squares(void *self, void *argument) {
-    (void)self, (void)argument;
     return backend->squares(stream, (const float *)(const void *)arena, N,
                             (double *)(void *)(arena + 4 * N));
 }
 
 /* Of a unit with the squares, one without any, and one with the first of them again. */
 static wf_status run_total_norm(void *self, void *argument) {
-    (void)argument;
     double *squares = (double *)(void *)(arena + 4 * N);
     const wfi_squares units[] = {{squares, 3}, {NULL, 0}, {squares, 1}};
     return backend->total_norm(stream, units, 3, squares + 3, self);
 }
 
 static void squares_have_the_cpus_bits(void **state) {
-    (void)state;
     double want[4], norm, own_norm;
     for (int e = 0; e < N; e++) ((float *)(void *)host)[e] = walk_uniform(1, e);
     wfi_gradient_squares(WFI_BASELINE, (const float *)(const void *)host, N, want);
@@ -560,13 +546,11 @@ static void squares_have_the_cpus_bits(void **state) {
 /* ---- memory ---- */
 
 static wf_status copy_away(void *self, void *argument) {
-    (void)argument;
     return wfi_memory_copy(device, stream, self, WFI_SPACE_HOST, self, WFI_SPACE_DEVICE, 4);
 }
 
 /* Between all spaces; an address of the host is refused as one of the device. */
 static void spaces_and_addresses(void **state) {
-    (void)state;
     void *disk, *own;
     size_t bytes = (9 << 20) + 12; /* in pieces */
     char *from = malloc(bytes), *to = malloc(bytes);
@@ -599,7 +583,6 @@ static wf_status add_all(void *self, void *argument) {
 /* A driver that knows kernels by how many threads they have does not mistake them: each is wider
  * than all before. */
 static void kernels_grow_beside_each_other(void **state) {
-    (void)state;
     size_t n[128];
     wfi_stream_queue *other, *streams[2] = {stream};
     memset(host, 0, arena_bytes);

@@ -30,7 +30,6 @@ static void linear_model(wf_graph *g, const void *config) {
 }
 
 static void test_linear(void **state) {
-    (void)state;
     static const int64_t cases[][4] = {
         {1, 10, 10, 5}, {3, 17, 33, 1}, {7, 64, 48, 31}, {1, 1, 1, 1}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
@@ -44,7 +43,6 @@ static void leaky_model(wf_graph *g, const void *slope) {
 
 /* Without a slope the library's would make a number of a NaN. */
 static void test_leaky_relu(void **state) {
-    (void)state;
     static const float slope = 0.2f, none = 0;
     static const fast_op must[MOST_FAST_OPS] = {{"leaky_relu", ""}, {"leaky_relu_backward", ""}};
     int n_fast = check_kernels(leaky_model, &slope, 3, true, WF_CONV_AUTO, 1, must);
@@ -61,14 +59,12 @@ static void norm_model(wf_graph *g, const void *config) {
 }
 
 static void test_norm(void **state) {
-    (void)state;
     static const int64_t cases[][2] = {{3, 16}, {5, 33}, {1, 7}, {4, 130}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         assert_true(check_graph(norm_model, cases[i], 3, true, WF_CONV_AUTO, 1) >= 8);
 }
 
 static void batch_norm_model(wf_graph *g, const void *config) {
-    (void)config;
     /* No bias: a norm takes it out again, and its gradient is rounding alone. */
     wf_tensor x = wf_linear_with(trained_input(g, WF_SHAPE(9)),
                                  wf_parameter(g, "weight", WF_SHAPE(21, 9), (wf_init){0}),
@@ -77,7 +73,6 @@ static void batch_norm_model(wf_graph *g, const void *config) {
 }
 
 static void test_flat_batch_norm(void **state) {
-    (void)state;
     static const fast_op must[][MOST_FAST_OPS] = {
         {{"linear", ""}, {"batch_norm_inference", ""}},
         {{"linear_backward_weight", ""}, {"batch_norm", ""}, {"batch_norm_backward", ""}}};
@@ -97,7 +92,6 @@ static void attention_model(wf_graph *g, const void *config) {
 }
 
 static void test_attention(void **state) {
-    (void)state;
     static const attention_case cases[] = {
         {8, 16, 2, 0},  {8, 16, 2, 1},  {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1},
         {21, 24, 4, 0}, {300, 8, 2, 1}, {300, 8, 2, 0}, /* more rows of scores than are made at a
@@ -116,7 +110,6 @@ static void lstm_model(wf_graph *g, const void *config) {
 }
 
 static void test_lstm(void **state) {
-    (void)state;
     static const int64_t cases[][3] = {{1, 3, 2}, {5, 12, 16}, {7, 33, 17}, {3, 8, 64}};
     static const fast_op must[][MOST_FAST_OPS] = {{{"lstm", ""}},
                                                   {{"lstm", ""}, {"lstm_backward", ""}}};
@@ -134,7 +127,6 @@ static void classifier_model(wf_graph *g, const void *config) {
 }
 
 static void test_classifier(void **state) {
-    (void)state;
     static const int64_t cases[][3] = {{1, 5, 10}, {3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
     static const fast_op must[] = {
         {"linear", ""}, {"linear_backward_data", ""}, {"linear_backward_weight", ""}, {NULL, ""}};
@@ -160,7 +152,6 @@ static void block_model(wf_graph *g, const void *config) {
 }
 
 static void test_block(void **state) {
-    (void)state;
     static const int64_t cases[][3] = {{3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
     static const fast_op must[] = {{"class_sums", ""}, {"class_sums_backward", ""}, {NULL, ""}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
@@ -180,7 +171,6 @@ static void language_model(wf_graph *g, const void *config) {
 /* Gradients of weights are added to where they are summed: large ones in pieces, the last of which
  * may be smaller, and those of a table by the rows that a microbatch has. */
 static void test_adding(void **state) {
-    (void)state;
     static const int64_t cases[][3] = {{5, 64, 20011}, {1, 128, 16384}, {4, 6, 11}};
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = 2;
@@ -212,7 +202,6 @@ static float near_bf16(int i, uint16_t *rounded_out) {
 
 /* Of each element one product with 1, and one sum with 0: what is written is rounded alone. */
 static void rounding_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor weight = wf_parameter(g, "weight", WF_SHAPE(N_ROUNDED, 1), (wf_init){0});
     wf_tensor y =
         wf_linear_with(wf_input(g, "one", WF_F32, WF_SHAPE(1)), weight, (wf_tensor){g, -1});
@@ -269,7 +258,6 @@ static void fill_rounding(harness *h) {
 
 /* By plain C, by the library's products of F32, and by those of BF16. */
 static void test_rounding(void **state) {
-    (void)state;
     for (int way = 0; way < 3; way++) {
         wf_graph_config config = WF_GRAPH_CONFIG_INIT;
         harness h = {.options = {.backend = &wfi_backend_cpu,

@@ -22,9 +22,7 @@ static wf_launch_config config_of(int n_ranks, char *const *argv, int fd) {
     return config;
 }
 
-static void refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refused) {
     wf_launch_result result;
     wf_launch_config config = config_of(2, shell, 1);
     config.n_ranks = 0;
@@ -48,12 +46,9 @@ static void refused(void **state) {
     config = config_of(2, shell, 1);
     TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "ignores SIGCHLD");
     signal(SIGCHLD, SIG_DFL);
-    test_context_end(ctx);
 }
 
-static void nothing_is_left(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(nothing_is_left) {
     wf_launch_result result;
     sigset_t before, after;
     int ends[2], n_open;
@@ -75,7 +70,6 @@ static void nothing_is_left(void **state) {
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child */
     close(ends[0]);
     close(ends[1]);
-    test_context_end(ctx);
 }
 
 /* ---- the n-th allocation fails ---- */
@@ -83,19 +77,16 @@ static void nothing_is_left(void **state) {
 static int n_left;
 
 static void *scarce_alloc(void *self, size_t bytes) {
-    (void)self;
     void *block = NULL;
     if (n_left-- == 0) return NULL;
     return posix_memalign(&block, 64, bytes) ? NULL : block;
 }
 
 static void scarce_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
 static void memory_runs_out(void **state) {
-    (void)state;
     char *const program[] = {"sh", "-c", "echo $RANK", NULL};
     int n = 0, fd = open("/dev/null", O_WRONLY), n_open = test_descriptors();
     clearenv(); /* each variable is an allocation */
@@ -122,9 +113,7 @@ static void memory_runs_out(void **state) {
 }
 
 /* The orders fill the pipe of a watchdog that is stopped: it is killed, and no call waits. */
-static void a_stopped_watchdog(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(a_stopped_watchdog) {
     wfi_watchdog watchdog;
     siginfo_t info;
     signal(SIGPIPE, SIG_IGN); /* a launcher blocks it */
@@ -135,7 +124,6 @@ static void a_stopped_watchdog(void **state) {
     assert_int_equal(waitid(P_PID, (id_t)watchdog.pid, &info, WEXITED | WNOWAIT), 0);
     assert_int_equal(info.si_status, SIGKILL);
     wfi_watchdog_end(&watchdog);
-    test_context_end(ctx);
 }
 
 int main(void) {

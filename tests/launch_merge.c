@@ -49,7 +49,6 @@ static void end(bench *b) {
 }
 
 static void lines_wait_a_moment(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     assert_int_equal(wfi_merge_due_ms(&b.m, 0), -1);
@@ -68,7 +67,6 @@ static void lines_wait_a_moment(void **state) {
 }
 
 static void equal_lines_once(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     say(&b, 0, OUT, "a\na\nb\n", 0);
@@ -85,7 +83,6 @@ static void equal_lines_once(void **state) {
 }
 
 static void failed_rank_first(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     say(&b, 0, OUT, "earlier\n", 0);
@@ -109,7 +106,6 @@ static void failed_rank_first(void **state) {
 
 /* What a reader has half of is not torn. */
 static void begun_line_first(void **state) {
-    (void)state;
     bench b;
     char line[9001];
     begin(&b);
@@ -136,7 +132,6 @@ static void begun_line_first(void **state) {
 }
 
 static void much_does_not_wait(void **state) {
-    (void)state;
     bench b;
     char line[4001];
     begin(&b);
@@ -157,7 +152,6 @@ static void much_does_not_wait(void **state) {
 
 /* On a terminal a bar of rank 0 stands below the lines. */
 static void bar_of_rank_0(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     b.m.is_terminal = true;
@@ -204,7 +198,6 @@ static void bar_of_rank_0(void **state) {
 }
 
 static void no_bar_elsewhere(void **state) {
-    (void)state;
     bench b;
     begin(&b);
     say(&b, 0, ERR, "\r\033[K## 1", 0);

@@ -42,7 +42,6 @@ static wf_status add_up(wf_context *ctx, wf_job *job, void *arg) {
 /* Longer than what a meeting brings at once, and of no length that it divides. */
 static wf_status broadcast(wf_context *ctx, wf_job *job, void *arg) {
     unsigned char bytes[3001];
-    (void)arg;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(wf_job_rank(job) ? 0 : i * 31 + i / 256);
     wf_status status = wf_job_broadcast(job, bytes, sizeof bytes);
@@ -63,13 +62,11 @@ static wf_status fail_one(wf_context *ctx, wf_job *job, void *arg) {
 
 static wf_status leave(wf_context *ctx, wf_job *job, void *arg) {
     const order *o = arg;
-    (void)ctx;
     return wf_job_rank(job) == o->who ? WF_OK : wf_job_barrier(job);
 }
 
 static wf_status die(wf_context *ctx, wf_job *job, void *arg) {
     const order *o = arg;
-    (void)ctx;
     if (wf_job_rank(job) == o->who) raise(SIGKILL);
     return wf_job_barrier(job);
 }
@@ -142,9 +139,7 @@ static const wf_rank_entry *entry_of(const char *name) {
     return NULL;
 }
 
-static void they_meet(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(they_meet) {
     for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
         for (int round = 0; round < 3; round++) {
             order o = {.who = -1};
@@ -156,12 +151,9 @@ static void they_meet(void **state) {
             assert_int_equal(test_descriptors(), n_open);
             assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child */
         }
-    test_context_end(ctx);
 }
 
-static void failures_are_told(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(failures_are_told) {
     for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
         for (int who = 0; who < N_RANKS; who++) {
             order o = {.who = who};
@@ -183,13 +175,10 @@ static void failures_are_told(void **state) {
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_PROCESSES, N_RANKS, entry_of("die"), &o, &failed),
                  WF_REMOTE, "was killed by signal 9");
     assert_int_equal(failed, 2);
-    test_context_end(ctx);
 }
 
 /* The spawning process has computed before: its threads of OpenMP must not matter. */
-static void bits_of_one_rank(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bits_of_one_rank) {
     order o = {.who = -1};
     TEST_OK(ctx, train_plan(ctx, NULL, "", N_STEPS, o.sha));
     for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
@@ -202,12 +191,9 @@ static void bits_of_one_rank(void **state) {
     o.sha[0] ^= 1;
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_THREADS, 2, entry_of("train"), &o, NULL), WF_BUG,
                  "not the bits of one rank");
-    test_context_end(ctx);
 }
 
-static void what_is_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(what_is_refused) {
     wf_rank_entry nameless = {NULL, add_up}, wrong = {"two words", add_up}, empty = {"x", NULL};
     order o = {.who = -1};
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_THREADS, 0, entry_of("train"), &o, NULL), WF_INVALID_ARG,
@@ -231,7 +217,6 @@ static void what_is_refused(void **state) {
     TEST_REFUSED(ctx, wf_spawn(ctx, &config, NULL), WF_INVALID_ARG, "32769 bytes");
     config.struct_size--;
     TEST_REFUSED(ctx, wf_spawn(ctx, &config, NULL), WF_INVALID_ARG, "begin it with its _INIT");
-    test_context_end(ctx);
 }
 
 int main(int argc, char **argv) {

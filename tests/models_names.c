@@ -50,9 +50,7 @@ static void expect(const wf_graph *g, const char *name, wf_shape shape) {
     fail_msg("there is no %s", name);
 }
 
-static void resnet50(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(resnet50) {
     wf_graph *g = build(ctx, "resnet50", NULL);
     census c = count(g);
     assert_int_equal(c.n_params, 161);
@@ -73,12 +71,9 @@ static void resnet50(void **state) {
     assert_string_equal(g->units[2].name, "layer1.0.conv3");
     assert_string_equal(g->units[33].name, "head");
     wf_graph_destroy(g);
-    test_context_end(ctx);
 }
 
-static void basic_resnets(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(basic_resnets) {
     wf_graph *g = build(ctx, "resnet18", NULL);
     assert_int_equal(count(g).n_params, 62);
     assert_int_equal(count(g).n_values, 11689512);
@@ -99,12 +94,9 @@ static void basic_resnets(void **state) {
     expect(g, "conv1.weight", WF_SHAPE(64, 1, 3, 3));
     expect(g, "fc.weight", WF_SHAPE(10, 512));
     wf_graph_destroy(g);
-    test_context_end(ctx);
 }
 
-static void gpt2(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(gpt2) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.n_tokens = 32;
     wf_model *model;
@@ -151,12 +143,9 @@ static void gpt2(void **state) {
     g = build(ctx, "gpt", &config);
     assert_int_equal(count(g).n_values, 124439808);
     wf_graph_destroy(g);
-    test_context_end(ctx);
 }
 
-static void mlp(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(mlp) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.channels = 1;
     config.height = config.width = 28;
@@ -166,7 +155,6 @@ static void mlp(void **state) {
     expect(g, "net3.bias", WF_SHAPE(10));
     assert_int_equal(count(g).n_values, 784 * 256 + 256 + 256 * 256 + 256 + 2560 + 10);
     wf_graph_destroy(g);
-    test_context_end(ctx);
 }
 
 static wf_status try_model(wf_context *ctx, const char *name, const wf_model_config *config) {
@@ -176,9 +164,7 @@ static wf_status try_model(wf_context *ctx, const char *name, const wf_model_con
     return status;
 }
 
-static void refusals(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refusals) {
     wf_model_config c = WF_MODEL_CONFIG_INIT;
     TEST_REFUSED(ctx, try_model(ctx, "resnet19", &c), WF_INVALID_ARG, "resnet18, resnet34");
     c.n_tokens = 8;
@@ -218,7 +204,6 @@ static void refusals(void **state) {
     TEST_REFUSED(ctx, wf_graph_create(ctx, &graph, model->function, model->config, &g),
                  WF_INVALID_ARG, "at most 64");
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -165,14 +165,12 @@ static void run_family(const char *const *names, const char *family) {
 
 static void open_mpi(void **state) {
     static const char *const names[] = {"mpirun.openmpi", "mpirun", NULL};
-    (void)state;
     run_family(names, "Open MPI");
 }
 
 /* Where Open MPI is, with WEFT_TEST_FULL=1 only. */
 static void mpich(void **state) {
     static const char *const names[] = {"mpirun.mpich", "mpirun", NULL};
-    (void)state;
     if (has_open_mpi && !test_is_full()) return;
     run_family(names, "HYDRA");
 }

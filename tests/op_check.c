@@ -201,7 +201,6 @@ static void refused_model(wf_graph *g, const void *config) {
 }
 
 static void refusals(void **state) {
-    (void)state;
     for (int i = 0; i < (int)WFI_COUNT(refused); i++) {
         wf_context *ctx = test_context();
         wf_graph_config config = WF_GRAPH_CONFIG_INIT;
@@ -218,7 +217,6 @@ static void refusals(void **state) {
 
 /* After a failure everything is inert, and the first sentence stands. */
 static void inert_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_relu(ids(g, S(3))), parts[3];
     assert_true(x.id < 0);
     x = wf_linear(x, "fc", 3);
@@ -231,17 +229,13 @@ static void inert_model(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(x, x));
 }
 
-static void inert(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(inert) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     wf_graph *g = NULL;
     TEST_REFUSED(ctx, wf_graph_create(ctx, &config, inert_model, NULL, &g), WF_SHAPE, "relu");
-    test_context_end(ctx);
 }
 
 static void table(void **state) {
-    (void)state;
     static const char *const names[] = {
 #define NAME(name) #name,
         WFI_OP_LIST(NAME)

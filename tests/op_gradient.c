@@ -238,7 +238,6 @@ static void run_cases(const op_case *cases, size_t n) {
 
 /* Every op that has a gradient, by its own samples. */
 static void samples(void **state) {
-    (void)state;
     for (int op = 0; wfi_op_table[op]; op++) {
         char name[64];
         const wfi_op_sample *all = wfi_op_table[op]->samples;
@@ -258,7 +257,6 @@ static void samples(void **state) {
 /* ---- the cases: sizes, layouts and compositions beside the samples ---- */
 
 static void products(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"linear vector", linear, {0}, SHAPES(S(7), S(1, 7), S(1))},
         {"linear no rows", linear, {0}, SHAPES(S(0, 7), S(3, 7), S(3))},
@@ -269,7 +267,6 @@ static void products(void **state) {
 }
 
 static void convolutions(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"conv2d pixel", conv, {1, 0, 1}, SHAPES(S(1, 1, 1, 1), S(1, 1, 1, 1))},
         {"conv2d blocked",
@@ -298,7 +295,6 @@ static int64_t pick(uint64_t stream, int64_t i, int64_t low, int64_t high) {
 }
 
 static void random_convolutions(void **state) {
-    (void)state;
     for (uint64_t k = 1000; k < 1030; k++) {
         char name[64];
         snprintf(name, sizeof name, "conv2d random %d", (int)k);
@@ -318,7 +314,6 @@ static void random_convolutions(void **state) {
 }
 
 static void norms(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"batch_norm rows", batch_norm, {0}, SHAPES(S(7, 3), S(3), S(3)), .tolerance = 3e-3},
         {"batch_norm relu",
@@ -354,7 +349,6 @@ static void norms(void **state) {
 }
 
 static void elements(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"relu scalar", activation, {0}, SHAPES(WF_SCALAR), .fill = BIMODAL},
         {"relu empty", activation, {0}, SHAPES(S(3, 0)), .fill = BIMODAL},
@@ -370,7 +364,6 @@ static void elements(void **state) {
 }
 
 static void losses(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"cross_entropy sample",
          cross_entropy,
@@ -420,7 +413,6 @@ static void losses(void **state) {
 }
 
 static void pools(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"max_pool", max_pool, {2, 2, 0}, SHAPES(S(2, 2, 4, 4)), .fill = DISTINCT},
         {"max_pool leftover", max_pool, {2, 3, 1}, SHAPES(S(1, 1, 6, 9)), .fill = DISTINCT},
@@ -440,7 +432,6 @@ static void pools(void **state) {
 }
 
 static void moves(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"transpose last", transpose, {2, 1}, SHAPES(S(2, 3, 5))},
         {"transpose itself", transpose, {1, 1}, SHAPES(S(2, 3))},
@@ -460,7 +451,6 @@ static void moves(void **state) {
 }
 
 static void attentions(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"self_attention one token", attention, {1, 1}, SHAPES(S(2, 1, 9))},
     };
@@ -468,7 +458,6 @@ static void attentions(void **state) {
 }
 
 static void blocks(void **state) {
-    (void)state;
     const op_case cases[] = {
         {"block", block, {0}, SHAPES(S(2, 3, 4, 3), S(3, 3, 3, 3), S(3)), .tolerance = 3e-3},
         {"block blocked",

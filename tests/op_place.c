@@ -10,7 +10,6 @@
 /* ---- every op has an instance ---- */
 
 static void every_op_has_an_instance(void **state) {
-    (void)state;
     bool seen[100] = {false};
     int n_ops = 0;
     for (int op = 0; wfi_op_table[op]; op++, n_ops++) {
@@ -229,7 +228,6 @@ static int try_cuts(int op, int k, bool *is_tried) {
 }
 
 static void parts_give_the_whole(void **state) {
-    (void)state;
     int n_tried = 0;
     for (int op = 0; wfi_op_table[op]; op++) {
         const wfi_op *about = wfi_op_table[op];

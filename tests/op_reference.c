@@ -63,7 +63,6 @@ static double value(const graph_walk *w, const char *name, int64_t i) {
 }
 
 static void linear_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_linear_with(input(g, "a", S(3, 7)), input(g, "b", S(7)), input(g, "c", WF_SCALAR)),
               "y");
 }
@@ -75,7 +74,6 @@ static double linear_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void matmul_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_matmul(input(g, "a", S(3, 5)), input(g, "b", S(5, 4))), "y");
 }
 static double matmul_expected(const graph_walk *w, const int64_t *at) {
@@ -88,7 +86,6 @@ static double matmul_expected(const graph_walk *w, const int64_t *at) {
 
 /* x [4, 6, 7, 5], weight [4, 3, 3, 2], 2 groups, stride 2, pad 1, dilation 3 */
 static void conv_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_conv2d_with(input(g, "a", S(6, 7, 5)), input(g, "b", S(3, 3, 2)), wfi_inert(g),
                              (wf_conv2d_shape){.stride = 2, .pad = 1, .groups = 2, .dilation = 3}),
               "y");
@@ -109,7 +106,6 @@ static double conv_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void batch_norm_model(wf_graph *g, const void *config) {
-    (void)config;
     wfi_attr attr = {.norm = {.eps = 1e-5}};
     wf_tensor one = wf_parameter(g, "scale", S(3), (wf_init){WF_INIT_CONSTANT, 1});
     wf_tensor in[] = {input(g, "a", S(3, 2, 2)), one, one};
@@ -129,7 +125,6 @@ static double batch_norm_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void layer_norm_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor one = wf_parameter(g, "scale", S(6), (wf_init){WF_INIT_CONSTANT, 1});
     wf_output(wf_layer_norm_with(input(g, "a", S(6)), one, one, 1e-5f), "y");
 }
@@ -146,7 +141,6 @@ static double layer_norm_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void gelu_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_gelu(wf_scale(input(g, "a", S(9)), 4)), "y");
 }
 /* x times the normal density's integral, by Simpson's rule from -12. */
@@ -160,7 +154,6 @@ static double gelu_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void softmax_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_softmax(wf_scale(input(g, "a", S(3, 5)), 3)), "y");
 }
 static double softmax_expected(const graph_walk *w, const int64_t *at) {
@@ -171,7 +164,6 @@ static double softmax_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void cross_entropy_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_cross_entropy(input(g, "a", S(5)), wf_input(g, "i", WF_I32, WF_SCALAR)), "y");
 }
 static double cross_entropy_expected(const graph_walk *w, const int64_t *at) {
@@ -182,7 +174,6 @@ static double cross_entropy_expected(const graph_walk *w, const int64_t *at) {
 
 /* The loss of training alone is smoothed. */
 static void smoothed_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor b = wf_parameter(g, "b", S(5), (wf_init){WF_INIT_CONSTANT, 0});
     wf_tensor x = wf_add(input(g, "a", S(5)), b);
     wf_tensor loss = wf_smoothed_cross_entropy(x, wf_input(g, "i", WF_I32, WF_SCALAR), 0.3);
@@ -200,7 +191,6 @@ static double smoothed_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void mse_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_mse(input(g, "a", S(2, 3)), input(g, "b", S(2, 3))), "y");
 }
 static double mse_expected(const graph_walk *w, const int64_t *at) {
@@ -211,7 +201,6 @@ static double mse_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void max_pool_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_max_pool(input(g, "a", S(3, 5, 4)), 3, 2, 1), "y");
 }
 static double pooled(const graph_walk *w, const int64_t *at, int average) {
@@ -230,7 +219,6 @@ static double max_pool_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void avg_pool_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_avg_pool(input(g, "a", S(3, 5, 4)), 3, 2, 1), "y");
 }
 static double avg_pool_expected(const graph_walk *w, const int64_t *at) {
@@ -238,7 +226,6 @@ static double avg_pool_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void attention_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_self_attention(wf_scale(input(g, "a", S(5, 18)), 2), 3, 1), "y");
 }
 /* qkv [n, 5, 18], three heads of two, causal */
@@ -258,7 +245,6 @@ static double attention_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void transpose_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_transpose(input(g, "a", S(3, 5, 2)), 1, 3), "y");
 }
 static double transpose_expected(const graph_walk *w, const int64_t *at) {
@@ -266,7 +252,6 @@ static double transpose_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void concat_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor a = input(g, "a", S(3, 2)), b = input(g, "b", S(4, 2));
     wf_output(wf_slice(wf_concat((wf_tensor[]){a, b}, 2, 1), 1, 2, 4), "y");
 }
@@ -277,7 +262,6 @@ static double concat_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void mean_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_add(wf_mean(input(g, "a", S(3, 2)), 1), wf_sum(input(g, "b", S(2, 4)), 2)), "y");
 }
 static double mean_expected(const graph_walk *w, const int64_t *at) {
@@ -288,7 +272,6 @@ static double mean_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static void embedding_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor table = wf_parameter(g, "table", S(5, 3), (wf_init){WF_INIT_CONSTANT, 0});
     wf_output(wf_embedding_with(wf_input(g, "i", WF_I32, S(2)), table), "y");
 }
@@ -343,7 +326,6 @@ static void check_formula(const formula *f) {
 }
 
 static void agree_with_formulas(void **state) {
-    (void)state;
     for (size_t i = 0; i < WFI_COUNT(formulas); i++) check_formula(&formulas[i]);
 }
 
@@ -382,7 +364,6 @@ static int n_different(const float *a, const float *b, int n) {
 }
 
 static void dropout_masks(void **state) {
-    (void)state;
     float whole[4 * DROP_ELEMENTS], part[4 * DROP_ELEMENTS];
     drop("a", 4, 8, 3, 1, whole);
     int n_dropped = 0;
@@ -448,14 +429,12 @@ static void check_records(int n_blocks) {
 }
 
 static void records(void **state) {
-    (void)state;
     for (int n_blocks = 0; n_blocks <= 3; n_blocks++) check_records(n_blocks);
 }
 
 /* ---- edges ---- */
 
 static void edge_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = input(g, "x", S(1, 2, 2));
     wf_output(wf_relu(x), "relu");
     wf_output(wf_max_pool(x, 2, 2, 0), "max");
@@ -466,7 +445,6 @@ static void edge_model(wf_graph *g, const void *config) {
 }
 
 static void edges(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     graph_walk w = begin(ctx, edge_model, NULL, 1, 0);
     const float x[] = {-1, NAN, 5, -INFINITY};
@@ -488,14 +466,12 @@ static void edges(void **state) {
 /* ---- batch norm as a layer ---- */
 
 static void layer_model(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor y = wf_batch_norm(input(g, "x", S(2, 3, 3)), "bn");
     wf_output(y, "y");
     wf_loss(wf_mean(wf_reshape(y, S(-1, 18)), 1));
 }
 
 static void batch_norm_layer(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     graph_walk w = begin(ctx, layer_model, NULL, 4, 1);
     assert_int_equal(w.g->n_stats, 1);

@@ -14,7 +14,6 @@ enum { WIDTH = 16 };
 /* Weights as operands of ops that are no layers: no op's descriptor says that what these make is a
  * weight's gradient. */
 static void plain_products(wf_graph *g, const void *config) {
-    (void)config;
     const wf_init normal = {WF_INIT_NORMAL, 0.1f};
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(WIDTH));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
@@ -25,9 +24,7 @@ static void plain_products(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(x, "last", WIDTH), y));
 }
 
-static void gradients_are_wide(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(gradients_are_wide) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     wf_graph *g;
     config.batch = 4;
@@ -46,7 +43,6 @@ static void gradients_are_wide(void **state) {
                      g->nodes[value->node].op->name);
     }
     wf_graph_destroy(g);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -89,21 +89,17 @@ static int64_t each_share(wf_context *ctx, int64_t n_lanes, int32_t n, int *give
     return count;
 }
 
-static void all_shares(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(all_shares) {
     int given[MOST_LANES];
     int64_t count = 0;
     for (int64_t n_lanes = 2; n_lanes <= MOST_LANES; n_lanes++)
         for (int32_t n = 2; n <= n_lanes; n++)
             count += each_share(ctx, n_lanes, n, given, 0, n_lanes);
     assert_int_equal(count, 502); /* 2^(lanes - 1) - 1 for each number of lanes */
-    test_context_end(ctx);
 }
 
 /* Equal shares send nothing; a lane more than the home costs one partial sum. */
 static void few_moves(void **state) {
-    (void)state;
     static const struct {
         int32_t n;
         int given[4], n_sends;

@@ -8,7 +8,6 @@
 
 /* Four layers; the second stage begins before the last, which is no balance. */
 static void marked(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
     wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(8));
     x = wf_relu(wf_linear(wf_cut(x, "one"), "one", 64));
@@ -30,16 +29,13 @@ static const char *second_stage(wf_context *ctx, const char *plan_text, char *na
     return name;
 }
 
-static void who_decides(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(who_decides) {
     char name[32];
     assert_string_equal(second_stage(ctx, "pp=2", name, sizeof name), "four");
     assert_string_equal(second_stage(ctx, "pp=2,cut=two", name, sizeof name), "two");
     assert_string_not_equal(second_stage(ctx, "pp=2,cut=balanced", name, sizeof name), "four");
     /* Another number of stages than the model marks. */
     assert_string_not_equal(second_stage(ctx, "pp=3", name, sizeof name), "four");
-    test_context_end(ctx);
 }
 
 int main(void) {

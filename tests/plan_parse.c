@@ -10,7 +10,6 @@
 #define PAIRWISE "dp=1,pp=1,schedule=1f1b,allreduce=pairwise,bucket="
 
 static void good(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     const struct {
         const char *text, *canonical;
@@ -94,7 +93,6 @@ static void good(void **state) {
 }
 
 static void bad(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     const struct {
         const char *text, *says;
@@ -229,12 +227,10 @@ static void bad(void **state) {
 }
 
 /* A copy with other fields is another plan, and keeps every key that nobody has touched. */
-static void edited(void **state) {
-    (void)state;
+TEST(edited) {
     static const char *const texts[] = {
         "dp=2,pp=2,schedule=auto,cut=b,hold=3,allreduce=ring,sums=free,bucket=1MiB,overlap=off",
         "dataparallel=2,output=1,bucket=1MiB", "a:dp=2,b:dataparallel=4,overlap=off"};
-    wf_context *ctx = test_context();
     for (int i = 0; i < 3; i++) {
         wf_plan *plan, *copy;
         TEST_OK(ctx, wf_plan_parse(ctx, texts[i], &plan));
@@ -262,7 +258,6 @@ static void edited(void **state) {
         }
         wf_plan_destroy(copy);
     }
-    test_context_end(ctx);
 }
 
 int main(void) {

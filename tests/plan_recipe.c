@@ -60,17 +60,13 @@ static void check_sums(wf_context *ctx, int64_t n, int64_t n_groups) {
     wfi_pool_release(&pool);
 }
 
-static void sums_follow_the_tree(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(sums_follow_the_tree) {
     for (int64_t n = 1; n <= 33; n++)
         for (int64_t n_groups = 1; n_groups <= n; n_groups++)
             if (n % n_groups == 0) check_sums(ctx, n, n_groups);
-    test_context_end(ctx);
 }
 
 static void whole_subtrees(void **state) {
-    (void)state;
     assert_true(wfi_lanes_allow(4, 1));
     assert_true(wfi_lanes_allow(4, 2));
     assert_true(wfi_lanes_allow(4, 4));
@@ -80,9 +76,7 @@ static void whole_subtrees(void **state) {
     assert_false(wfi_lanes_allow(4, 3));
 }
 
-static void resolves(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(resolves) {
     wf_plan *plan;
     wf_recipe recipe = WF_RECIPE_INIT, got;
     TEST_OK(ctx, wf_plan_parse(ctx, "dp=4", &plan));
@@ -116,7 +110,6 @@ static void resolves(void **state) {
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "beta1 is 0.99999999; it must lie between 0 and 0.9999999");
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 /* ---- defaults: the model's and the recipe's, never the plan's ---- */
@@ -163,9 +156,7 @@ static wf_model *model_of(wf_context *ctx, const default_case *c) {
     return model;
 }
 
-static void defaults_are_the_models(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(defaults_are_the_models) {
     for (size_t k = 0; k < sizeof defaults / sizeof *defaults; k++) {
         const default_case *c = &defaults[k];
         wf_model *model = model_of(ctx, c);
@@ -188,7 +179,6 @@ static void defaults_are_the_models(void **state) {
         }
         wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* What a plan needs beyond that, and the sentences that name it: each number in them is legal. */
@@ -216,9 +206,7 @@ static const struct {
     {{.model = "lstm", .recipe = "batch=8"}, "tp=2", "tp=2 needs 2 slices", 8, 2},
 };
 
-static void plans_need(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(plans_need) {
     for (size_t k = 0; k < sizeof needs / sizeof *needs; k++) {
         wf_model *model = model_of(ctx, &needs[k].model);
         wf_recipe recipe, got;
@@ -237,14 +225,11 @@ static void plans_need(void **state) {
         wf_plan_destroy(plan);
         wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* They are divided among all ranks of the plan, and each has one at least. */
-static void threads_share_cores(void **state) {
-    (void)state;
+TEST(threads_share_cores) {
     static const char *const plans[] = {"", "dp=2", "pp=2", "dp=4,pp=2", "dp=2,pp=8"};
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_recipe recipe = WF_RECIPE_INIT, got;
         wf_plan *plan;
@@ -255,11 +240,9 @@ static void threads_share_cores(void **state) {
         assert_int_equal(got.n_threads, share > 1 ? share : 1);
         wf_plan_destroy(plan);
     }
-    test_context_end(ctx);
 }
 
 static void learning_rates(void **state) {
-    (void)state;
     wf_recipe r = WF_RECIPE_INIT;
     r.lr = 1;
     assert_true(wf_recipe_lr(&r, 1000) == 1);
@@ -296,9 +279,7 @@ static void learning_rates(void **state) {
                 wf_recipe_lr(&r, 25) == 0.25);
 }
 
-static void texts(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(texts) {
     const wf_recipe init = WF_RECIPE_INIT;
     wf_recipe r, again;
     char *text, *other; /* of all fields: structs have holes */
@@ -325,11 +306,9 @@ static void texts(void **state) {
     assert_string_equal(again.freeze.text, r.freeze.text);
     wf_text_free(ctx, text);
     wf_text_free(ctx, other);
-    test_context_end(ctx);
 }
 
-static void bad_texts(void **state) {
-    (void)state;
+TEST(bad_texts) {
     static const struct {
         const char *text, *words;
     } cases[] = {
@@ -354,7 +333,6 @@ static void bad_texts(void **state) {
         {"nesterov=yes", "it takes one of 0|1"},
         {"lr=0.1\n", "byte 0x0a at position 7 is not text"},
     };
-    wf_context *ctx = test_context();
     wf_recipe r;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         TEST_REFUSED(ctx, wf_recipe_parse(ctx, cases[i].text, &r), WF_INVALID_ARG, cases[i].words);
@@ -387,12 +365,10 @@ static void bad_texts(void **state) {
     memset(long_text, 'a', sizeof long_text);
     long_text[sizeof long_text - 1] = 0;
     TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "longer than");
-    test_context_end(ctx);
 }
 
 /* A shape is compared as a whole: one that begins with another's text has a way of its own. */
 static void tuned_shapes(void **state) {
-    (void)state;
     static const char table[] = "add:2x3=long+add:2x30=longer+add:2=short";
     static const struct {
         const char *shape, *way;
@@ -412,13 +388,11 @@ static void toy(wf_graph *g, const void *config) {
 }
 
 /* One call, two devices, and one rank's bits. */
-static void opened(void **state) {
-    (void)state;
+TEST(opened) {
     static const char *const plans[] = {"", "pp=2", "dp=2"};
     static const float x[8][4] = {{1, 2}, {3}, {4, 5, 6}}, y[8][2] = {{1}, {0, 2}};
     const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     const int width = 6;
-    wf_context *ctx = test_context();
     char sha[3][65];
     for (int k = 0; k < 3; k++) {
         wf_trainer *t;
@@ -436,7 +410,6 @@ static void opened(void **state) {
                  "plan: ");
     TEST_REFUSED(ctx, wf_trainer_open(ctx, toy, &width, "batch=8,lr=-1", "", &t), WF_INVALID_ARG,
                  "lr is -1");
-    test_context_end(ctx);
 }
 
 static double toy_rate(wf_context *ctx, wf_trainer *t) {
@@ -449,8 +422,7 @@ static double toy_rate(wf_context *ctx, wf_trainer *t) {
 
 /* As ReduceLROnPlateau with threshold 0: more than `patience` evaluations in a row that are no
  * better cut the rate. The best loss goes through a file to the last bit. */
-static void plateaus(void **state) {
-    (void)state;
+TEST(plateaus) {
     static const double best = 1.0 / 3, nearly = best * (1 - 0x1p-50);
     static const struct {
         double loss, lr;
@@ -459,7 +431,6 @@ static void plateaus(void **state) {
                  {nearly, 0.25}, {1, 0.25}, {1, 0.25}, {1, 0.125}};
     const int width = 6;
     const char *recipe = "batch=8,lanes=1,lr=1,lr_schedule=plateau,lr_gamma=0.5,lr_patience=2";
-    wf_context *ctx = test_context();
     wf_trainer *t;
     char path[] = "/tmp/weft-test-XXXXXX";
     int fd = mkstemp(path);
@@ -480,7 +451,6 @@ static void plateaus(void **state) {
     }
     wf_trainer_destroy(t);
     unlink(path);
-    test_context_end(ctx);
 }
 
 static const wfi_recipe_field *field_called(const char *name) {
@@ -492,7 +462,6 @@ static const wfi_recipe_field *field_called(const char *name) {
 
 /* Reading the text gives the same bits, whatever the locale writes. */
 static void reals_as_text(void **state) {
-    (void)state;
     const wfi_recipe_field *lr = field_called("lr");
     const double reals[] = {0.1, 0.1 + 0x1p-56, 1e-8, 1.0 / 3, 5e-324, 1e6, 0, -0.0};
     char text[WFI_RECIPE_TEXT];
@@ -524,7 +493,6 @@ static bool take_locale(const char *name) {
 
 /* Numbers have a point where German writes a comma and Pashto a character of two bytes. */
 static void points_in_every_locale(void **state) {
-    (void)state;
     static const char *const names[] = {"de_DE", "ps_AF"};
     static const char text[] = "lr=0.001,momentum=.5,epsilon=1.5e-09";
     for (size_t k = 0; k < WFI_COUNT(names); k++) {
@@ -550,7 +518,6 @@ static void points_in_every_locale(void **state) {
 }
 
 static void words_as_text(void **state) {
-    (void)state;
     wf_recipe r = WF_RECIPE_INIT;
     char text[WFI_RECIPE_TEXT];
     r.optimizer = WF_ADAMW;
@@ -561,9 +528,7 @@ static void words_as_text(void **state) {
 }
 
 /* Every field refuses what lies outside its range; a choice, what is none of its words. */
-static void ranges(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(ranges) {
     wf_plan *plan;
     TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
@@ -588,7 +553,6 @@ static void ranges(void **state) {
         TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG, words);
     }
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 /* A value as an option, in the report's and checkpoint's JSON, and as an option again. `want` is
@@ -659,7 +623,6 @@ static void check_range(const wfi_recipe_field *field) {
 /* A row of the recipe is an option with its help, a member of the reports' and checkpoints' recipe,
  * and is read back from there: nothing else has to name the field. */
 static void rows_are_all_there_is(void **state) {
-    (void)state;
     int n_options = 0;
     for (option_id id = 0; id < N_OPTIONS; id++)
         n_options += option_about(id).offset >= offsetof(options, recipe);

@@ -55,7 +55,6 @@ static void check_buckets(const wf_program *p, size_t limit, int32_t rank) {
 
 /* What backward completes first is small, and larger units follow. */
 static void narrowing(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(32));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_cut(wf_relu(wf_linear(x, "wide", 64)), "narrow");
@@ -78,19 +77,15 @@ static wf_program *make_narrowing(wf_context *ctx, const char *text, const char 
     return p;
 }
 
-static void large_units_are_alone(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(large_units_are_alone) {
     wf_program *p = make_narrowing(ctx, "dp=2,bucket=1000", NULL);
     check_buckets(p, 1000, 0);
     assert_int_equal(reductions_of(p, 0).n, 3);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* Of a bucket's units, the first of which is the smallest. */
 static void staging_has_room_for_the_largest(void **state) {
-    (void)state;
     static const char *const hows[] = {"root", "tree", "pairwise"};
     int n_staged = 0;
     for (size_t k = 0; k < WFI_COUNT(hows); k++) {
@@ -118,7 +113,6 @@ static void staging_has_room_for_the_largest(void **state) {
 
 /* Of ranks that do not reach each other's memory; an engine needs nothing of others. */
 static void engines_stage_nothing(void **state) {
-    (void)state;
     for (int is_engine = 0; is_engine < 2; is_engine++) {
         wf_context *ctx = test_context();
         const char *plan = is_engine ? "dp=2,allreduce=engine" : "dp=2,allreduce=direct";
@@ -131,7 +125,6 @@ static void engines_stage_nothing(void **state) {
 }
 
 static void units_share_buckets(void **state) {
-    (void)state;
     static const char *const grids[] = {"dp=2", "dp=2,pp=2,schedule=zb1", "dp=4,pp=3"};
     static const char *const hows[] = {"direct", "pairwise,overlap=off", "tree"};
     static const size_t limits[] = {1, 256, 400, 600, 1000, 1 << 20};
@@ -151,9 +144,7 @@ static void units_share_buckets(void **state) {
         }
 }
 
-static void buckets_in_the_text(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(buckets_in_the_text) {
     wf_program *p = make_program(ctx, "dp=2,allreduce=tree", 2);
     char *text;
     TEST_OK(ctx, wf_program_text(p, &text));
@@ -161,7 +152,6 @@ static void buckets_in_the_text(void **state) {
     assert_non_null(strstr(text, " by=tree"));
     wf_text_free(ctx, text);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* ---- overlap ---- */
@@ -181,7 +171,6 @@ static void find_instants(const wf_timeline *t, int rank, double *reduce_out, do
 }
 
 static void reductions_overlap(void **state) {
-    (void)state;
     static const char *const grids[] = {"dp=2", "dp=4", "dp=2,pp=2", "dp=2,pp=2,schedule=zb2"};
     for (int g = 0; g < 4; g++)
         for (int overlaps = 0; overlaps < 2; overlaps++) {
@@ -210,7 +199,6 @@ static void reductions_overlap(void **state) {
 /* ---- bytes ---- */
 
 static void bytes_add_up(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=4,allreduce=root",
                                         "dp=4,allreduce=direct",
                                         "dp=4,allreduce=tree",
@@ -263,7 +251,6 @@ static bool lose_unit(breaker *b, wfi_instruction *now, wfi_reference *spare) {
 }
 
 static bool lose_bytes(breaker *b, wfi_instruction *now, wfi_reference *spare) {
-    (void)b;
     memcpy(spare, now->references, (size_t)now->n_references * sizeof *spare);
     spare[0].bytes -= 64;
     now->references = spare;
@@ -272,7 +259,6 @@ static bool lose_bytes(breaker *b, wfi_instruction *now, wfi_reference *spare) {
 
 /* One replica's bucket is another than the others'. */
 static void ranks_disagree(void **state) {
-    (void)state;
     bool (*const breaks[])(breaker *, wfi_instruction *, wfi_reference *) = {swap_units, lose_unit,
                                                                              lose_bytes};
     static const char *const words[] = {"deadlocks", "deadlocks", "needs"};

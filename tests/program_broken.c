@@ -203,7 +203,6 @@ static void refuse_schedule(wf_context *ctx, const char *plan, const wfi_action_
 }
 
 static void broken_schedules(void **state) {
-    (void)state;
     int n_refused[N_BREAKS] = {0};
     for (int s = 0; wfi_schedules[s]; s++)
         for (int g = 0; g < N_STAGES; g++) {

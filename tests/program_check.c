@@ -115,7 +115,6 @@ static breaker make_breaker(wf_context *ctx, size_t which) {
 }
 
 static void every_instruction_matters(void **state) {
-    (void)state;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
         breaker b = make_breaker(ctx, which);
@@ -134,7 +133,6 @@ static void every_instruction_matters(void **state) {
 }
 
 static void every_order_that_matters(void **state) {
-    (void)state;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
         breaker b = make_breaker(ctx, which);
@@ -166,7 +164,6 @@ static void every_order_that_matters(void **state) {
 }
 
 static void every_dependency_that_matters(void **state) {
-    (void)state;
     int n_refused = 0;
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
@@ -203,7 +200,6 @@ static void every_dependency_that_matters(void **state) {
 }
 
 static void clocks_are_right(void **state) {
-    (void)state;
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
@@ -236,9 +232,7 @@ static bool overlaps_itself(const wf_program *p) {
 }
 
 /* Two blocks moved onto each other while both are in use. */
-static void every_overlap_is_proved(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(every_overlap_is_proved) {
     wf_program *p = make_program(ctx, "dp=2,pp=2", 2);
     int n_refused = 0;
     for (int32_t a = 0; a < p->n_blocks; a++)
@@ -255,13 +249,11 @@ static void every_overlap_is_proved(void **state) {
     assert_true(n_refused > 100);
     TEST_OK(ctx, wf_program_check(p));
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* The null device walks every program, and counts the same forward and backward
  * work under every plan (packing, once a rank, has no FLOPs), and what is done again. */
 static void walks(void **state) {
-    (void)state;
     double flops = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();

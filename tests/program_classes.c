@@ -52,7 +52,6 @@ static int compare(const shape *s, const char *plan) {
 }
 
 static void same_figures(void **state) {
-    (void)state;
     static const char *const schedules[] = {"naive", "gpipe",       "1f1b", "zb1",
                                             "zb2",   "interleaved", "zbv",  "auto"};
     static const char *const sums[] = {"root", "tree", "pairwise", "direct", "ring,sums=free"};
@@ -71,7 +70,6 @@ static void same_figures(void **state) {
 
 /* Slices that are equal make replicas equal; the last ones, which have less, are lowered, too. */
 static void slices(void **state) {
-    (void)state;
     const shape shapes[] = {{wide_net, 32, 16, 8}, {mixed, 32, 16, 16}, {small_net, 32, 16, 8}};
     for (int zero = 1; zero <= 3; zero++)
         for (size_t k = 0; k < WFI_COUNT(shapes); k++)
@@ -90,7 +88,6 @@ static void slices(void **state) {
 
 /* How many are lowered: as few as there are kinds. */
 static void few_are_lowered(void **state) {
-    (void)state;
     const shape even = {mixed, 32, 16, 8}, uneven = {mixed, 35, 16, 8};
     assert_int_equal(compare(&even, "dp=8,pp=2"), 2);
     assert_int_equal(compare(&even, "dp=4,pp=3"), 3);
@@ -106,7 +103,6 @@ static void few_are_lowered(void **state) {
 
 /* Followers stand beside, between and behind those that they follow. */
 static void axes_in_any_order(void **state) {
-    (void)state;
     static const char *const orders[] = {"tp+dp+pp", "dp+tp+pp", "pp+dp", "dp+pp"};
     static const char *const keys[] = {"", ",zero=1", ",zero=3,shard=2", ",schedule=zb1"};
     const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
@@ -124,7 +120,6 @@ static void axes_in_any_order(void **state) {
 
 /* In a forward run all but one replica are idle: one stands for all that keep as much for steps. */
 static void the_idle_are_one(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=8,pp=2", "dp=8,pp=2,axes=dp+pp",
                                         "dp=8,pp=2,zero=3,shard=2,axes=dp+pp"};
     const shape s = {mixed, 32, 16, 8};
@@ -148,7 +143,6 @@ static void the_idle_are_one(void **state) {
 
 /* Not what a strategy is called, but what its row says. */
 static void rows_decide(void **state) {
-    (void)state;
     wfi_strategy row = wfi_strategy_dp;
     row.name = "another";
     for (int is_divided = 0; is_divided < 2; is_divided++) {
@@ -179,9 +173,7 @@ static wfi_instruction *find(wf_program *p, wfi_instruction_kind kind) {
 }
 
 /* What the lowered rank does wrong, all that follow it do: none of their sums is the recipe's. */
-static void wrong_parts_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(wrong_parts_are_refused) {
     const shape s = {mixed, 32, 16, 4};
     wf_program *p = make(ctx, &s, "dp=4", WFI_USE_LOOK);
     assert_int_equal(p->n_lowered, 1);
@@ -198,13 +190,10 @@ static void wrong_parts_are_refused(void **state) {
     p->ranks[report->rank].n_stream[WFI_STREAM_COPY]++;
     TEST_OK(ctx, wf_program_check(p));
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* A fold that adds another accumulator to itself would be found by no other rank. */
-static void wrong_folds_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(wrong_folds_are_refused) {
     const shape s = {mixed, 32, 16, 16};
     wf_program *p = make(ctx, &s, "dp=2", WFI_USE_LOOK);
     wfi_instruction *fold = find(p, WFI_FOLD);
@@ -214,7 +203,6 @@ static void wrong_folds_are_refused(void **state) {
     fold->references[1].block = from;
     TEST_OK(ctx, wf_program_check(p));
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 int main(void) {

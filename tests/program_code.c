@@ -11,7 +11,6 @@
 
 /* Reads the first unit's weight and one of its own, both first in their unit and of one shape. */
 static void two_weights(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor none = {g, -1};
@@ -25,7 +24,6 @@ static void two_weights(wf_graph *g, const void *config) {
 
 /* Two layers with hidden state in one unit. */
 static void two_recurrences(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_lstm(wf_reshape(x, WF_SHAPE(-1, 3, 64)), "rnn", 0, 16);
@@ -240,7 +238,6 @@ static void try_segment(wf_context *ctx, wf_program *p, wfi_segment *segment, co
 }
 
 static void every_operand(void **state) {
-    (void)state;
     for (size_t which = 0; which < N_PROGRAMS; which++) {
         wf_context *ctx = test_context();
         wf_program *p = make_one(ctx, which);

@@ -50,7 +50,6 @@ static wf_costs *make_costs(const wf_program *p, shape how, bool moves_at_once) 
 }
 
 static void no_cost_makes_a_program_wrong(void **state) {
-    (void)state;
     for (size_t k = 0; k < sizeof programs / sizeof *programs; k++)
         for (int n = 0; n < 2 * N_SHAPES; n++) {
             wf_context *ctx = test_context();

@@ -253,7 +253,6 @@ static void compare(dice *d, const subject *s, int n_broken, count *total) {
 }
 
 static void folded_and_full_agree(void **state) {
-    (void)state;
     int n_plans = test_is_full()    ? 1000
                   : TEST_SAMPLE > 1 ? 20
                                     : 40,

@@ -34,9 +34,7 @@ static int32_t find_tie_of_embedding(const wf_program *p) {
     return -1;
 }
 
-static void the_gradient_of_the_head_is_left_out(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(the_gradient_of_the_head_is_left_out) {
     wf_program *p = make_gpt(ctx);
     TEST_OK(ctx, wf_program_check(p));
     breaker b = break_program(ctx, p);
@@ -44,7 +42,6 @@ static void the_gradient_of_the_head_is_left_out(void **state) {
     TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "of unit embed");
     printf("%s\n", wf_context_error(ctx));
     end_breaker(&b);
-    test_context_end(ctx);
 }
 
 int main(void) {

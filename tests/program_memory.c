@@ -63,7 +63,6 @@ static double worst_fragmentation(const wf_program *p) {
 }
 
 static void little_is_lost_between_blocks(void **state) {
-    (void)state;
     static const char *const models[] = {"resnet18", "resnet50", "gpt2", "gpt2-tiny"};
     static const char *const plans[] = {"",
                                         "pp=2",
@@ -133,16 +132,13 @@ static wf_program *make_images(wf_context *ctx, const char *name, const char *pl
 
 /* The first chunk has the largest activations, and the last the most weights; on a V they are one
  * rank's. With the borders where work is balanced alone it would need a third more than 1f1b. */
-static void both_ends_of_a_v_fit(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(both_ends_of_a_v_fit) {
     wf_program *one = make_images(ctx, "resnet50", "pp=2");
     wf_program *v = make_images(ctx, "resnet50", "pp=2,schedule=zbv");
     if (highest_peak(v) > highest_peak(one) / 100 * 110)
         fail_msg("%zu bytes, and %zu of 1f1b", highest_peak(v), highest_peak(one));
     wf_program_destroy(one);
     wf_program_destroy(v);
-    test_context_end(ctx);
 }
 
 /* How many values lie where others lay, and how many of these in what a segment has read from
@@ -231,7 +227,6 @@ static int overwrite_what_stays(const wfi_code *code, wfi_segment *segment) {
 /* Ops write over what nobody reads any more: a cross entropy's gradient lies over the logits,
  * unless it has to stay for the weight gradient. The proof knows what is where. */
 static void ops_write_over_inputs(void **state) {
-    (void)state;
     static const struct {
         const char *model, *plan;
         int n_slices, least, least_spoiled;
@@ -268,9 +263,7 @@ static void ops_write_over_inputs(void **state) {
 
 /* The gradient of a large weight is added where it is summed: no segment has memory for all of it.
  */
-static void large_gradients_are_not_kept_apart(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(large_gradients_are_not_kept_apart) {
     wf_program *p = make(ctx, "gpt2", "", 8, "sgd");
     size_t table_bytes = 0;
     for (int32_t v = 0; v < p->graph->n_values; v++)
@@ -281,14 +274,11 @@ static void large_gradients_are_not_kept_apart(void **state) {
         if (p->blocks[b].name.kind == WFI_BLOCK_WORKSPACE)
             assert_true(p->blocks[b].bytes < table_bytes / 4);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* Each proposal is what it says, and fits; where memory grows, what is cheaper is proposed first.
  */
-static void proposals_fit(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(proposals_fit) {
     wf_program *p = make(ctx, "gpt2-tiny", "dp=4", 4, "adamw");
     size_t peak = wf_program_rank(p, 0).peak_bytes;
     wf_proposal *found;
@@ -328,7 +318,6 @@ static void proposals_fit(void **state) {
     assert_int_equal(n, WF_MAX_PROPOSALS);
     wf_proposals_destroy(ctx, found, n);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* With tests of so many samples at once beside the step; 0: as many as a microbatch has. */
@@ -343,9 +332,7 @@ static wf_program *make_tested(wf_context *ctx, const char *model, const char *p
 }
 
 /* No test has more samples at once than there are. */
-static void tests_are_of_what_there_is(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(tests_are_of_what_there_is) {
     wf_program *step = make(ctx, "gpt2-tiny", "", 4, "sgd");
     wf_program *all = make_tested(ctx, "gpt2-tiny", "", 4, 75);
     wf_program *more = make_tested(ctx, "gpt2-tiny", "", 4, 300);
@@ -354,12 +341,10 @@ static void tests_are_of_what_there_is(void **state) {
     wf_program_destroy(step);
     wf_program_destroy(all);
     wf_program_destroy(more);
-    test_context_end(ctx);
 }
 
 /* What is proposed has room for the tests, too, of the proposal's own microbatches. */
 static void proposals_have_room_for_tests(void **state) {
-    (void)state;
     static const struct {
         const char *model;
         int64_t n_at_once;
@@ -397,11 +382,9 @@ static void proposals_have_room_for_tests(void **state) {
 }
 
 /* Of those that have several stages a rank, too. */
-static void schedules_are_proposed(void **state) {
-    (void)state;
+TEST(schedules_are_proposed) {
     static const char *const schedules[] = {"zbv", "interleaved", "vhalf", "vmin"};
     bool seen[WFI_COUNT(schedules)] = {false};
-    wf_context *ctx = test_context();
     wf_program *p = make_images(ctx, "resnet18", "pp=2,schedule=gpipe");
     for (size_t share = 100; share >= 60; share -= 20) {
         wf_proposal *found;
@@ -415,7 +398,6 @@ static void schedules_are_proposed(void **state) {
     for (size_t s = 0; s < WFI_COUNT(schedules); s++)
         if (!seen[s]) fail_msg("nobody is told of %s", schedules[s]);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* gpt2-tiny with more layers. */
@@ -430,7 +412,6 @@ static wf_program *make_layers(wf_context *ctx, const wf_proposal *by, int64_t n
 
 /* Each remedy is proposed to someone, and the larger model fits, too. */
 static void remedies_and_layers(void **state) {
-    (void)state;
     static const char *const remedies[] = {"zero=1",
                                            "zero=3",
                                            "shard=2",

@@ -106,7 +106,6 @@ static const struct {
 #define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
 
 static void broken_programs(void **state) {
-    (void)state;
     int n_refused[N_SABOTAGES] = {0};
     wf_recipe recipe = mixed_recipe(4);
     for (int k = 0; k < 2 * N_PLANS; k++) {
@@ -136,7 +135,6 @@ static void broken_programs(void **state) {
 
 /* What is kept elsewhere is not on the device, and moves once there and once back. */
 static void bytes(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_program *all = make_program(ctx, "", 4);
     wf_rank_summary on_device = wf_program_rank(all, 0);
@@ -167,9 +165,7 @@ static void bytes(void **state) {
 }
 
 /* What moves between the device and a file lies in both where a disk takes it without a detour. */
-static void aligned_for_disks(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(aligned_for_disks) {
     for (int k = 0, n_moved = 0; k < N_PLANS; k++) {
         wf_program *p = make_program(ctx, plans[k], 4);
         for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -189,7 +185,6 @@ static void aligned_for_disks(void **state) {
         wf_program_destroy(p);
         if (k == N_PLANS - 1) assert_true(n_moved > 50);
     }
-    test_context_end(ctx);
 }
 
 static wf_model *find_gpt(wf_context *ctx, int64_t n_layers, int64_t hidden, int64_t n_heads) {
@@ -204,7 +199,6 @@ static wf_model *find_gpt(wf_context *ctx, int64_t n_layers, int64_t hidden, int
 /* Without clipping a unit is updated as soon as its gradient is complete: of a deep model some
  * units' are there at once, not all. What its backward has read is not fetched again. */
 static void early_updates(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 24, 96, 0);
     wf_plan *plan;
@@ -233,7 +227,6 @@ static void early_updates(void **state) {
 
 /* The unit that is updated early may be of another stage of the rank than the one at work. */
 static void several_stages(void **state) {
-    (void)state;
     static const char *const stages[] = {
         "pp=2,schedule=interleaved,dp=2,bucket=1000,offload=state",
         "pp=2,schedule=zbv,dp=2,zero=2,overlap=off,offload=state:disk+params",
@@ -270,9 +263,7 @@ static bool slice_only(breaker *b, int32_t i) {
 
 /* Units of many blocks, so that each replica updates a slice: before the update that is fetched,
  * and not enough for another use. */
-static void updated_slices(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(updated_slices) {
     wf_model *model = find_gpt(ctx, 2, 96, 0);
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = recipe.n_micro = 4;
@@ -296,7 +287,6 @@ static void updated_slices(void **state) {
     assert_true(updated > all / 4);
     end_breaker(&b);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -64,13 +64,11 @@ static int count_kind(const wf_program *p, wfi_instruction_kind kind) {
 /* ---- what is kept ---- */
 
 /* Each step further keeps less, at its peak, too; what is kept no more is not in a block. */
-static void less_is_kept(void **state) {
-    (void)state;
+TEST(less_is_kept) {
     static const char *const ways[] = {"none", "selective", "all"};
     static const char *const grids[] = {"", "dp=2,", "pp=2,schedule=gpipe,", "pp=2,schedule=zb1,",
                                         "dp=2,pp=2,"};
     static const network *const networks[] = {&tiny, &bottleneck};
-    wf_context *ctx = test_context();
     for (size_t n = 0; n < WFI_COUNT(networks); n++)
         for (size_t g = 0; g < WFI_COUNT(grids); g++) {
             size_t peak[3] = {0, 0, 0};
@@ -96,13 +94,10 @@ static void less_is_kept(void **state) {
                 fail_msg("%s, '%s': kept %.0f, %.0f, %.0f", networks[n]->name, grids[g], kept[0],
                          kept[1], kept[2]);
         }
-    test_context_end(ctx);
 }
 
 /* A unit by its own name, and a group of units; the others keep theirs. */
-static void named_units(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(named_units) {
     wf_program *none = make_network(ctx, &bottleneck, "", 1, 0);
     wf_program *p =
         make_network(ctx, &bottleneck, "recompute=layer2+layer1.0:selective+layer3.0.conv3", 1, 0);
@@ -136,13 +131,10 @@ static void named_units(void **state) {
         wf_plan_destroy(plan);
     }
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* What activation functions, norms and dropout give: not what linear layers and attention give. */
-static void only_what_is_cheap(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(only_what_is_cheap) {
     wf_program *p = make_network(ctx, &tiny, "recompute=selective", 1, 0);
     const wf_graph *g = p->graph;
     int n = 0;
@@ -162,14 +154,11 @@ static void only_what_is_cheap(void **state) {
     }
     assert_true(0 < extra && extra < 0.7 * forward);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* With divided parameters, those that are gathered for the backward serve: nothing more moves. */
-static void gathered_once_more(void **state) {
-    (void)state;
+TEST(gathered_once_more) {
     static const char *const schedules[] = {"1f1b", "breadth"};
-    wf_context *ctx = test_context();
     for (int k = 0; k < 2; k++) {
         size_t sent[2];
         for (int all = 0; all < 2; all++) {
@@ -182,7 +171,6 @@ static void gathered_once_more(void **state) {
         }
         assert_int_equal(sent[0], sent[1]);
     }
-    test_context_end(ctx);
 }
 
 /* ---- time ---- */
@@ -205,9 +193,7 @@ static double step_us(const wf_program *p, int *n_again, double *again_us) {
     return us;
 }
 
-static void time_is_counted(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(time_is_counted) {
     wf_program *none = make_network(ctx, &tiny, "", 4, 0);
     wf_program *all = make_network(ctx, &tiny, "recompute=all", 4, 0);
     int n, n_all;
@@ -235,13 +221,10 @@ static void time_is_counted(void **state) {
     wf_costs_destroy(costs);
     wf_program_destroy(none);
     wf_program_destroy(all);
-    test_context_end(ctx);
 }
 
 /* In a pipeline it begins while the gradient is still on its way. */
-static void before_the_gradient_comes(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(before_the_gradient_comes) {
     wf_program *p = make_network(ctx, &tiny, "pp=2,recompute=all", 4, 0);
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
@@ -254,7 +237,6 @@ static void before_the_gradient_comes(void **state) {
         }
     }
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* ---- auto ---- */
@@ -267,10 +249,8 @@ static double extra_us(const wf_program *p) {
 
 /* Against all 27 choices for the units that keep something, if these have a little less memory:
  * what blocks lose by their places nobody can know before. */
-static void the_least_time_that_fits(void **state) {
-    (void)state;
+TEST(the_least_time_that_fits) {
     static const char *const units[] = {"h.0", "h.1", "head"};
-    wf_context *ctx = test_context();
     double us[27];
     size_t peak[27], least = SIZE_MAX, most = 0;
     for (int k = 0; k < 27; k++) {
@@ -302,14 +282,11 @@ static void the_least_time_that_fits(void **state) {
         wf_plan_destroy(plan);
         wf_program_destroy(p);
     }
-    test_context_end(ctx);
 }
 
 /* Each stage for itself; nothing where there is no cap, or it is not reached; the least memory
  * where nothing fits. */
-static void by_stage(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(by_stage) {
     wf_program *none = make_network(ctx, &resnet, "pp=2,schedule=gpipe", 4, 0);
     wf_program *all = make_network(ctx, &resnet, "pp=2,schedule=gpipe,recompute=all", 4, 0);
     size_t first = wf_program_rank(none, 0).peak_bytes,
@@ -335,7 +312,6 @@ static void by_stage(void **state) {
     }
     wf_program_destroy(none);
     wf_program_destroy(all);
-    test_context_end(ctx);
 }
 
 /* ---- what the proof refuses ---- */
@@ -348,10 +324,8 @@ static wfi_node *find_copy(const wf_program *p, const char *op) {
     return NULL;
 }
 
-static void another_is_refused(void **state) {
-    (void)state;
+TEST(another_is_refused) {
     static const char words[] = "is to be computed again, and is not the same";
-    wf_context *ctx = test_context();
     wf_program *p = make_network(ctx, &tiny, "recompute=all", 1, 0);
     wfi_node *copy = find_copy(p, "dropout"), kept = *copy;
     copy->attr.dropout.name++; /* another mask */
@@ -378,13 +352,10 @@ static void another_is_refused(void **state) {
     p->graph->stats[0].mean = first;
     TEST_OK(ctx, wf_program_check(p));
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* Of another microbatch, at another time, or not at all. */
-static void elsewhere_is_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(elsewhere_is_refused) {
     wf_program *p = make_program(ctx, "recompute=all", 2);
     int n = 0;
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -404,7 +375,6 @@ static void elsewhere_is_refused(void **state) {
     assert_int_equal(n, 4 * 3);
     TEST_OK(ctx, wf_program_check(p));
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 int main(void) {

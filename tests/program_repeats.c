@@ -80,7 +80,6 @@ static size_t stride(void) {
 }
 
 static void peak_of_any_length(void **state) {
-    (void)state;
     for (size_t k = 1; k < WFI_COUNT(plans); k += stride()) {
         wf_context *ctx = test_context();
         wf_program *some = make(ctx, plans[k], 48, WFI_USE_LOOK);
@@ -107,7 +106,6 @@ static void peak_of_any_length(void **state) {
 
 /* Figures, times and spans are those of the program that has all instructions. */
 static void short_is_whole(void **state) {
-    (void)state;
     int n_short = 0, n = 0;
     for (size_t k = 0; k < WFI_COUNT(plans); k += stride(), n++) {
         wf_context *ctx = test_context();

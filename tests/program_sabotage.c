@@ -179,7 +179,6 @@ static void break_plan(const char *plan, int64_t lanes, wf_program_kind kind, in
 }
 
 static void broken_programs(void **state) {
-    (void)state;
     int n_refused[N_SABOTAGES] = {0};
     for (int s = 0; wfi_schedules[s]; s++)
         for (int g = 0; g < N_GRIDS; g++) {
@@ -196,7 +195,6 @@ static void broken_programs(void **state) {
 
 /* Those that yield gradients, without updates. */
 static void broken_gradients(void **state) {
-    (void)state;
     static const char *const plans[] = {"pp=2,schedule=1f1b", "pp=3,schedule=zb1", "dp=2,pp=2"};
     int n_refused[N_SABOTAGES] = {0};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
@@ -208,7 +206,6 @@ static void broken_gradients(void **state) {
 
 /* Each instruction that makes a sum is needed, though no update reads it. */
 static void gradients_are_yielded(void **state) {
-    (void)state;
     static const char *const plans[] = {"", "dp=2", "dp=2,zero=2"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();
@@ -235,7 +232,6 @@ static void gradients_are_yielded(void **state) {
 
 /* Three outputs of one shape: two of the first stage, which the second reads, and its own. */
 static void three_outputs(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
     wf_tensor one = wf_tanh(wf_linear(x, "net1", 8)), two = wf_relu(wf_linear(x, "net2", 8));
     wf_output(one, "one");
@@ -302,7 +298,6 @@ static const struct {
 };
 
 static void broken_outputs(void **state) {
-    (void)state;
     for (size_t which = 0; which < WFI_COUNT(output_sabotages); which++) {
         wf_context *ctx = test_context();
         wf_model *model;
@@ -338,7 +333,6 @@ static void broken_outputs(void **state) {
 
 /* Programs whose memory is planned for gradients that end with the update. */
 static void gradients_that_are_not_kept(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=2,zero=2", "dp=2,zero=1,offload=state+params"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();
@@ -353,9 +347,7 @@ static void gradients_that_are_not_kept(void **state) {
 /* ---- types ---- */
 
 /* Slices' values are folded and summed over ranks as F32. */
-static void values_that_are_summed(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(values_that_are_summed) {
     wf_program *p = make_program(ctx, "tp=2", 2);
     int n = 0;
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -371,7 +363,6 @@ static void values_that_are_summed(void **state) {
     assert_true(n > 10);
     TEST_OK(ctx, wf_program_check(p));
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 int main(void) {

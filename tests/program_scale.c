@@ -17,7 +17,6 @@
 
 /* As little as possible in each unit: what counts is how many there are. */
 static void chain(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(4));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     for (int u = 0; u < N_UNITS; u++) {
@@ -59,7 +58,6 @@ static void make(const char *schedule, int n_stages, int n_micro) {
 static const int stages[] = {1, 2, 3, 8, 33, 64}, micros[] = {1, 2, 7, 64, 256};
 
 static void grid(void **state) {
-    (void)state;
     const char *full = getenv("WEFT_TEST_FULL");
     int most = full && !strcmp(full, "1") ? 64 * 256 : 600;
     for (int s = 0; wfi_schedules[s]; s++)
@@ -71,7 +69,6 @@ static void grid(void **state) {
 }
 
 static void largest(void **state) {
-    (void)state;
     make("zb1", 64, 256);
 }
 
@@ -88,7 +85,6 @@ static void *count_alloc(void *self, size_t bytes) {
 }
 
 static void count_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
@@ -128,7 +124,6 @@ static void expect_linear(const char *plan, const char *what, size_t n, size_t o
 }
 
 static void twice_as_many_layers(void **state) {
-    (void)state;
     static const struct {
         const char *plan;
         wf_dtype dtype;

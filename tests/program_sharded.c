@@ -12,7 +12,6 @@
 
 /* Units of several blocks of the norm, a tied weight across units, batch norm. */
 static void wide(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(64, 64), (wf_init){WF_INIT_NORMAL, 0.1f});
@@ -27,7 +26,6 @@ static void wide(wf_graph *g, const void *config) {
 
 /* A weight that four units use, the last two of them often on one stage. */
 static void shared_by_many(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(64, 64), (wf_init){WF_INIT_NORMAL, 0.1f});
@@ -55,7 +53,6 @@ static wf_program *make_sharded(wf_context *ctx, wf_model_function function, con
 }
 
 static void proved_and_simulated(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=2",
                                         "dp=4",
                                         "dp=2,pp=2",
@@ -90,7 +87,6 @@ static void proved_and_simulated(void **state) {
 
 /* Gradients of several uses are added in order of units, and a stage is sent the weight once. */
 static void one_weight_of_many_units(void **state) {
-    (void)state;
     static const char *const plans[] = {"",
                                         "pp=2",
                                         "pp=3",
@@ -261,7 +257,6 @@ static void used_after_it_was_freed(breaker *b) {
 }
 
 static void what_is_wrong_with_a_slice(void **state) {
-    (void)state;
     static const struct {
         void (*apply)(breaker *b);
         const char *plan, *says;
@@ -297,7 +292,6 @@ static void what_is_wrong_with_a_slice(void **state) {
 }
 
 static void tied_units_are_placed_alike(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_model *model;
     wf_plan *plan;
@@ -321,7 +315,6 @@ static void tied_units_are_placed_alike(void **state) {
 
 /* A forward run on one rank makes groups for no parts of others. */
 static void forward_runs_have_few_groups(void **state) {
-    (void)state;
     const char *const plans[] = {"dp=5,zero=1,schedule=breadth", "dp=6,zero=2,shard=3",
                                  "dp=5,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
@@ -347,7 +340,6 @@ static void forward_runs_have_few_groups(void **state) {
 
 /* Every row there can be is refused with a sentence, or its program is proved. */
 static void rows(void **state) {
-    (void)state;
     int n_made = 0;
     for (int k = 0; k < WFI_N_PLACEMENTS << 6; k++) {
         wf_context *ctx = test_context();

@@ -248,7 +248,6 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
 }
 
 static void every_reference(void **state) {
-    (void)state;
     int n = 0, n_passed = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
         wf_context *ctx = test_context();
@@ -342,7 +341,6 @@ static void try_all_members_move_less(wf_program *p, int *n, int *n_passed) {
 }
 
 static void all_members_move_less(void **state) {
-    (void)state;
     expect_noticed("all members", try_all_members_move_less);
 }
 
@@ -371,7 +369,6 @@ static void try_cut_blocks(wf_program *p, int *n, int *n_passed) {
 }
 
 static void cut_blocks(void **state) {
-    (void)state;
     expect_noticed("blocks cut", try_cut_blocks);
 }
 
@@ -410,7 +407,6 @@ static void try_units_parts_and_microbatches(wf_program *p, int *n, int *n_passe
 }
 
 static void units_parts_and_microbatches(void **state) {
-    (void)state;
     expect_noticed("units, parts and microbatches", try_units_parts_and_microbatches);
 }
 
@@ -419,7 +415,6 @@ static void units_parts_and_microbatches(void **state) {
 /* A block that begins earlier, and all who use it find what they need elsewhere in it: nothing has
  * changed, and nothing is refused. */
 static void offsets_are_honoured(void **state) {
-    (void)state;
     int n_moved = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
         wf_context *ctx = test_context();

@@ -52,14 +52,12 @@ static wf_model *find_lstm(wf_context *ctx, int64_t n_layers, int64_t n_tokens, 
 
 /* ---- which there are ---- */
 
-static void a_pair_is_units(void **state) {
-    (void)state;
+TEST(a_pair_is_units) {
     static const char *const names[] = {
         "embed",        "embed.pair0.0", "embed.pair0.1", "embed.pair0.2", "embed.sum0",
         "h.0",          "h.0.pair0.0",   "h.0.pair0.1",   "h.0.pair0.2",   "h.0.sum0",
         "h.0.pair1.0",  "h.0.pair1.1",   "h.0.pair1.2",   "h.0.sum1",      "head",
         "head.pair0.0", "head.pair0.1",  "head.pair0.2",  "head.sum0"};
-    wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 1);
     wf_program *p;
     TEST_OK(ctx, make(ctx, model, "", 3, &p));
@@ -76,12 +74,10 @@ static void a_pair_is_units(void **state) {
     }
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* Two slices divide 16 tokens: between the pairs each has half of the rows. */
-static void rows_are_units(void **state) {
-    (void)state;
+TEST(rows_are_units) {
     static const char *const names[] = {
         "embed",        "embed.pair0.0", "embed.pair0.1", "embed.sum0",   "h.0",
         "h.0.rows0.0",  "h.0.rows0.1",   "h.0.join0",     "h.0.pair0.0",  "h.0.pair0.1",
@@ -89,7 +85,6 @@ static void rows_are_units(void **state) {
         "h.0.pair1.1",  "h.0.sum1",      "h.0.rows2.0",   "h.0.rows2.1",  "head",
         "head.rows0.0", "head.rows0.1",  "head.join0",    "head.pair0.0", "head.pair0.1",
         "head.sum0"};
-    wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 1);
     wf_program *p;
     TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
@@ -104,19 +99,16 @@ static void rows_are_units(void **state) {
                 assert_int_equal(wfi_unit_is_on(p, u, rank), p->graph->units[u].slice == rank);
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token
  * to token: no stage begins there. */
-static void tokens_are_units(void **state) {
-    (void)state;
+TEST(tokens_are_units) {
     static const char *const names[] = {
         "encoder",         "encoder.pair0.0", "encoder.pair0.1", "encoder.sum0",  "rnn.0",
         "rnn.0.pair0.0",   "rnn.0.pair0.1",   "rnn.0.sum0",      "rnn.0.pair1.0", "rnn.0.pair1.1",
         "rnn.0.sum1",      "rnn.0.pair2.0",   "rnn.0.pair2.1",   "rnn.0.sum2",    "decoder",
         "decoder.pair0.0", "decoder.pair0.1", "decoder.sum0"};
-    wf_context *ctx = test_context();
     wf_model *model = find_lstm(ctx, 1, 2, HIDDEN, 0);
     wf_program *p;
     TEST_OK(ctx, make(ctx, model, "tp=2", 2, &p));
@@ -132,22 +124,18 @@ static void tokens_are_units(void **state) {
     }
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* ---- what is refused ---- */
 
 /* Layers of samples, not of tokens: there is nothing that sp could divide. */
 static void without_rows(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor h = wf_relu(wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(12)), "in", 12));
     h = wf_relu(wf_linear(h, "out", 12));
     wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
 }
 
-static void nothing_to_divide(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(nothing_to_divide) {
     wf_model *model;
     wf_program *p;
     TEST_OK(ctx, wf_model_create(ctx, "small", without_rows, NULL, 0, &model));
@@ -161,12 +149,10 @@ static void nothing_to_divide(void **state) {
     for (int32_t u = 0; u < p->graph->n_units; u++) assert_false(p->graph->units[u].is_rows);
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* The host reads all rows of what has a name. */
 static void named_rows(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(4, 16));
     for (int k = 0; k < 2; k++) {
         h = wf_linear(wf_tanh(wf_linear(h, k ? "in1" : "in0", 16)), k ? "out1" : "out0", 16);
@@ -178,10 +164,8 @@ static void named_rows(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
 }
 
-static void names_are_whole(void **state) {
-    (void)state;
+TEST(names_are_whole) {
     static const char *const plans[] = {"", "tp=2", "tp=2,sp"};
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < 3; k++) {
         wf_recipe recipe = WF_RECIPE_INIT;
         wf_model *model;
@@ -196,7 +180,6 @@ static void names_are_whole(void **state) {
         wf_model_destroy(model);
         wf_plan_destroy(plan);
     }
-    test_context_end(ctx);
 }
 
 static wf_tensor begin(wf_graph *g) {
@@ -210,18 +193,15 @@ static void end(wf_graph *g, wf_tensor h) {
 }
 
 static void by_softmax(wf_graph *g, const void *config) {
-    (void)config;
     end(g, begin(g));
 }
 
 static void seen_outside(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor h = wf_relu(begin(g));
     end(g, wf_add(wf_linear(h, "out", 12), h));
 }
 
 static void tied(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor none = {g, -1}, x = wf_input(g, "x", WF_F32, WF_SHAPE(12));
     wf_tensor weight = wf_parameter(g, "w", WF_SHAPE(12, 12), (wf_init){WF_INIT_NORMAL, 0.1f});
     wf_tensor h = wf_linear_with(wf_tanh(wf_linear_with(x, weight, none)), weight, none);
@@ -230,7 +210,6 @@ static void tied(wf_graph *g, const void *config) {
 
 /* Its running statistics are not folded in parts. */
 static void by_statistics(wf_graph *g, const void *config) {
-    (void)config;
     const wf_conv2d_shape same = {.stride = 1, .pad = 1};
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(16, 4, 4));
     wf_tensor h = wf_batch_norm(wf_conv2d(x, "conv1", 32, 3, same), "bn");
@@ -239,7 +218,6 @@ static void by_statistics(wf_graph *g, const void *config) {
 
 /* One pair has all columns of a weight, the other those of queries, keys and values. */
 static void blocks_of_another(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor none = {g, -1}, x = wf_input(g, "x", WF_F32, WF_SHAPE(2, 12));
     wf_tensor qkv = wf_parameter(g, "qkv", WF_SHAPE(36, 12), (wf_init){WF_INIT_NORMAL, 0.1f});
     wf_tensor h = wf_linear(wf_tanh(wf_linear_with(x, qkv, none)), "down", 12);
@@ -253,7 +231,6 @@ static wf_tensor read_features(wf_graph *g) {
 
 /* A weight of a layer is something else's, too: of no token is anything cut. */
 static void shared_recurrence(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = read_features(g), none = {g, -1}, h = wf_lstm(x, "rnn", 0, 6);
     wf_tensor w =
         wf_parameter(g, "rnn.weight_ih_l0", WF_SHAPE(24, 6), (wf_init){WF_INIT_NORMAL, 0.1f});
@@ -263,14 +240,12 @@ static void shared_recurrence(wf_graph *g, const void *config) {
 }
 
 static void recurrence(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor h = wf_lstm(wf_cut(read_features(g), "rnn"), "rnn", 0, 6);
     h = wf_reshape(wf_cut(h, "head"), WF_SHAPE(-1, 12));
     wf_loss(wf_cross_entropy(wf_linear(h, "fc", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
 }
 
-static void refused(void **state) {
-    (void)state;
+TEST(refused) {
     static const struct {
         wf_model_function function; /* NULL: gpt */
         const char *plan;
@@ -298,7 +273,6 @@ static void refused(void **state) {
         {recurrence, "tp=2,pp=2,cut=rnn.sum0", 2, "lies between slices that are summed"},
         {recurrence, "tp=2,pp=2,cut=rnn.pair1.0", 2, "lies between slices that are summed"},
     };
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         wf_model *model;
         wf_program *p;
@@ -310,7 +284,6 @@ static void refused(void **state) {
                      cases[k].says);
         wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* ---- what is sent ---- */
@@ -330,9 +303,7 @@ static size_t sent(wf_context *ctx, const char *plan, int64_t n_layers, int64_t 
 
 /* Shoeybi et al., Megatron-LM, 2019: two all-reduces forward and two backward a block and
  * microbatch, of which each rank of n sends 2(n - 1)/n of what is summed. */
-static void as_published(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(as_published) {
     for (int n = 2; n <= 6; n *= 3) {
         const char *plan = n == 2 ? "tp=2" : "tp=6";
         size_t block = sent(ctx, plan, 3, 6) - sent(ctx, plan, 2, 6);
@@ -340,14 +311,11 @@ static void as_published(void **state) {
         assert_int_equal(block * (size_t)n, 4 * 2 * (size_t)(n - 1) * values);
     }
     assert_int_equal(sent(ctx, "", 2, 6), 0);
-    test_context_end(ctx);
 }
 
 /* What the vocabulary adds: an all-reduce forward for the embedding and one backward for the head,
  * and four numbers for each slice and token of which cross entropy is made. */
-static void for_the_vocabulary(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(for_the_vocabulary) {
     for (int n = 2; n <= 6; n *= 3) {
         const char *plan = n == 2 ? "tp=2" : "tp=6";
         size_t vocabulary = 2 * sent(ctx, plan, 1, 6) - sent(ctx, plan, 2, 6);
@@ -355,14 +323,11 @@ static void for_the_vocabulary(void **state) {
         size_t expected = n_tokens * (2 * HIDDEN + 6 * 4) * sizeof(float);
         assert_int_equal(vocabulary * (size_t)n, 2 * (size_t)(n - 1) * expected);
     }
-    test_context_end(ctx);
 }
 
 /* A layer of an LSTM sums h of each token and the last c forward, the gradient of h before each
  * token but the first and that of its input backward. */
-static void token_by_token(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(token_by_token) {
     for (int n = 2; n <= 6; n *= 3) {
         const char *plan = n == 2 ? "tp=2" : "tp=6,allreduce=direct";
         size_t layer = sent_of(ctx, find_lstm(ctx, 3, TOKENS, HIDDEN, 0), plan, 6) -
@@ -370,14 +335,11 @@ static void token_by_token(void **state) {
         size_t n_elem = (size_t)BATCH * HIDDEN * (TOKENS + 1 + TOKENS - 1 + TOKENS);
         assert_int_equal(layer * (size_t)n, 2 * (size_t)(n - 1) * n_elem * sizeof(float));
     }
-    test_context_end(ctx);
 }
 
 /* With zero=3 a rank that has several slices of a layer gathers their parameters once a pass, not
  * once a token. */
-static void gathered_once_a_pass(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(gathered_once_a_pass) {
     wf_model *model = find_lstm(ctx, 2, TOKENS, HIDDEN, 0);
     wf_program *p;
     int32_t n = 0;
@@ -390,13 +352,11 @@ static void gathered_once_a_pass(void **state) {
     assert_int_equal(n, 2 * MICRO / 2);
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* What is kept elsewhere is fetched ahead in the order in which all ranks gather, also where a rank
  * has none of a small unit's state. */
 static void state_that_some_have(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     wf_model *model = find_lstm(ctx, 1, 5, 7, 0);
     wf_program *p;
@@ -409,13 +369,10 @@ static void state_that_some_have(void **state) {
 /* By rows: as many bytes in two halves each, a reduce-scatter and an all-gather; and the gradients
  * of the six vectors that a block has between its pairs, which are sums over rows: of all
  * microbatches of a lane at once. */
-static void rows_send_the_same(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(rows_send_the_same) {
     size_t whole = sent(ctx, "tp=2", 3, 2) - sent(ctx, "tp=2", 2, 2);
     size_t rows = sent(ctx, "tp=2,sp", 3, 2) - sent(ctx, "tp=2,sp", 2, 2);
     assert_int_equal(rows, whole + 6 * HIDDEN * sizeof(float));
-    test_context_end(ctx);
 }
 
 /* ---- what is kept ---- */
@@ -456,16 +413,13 @@ static size_t kept(wf_context *ctx, const char *plan, int64_t n_slices) {
  * in elements of 4 bytes; masks of dropout are drawn again, and norms have two numbers a row. Along
  * tp 12 of 16 values and the attention are divided, with sp all but what the pairs read: that, too,
  * would have to be gathered again for the backward. */
-static void kept_as_published(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(kept_as_published) {
     const size_t rows = (size_t)BATCH / MICRO * TOKENS, value = rows * HIDDEN * sizeof(float);
     const size_t attention = rows * HEADS * sizeof(float); /* its scores are not kept */
     const size_t norms = 2 * 2 * rows * sizeof(float);
     assert_int_equal(kept(ctx, "", 2), 16 * value + attention + norms);
     assert_int_equal(kept(ctx, "tp=2", 2), 4 * value + (12 * value + attention) / 2 + norms);
     assert_int_equal(kept(ctx, "tp=2,sp", 2), 2 * value + (14 * value + attention + norms) / 2);
-    test_context_end(ctx);
 }
 
 /* ---- what would fit ---- */
@@ -492,9 +446,7 @@ static int proposed(wf_context *ctx, const char *plan, int64_t n_slices, const c
     return n_with;
 }
 
-static void rows_are_proposed(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(rows_are_proposed) {
     int n, n_with = proposed(ctx, "tp=2", 2, "tp=2,sp", &n);
     /* As many slices as ranks may be nobody's wish: another tp would be another recipe. */
     assert_true(n > 0);
@@ -504,13 +456,10 @@ static void rows_are_proposed(void **state) {
     assert_true(n > 0);
     /* Six slices are given, so any ranks may divide them. */
     assert_true(proposed(ctx, "dp=2", 6, "tp=2", &n) > 0);
-    test_context_end(ctx);
 }
 
 /* More meshes than the search has room for. */
-static void many_meshes_are_tried(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(many_meshes_are_tried) {
     wf_model *model = find_gpt(ctx, 2);
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_proposal *found;
@@ -523,7 +472,6 @@ static void many_meshes_are_tried(void **state) {
     wf_proposals_destroy(ctx, found, n);
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 int main(void) {

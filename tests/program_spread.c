@@ -38,9 +38,7 @@ static size_t sum_units(const wf_program *p) {
 
 /* ---- what lives where ---- */
 
-static void the_loss_is_a_unit(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(the_loss_is_a_unit) {
     wf_program *one = make_program(ctx, "", 4), *p = make_program(ctx, "dataparallel=4", 4);
     const wf_graph *g = p->graph;
     assert_int_equal(one->graph->loss_unit, -1);
@@ -56,13 +54,10 @@ static void the_loss_is_a_unit(void **state) {
     }
     wf_program_destroy(one);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* The root has all state and the loss, the others copies and their microbatches. */
-static void the_root_holds_everything(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(the_root_holds_everything) {
     wf_program *p = make_program(ctx, "dataparallel=4", 4);
     assert_int_equal(p->n_stages, 2);
     for (int32_t r = 0; r < 4; r++) {
@@ -85,13 +80,10 @@ static void the_root_holds_everything(void **state) {
         if (!is_root) assert_true(s.peak_bytes < wf_program_rank(p, 0).peak_bytes);
     }
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* With dp each replica of the unit has all that belongs to it, and nothing else. */
-static void replicas_hold_their_own(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(replicas_hold_their_own) {
     wf_program *p = make_program(ctx, "middle:dp=2", 2);
     assert_int_equal(p->n_stages, 3); /* what is in front, the unit, what is behind */
     for (int s = 0; s < 3; s++) assert_int_equal(p->stages[s].n_replicas, 1 + (s == 1));
@@ -106,13 +98,10 @@ static void replicas_hold_their_own(void **state) {
     }
     assert_int_equal(wf_program_rank(p, 1).optimizer_bytes, bytes);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* Outputs are gathered there, and the labels with them; all else stays with the root. */
-static void output_moves_the_loss(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(output_moves_the_loss) {
     for (int output = 0; output < 4; output++) {
         char plan[40];
         snprintf(plan, sizeof plan, "dataparallel=4,output=%d", output);
@@ -125,13 +114,10 @@ static void output_moves_the_loss(void **state) {
         }
         wf_program_destroy(p);
     }
-    test_context_end(ctx);
 }
 
 /* Fewer microbatches than devices: the rest has nothing to do, and needs no memory. */
-static void some_ranks_idle(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(some_ranks_idle) {
     wf_program *p = make_program(ctx, "dataparallel=7", 4);
     assert_int_equal(p->n_ranks, 7);
     assert_int_equal(p->n_replicas, N_MICRO);
@@ -142,13 +128,11 @@ static void some_ranks_idle(void **state) {
         assert_int_equal(s.sent_bytes > 0, r < N_MICRO);
     }
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* ---- what is moved ---- */
 
 static void traffic_to_the_byte(void **state) {
-    (void)state;
     static const int64_t n_devices[] = {2, 4};
     for (int k = 0; k < 2; k++) {
         char plan[40];
@@ -174,12 +158,10 @@ static void traffic_to_the_byte(void **state) {
     }
 }
 
-static void text_names_what_moves(void **state) {
-    (void)state;
+TEST(text_names_what_moves) {
     static const char *const words[] = {"broadcast first", "reduce late+middle+first",
                                         "send first input=x to=r1 m=2", "gather middle stats",
                                         "# rank 0: stage 0, replica 0, stage 1, replica 0,"};
-    wf_context *ctx = test_context();
     wf_program *p = make_program(ctx, "dataparallel=2", 2);
     char *text;
     TEST_OK(ctx, wf_program_text(p, &text));
@@ -187,14 +169,12 @@ static void text_names_what_moves(void **state) {
         if (!strstr(text, words[k])) fail_msg("the text does not say '%s'", words[k]);
     wf_text_free(ctx, text);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* ---- the order of transfers ---- */
 
 /* What a makes first is read last, and by units on other stages. */
 static void skips(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor early = wf_relu(wf_linear(wf_cut(x, "a"), "a1", 8));
@@ -206,10 +186,8 @@ static void skips(wf_graph *g, const void *config) {
 }
 
 /* Any spread of the four units over 1, 2 or 4 ranks, alike or not: nobody waits for ever. */
-static void no_spread_deadlocks(void **state) {
-    (void)state;
+TEST(no_spread_deadlocks) {
     static const char *const kinds[] = {"dp", "dataparallel"};
-    wf_context *ctx = test_context();
     wf_model *model;
     wf_recipe recipe = mixed_recipe(4);
     recipe.n_micro = recipe.batch = 8;
@@ -230,7 +208,6 @@ static void no_spread_deadlocks(void **state) {
         wfi_free(ctx, text.data);
     }
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* ---- the proof ---- */
@@ -248,7 +225,6 @@ static void take_out_group(breaker *b, const char *name, wfi_block_kind kind, in
 }
 
 static void collectives_are_needed(void **state) {
-    (void)state;
     static const struct {
         const char *plan;
         const char *name;
@@ -306,7 +282,6 @@ static void refuse(const char *text, int64_t lanes, const char *says) {
 }
 
 static void blocks(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8)), y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_cut(wf_linear(x, "a", 8), "block.0");
     h = wf_cut(wf_linear(h, "b", 8), "block.1");
@@ -314,7 +289,6 @@ static void blocks(wf_graph *g, const void *config) {
 }
 
 static void what_does_not_go(void **state) {
-    (void)state;
     refuse("midle:dp=2", 2, "no unit is called 'midle' (position 1); the units are first, middle,");
     refuse("late:dp=2,mid:dp=2", 2, "'mid' (position 11)");
     refuse_of(blocks, "block.1:dp=2,block:dp=4", 4,

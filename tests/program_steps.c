@@ -131,7 +131,6 @@ static wf_program *make_far_program(wf_context *ctx, const char *text, bool far,
 }
 
 static void broken_steps(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=4,allreduce=root",
                                         "dp=4,allreduce=pairwise,bucket=4000",
                                         "dp=4,allreduce=tree,bucket=4000",

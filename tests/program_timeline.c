@@ -37,9 +37,7 @@ static void free_instants(instants at) {
 
 /* Each instruction, or group of them, takes 10 us after all before it has ended: nothing
  * overlaps. What is not compute of a rank is not compute. */
-static void one_after_the_other(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(one_after_the_other) {
     wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
     instants at = make_instants(p);
     wf_timeline *t;
@@ -79,7 +77,6 @@ static void one_after_the_other(void **state) {
     assert_int_equal(n_forward, 4 * 4);
     wf_timeline_destroy(t);
     free_instants(at);
-    test_context_end(ctx);
 }
 
 static size_t sum_of(wf_memory_moment moment) {
@@ -109,9 +106,7 @@ static size_t alive_at(const wf_program *p, const double *begin, int32_t rank, d
 
 /* What the moments say is alive, against each block's instructions; the peak lies below the plan's.
  */
-static void memory_in_time(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(memory_in_time) {
     wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
     instants at = make_instants(p);
     wf_timeline *t;
@@ -148,7 +143,6 @@ static void memory_in_time(void **state) {
     wf_timeline_destroy(t);
     wf_program_destroy(p);
     free_instants(at);
-    test_context_end(ctx);
 }
 
 static int32_t find(const wf_program *p, int32_t rank, wfi_instruction_kind kind) {
@@ -161,9 +155,7 @@ static int32_t find(const wf_program *p, int32_t rank, wfi_instruction_kind kind
 /* Everything at 0, but for the first microbatch's way to rank 1: its value exists at 10, the
  * copy begins at 12 and ends at 17, the compute stream takes it up at 20 and is through at 30;
  * the step ends at 40. */
-static void a_gap_by_hand(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(a_gap_by_hand) {
     wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
     instants at = make_instants(p);
     wf_timeline *t;
@@ -192,12 +184,10 @@ static void a_gap_by_hand(void **state) {
     wf_timeline_destroy(t);
     wf_program_destroy(p);
     free_instants(at);
-    test_context_end(ctx);
 }
 
 /* Whatever the clocks say, even nonsense, the four add up to the step. */
 static void always_adds_up(void **state) {
-    (void)state;
     static const char *const plans[] = {"", "dp=2", "pp=2", "pp=4,schedule=zb1", "dp=2,pp=2"};
     for (size_t which = 0; which < sizeof plans / sizeof *plans; which++) {
         wf_context *ctx = test_context();
@@ -225,9 +215,7 @@ static void always_adds_up(void **state) {
 }
 
 /* What there is not is zeros and empty texts. */
-static void out_of_range(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(out_of_range) {
     wf_program *p = small_program(ctx, "pp=2");
     wf_timeline *t;
     TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
@@ -246,7 +234,6 @@ static void out_of_range(void **state) {
     assert_true(*wf_program_unit(p, 1, wf_program_rank(p, 1).n_units - 1).name);
     wf_timeline_destroy(t);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 int main(void) {

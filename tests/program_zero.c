@@ -52,7 +52,6 @@ static void expect_near(const char *what, double got, double want) {
 }
 
 static void as_the_paper_says(void **state) {
-    (void)state;
     static const struct {
         const char *plan;
         double state; /* bytes a parameter */
@@ -77,7 +76,6 @@ static void as_the_paper_says(void **state) {
 /* Two replicas of two slices each: parameters are gathered within a replica; slices of gradients
  * are summed there, then between replicas. */
 static void shards_of_some(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     figures f = figures_of(ctx, "dp=4,zero=3,shard=2", N_RANKS);
     expect_near("state", f.state, 12. / 2 * n_parameters);
@@ -89,22 +87,17 @@ static void shards_of_some(void **state) {
 
 /* With four microbatches a rank: a gather for forward and one for backward of each, or of all. The
  * embedding's backward reads no parameters, and that of the last unit follows its forward. */
-static void breadth_gathers_twice(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(breadth_gathers_twice) {
     double part = (N_RANKS - 1.) / N_RANKS;
     figures once = figures_of(ctx, "dp=4,zero=3", N_RANKS);
     figures each = figures_of(ctx, "dp=4,zero=3", 4 * N_RANKS);
     figures breadth = figures_of(ctx, "dp=4,zero=3,schedule=breadth", 4 * N_RANKS);
     assert_true(breadth.sent == once.sent);
     expect_near("sent", each.sent - once.sent, 3 * 2 * n_parameters * part);
-    test_context_end(ctx);
 }
 
 /* Gathering further ahead takes memory, and not at all saves some. */
-static void prefetch_takes_memory(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(prefetch_takes_memory) {
     figures none = figures_of(ctx, "dp=4,zero=3,prefetch=0", N_RANKS);
     figures one = figures_of(ctx, "dp=4,zero=3", N_RANKS);
     figures many = figures_of(ctx, "dp=4,zero=3,prefetch=6", N_RANKS);
@@ -117,15 +110,12 @@ static void prefetch_takes_memory(void **state) {
     double kept = 4 * n_parameters * (1 - 1. / N_RANKS);
     assert_true(none.peak < zero2 - kept + embedding + (1 << 20));
     assert_true(one.peak < none.peak + 30e6); /* a block of 7 million parameters */
-    test_context_end(ctx);
 }
 
 /* What kernels want packed is packed again of what is gathered again: the proof would refuse it. */
-static void packed_again(void **state) {
-    (void)state;
+TEST(packed_again) {
     static const char *const plans[] = {"dp=2,zero=3", "dp=2,zero=3,schedule=breadth",
                                         "dp=2,pp=2,zero=3,schedule=zb1"};
-    wf_context *ctx = test_context();
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     config.height = config.width = 32;
@@ -139,7 +129,6 @@ static void packed_again(void **state) {
         wf_program_destroy(p);
     }
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 int main(void) {

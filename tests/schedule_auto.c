@@ -96,7 +96,6 @@ static const wfi_stage_times small_times[][3] = {
 };
 
 static void small_are_optimal(void **unused) {
-    (void)unused;
     wf_context *ctx = test_context();
     int n_cases = 0;
     for (size_t t = 0; t < WFI_COUNT(small_times); t++)
@@ -155,7 +154,6 @@ static void check_fixed(wf_context *ctx, const wfi_schedule_request *request, do
 }
 
 static void never_worse(void **unused) {
-    (void)unused;
     wf_context *ctx = test_context();
     wfi_stage_times times[MAX_STAGES];
     for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
@@ -174,7 +172,6 @@ static void never_worse(void **unused) {
 /* Stages that need more or less, before B or after it: nothing holds more than it may, and lists
  * are legal. */
 static void memory_by_stage(void **unused) {
-    (void)unused;
     wf_context *ctx = test_context();
     wfi_stage_times times[2 * MAX_STAGES];
     wfi_stage_memory memory[2 * MAX_STAGES];
@@ -211,7 +208,6 @@ static void memory_by_stage(void **unused) {
 
 /* The same request gives the same lists, and one large search ends. */
 static void is_repeatable(void **unused) {
-    (void)unused;
     wf_context *ctx = test_context();
     wfi_stage_times times[MAX_STAGES];
     for (int s = 0; s < MAX_STAGES; s++)
@@ -230,7 +226,6 @@ static void is_repeatable(void **unused) {
 
 /* Times of zero make stages wait for each other in other orders; none may be chosen. */
 static void zero_times(void **unused) {
-    (void)unused;
     wf_context *ctx = test_context();
     wfi_stage_times times[MAX_STAGES] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 1, 0}};
     for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)

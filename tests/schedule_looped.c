@@ -75,13 +75,10 @@ static double makespan(wf_context *ctx, const wfi_schedule *schedule, int n_devi
 }
 
 /* Half the stage, half the bubble (Lamy-Poirier, 2022). */
-static void shorter_bubbles(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(shorter_bubbles) {
     double work = 4 * 8 * 3.0 / 4, one = makespan(ctx, &wfi_schedule_gpipe, 4) - work;
     assert_float_equal(makespan(ctx, &schedules[0], 4) - work, one / 2, 1e-9);
     assert_true(makespan(ctx, &schedules[1], 4) - work > 0);
-    test_context_end(ctx);
 }
 
 static void train(wf_context *ctx, const wfi_schedule *schedule, const char *plan_text,
@@ -116,11 +113,9 @@ static void train(wf_context *ctx, const wfi_schedule *schedule, const char *pla
     wf_plan_destroy(plan);
 }
 
-static void one_ranks_bits(void **state) {
-    (void)state;
+TEST(one_ranks_bits) {
     static const char *const plans[][2] = {
         {"pp=2", "cpu:2"}, {"pp=1", "cpu:1"}, {"dp=2,pp=2,bucket=1", "cpu:4"}};
-    wf_context *ctx = test_context();
     char one[65], many[65];
     train(ctx, NULL, "", "cpu:1", one);
     for (size_t k = 0; k < WFI_COUNT(schedules); k++)
@@ -128,7 +123,6 @@ static void one_ranks_bits(void **state) {
             train(ctx, &schedules[k], plans[p][0], plans[p][1], many);
             if (strcmp(one, many)) fail_msg("%s, %s: other bits", schedules[k].name, plans[p][0]);
         }
-    test_context_end(ctx);
 }
 
 /* ---- schedule=auto chooses how many ---- */
@@ -201,9 +195,7 @@ static looked look_at(wf_context *ctx, const char *plan_text, int n_units) {
     return found;
 }
 
-static void auto_chooses(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(auto_chooses) {
     looked one = look_at(ctx, "pp=4,schedule=auto,chunks=1,hold=4", 16);
     looked some = look_at(ctx, "pp=4,schedule=auto,hold=4", 16);
     assert_int_equal(one.n_stages, 4);
@@ -216,7 +208,6 @@ static void auto_chooses(void **state) {
     assert_string_equal(cut.plan, "dp=1,pp=2,schedule=auto,cut=unit8");
     looked alone = look_at(ctx, "schedule=auto", 16);
     assert_string_equal(alone.plan, "dp=1,pp=1,schedule=auto");
-    test_context_end(ctx);
 }
 
 static size_t peak_of(wf_context *ctx, const char *plan_text) {
@@ -240,12 +231,9 @@ static size_t peak_of(wf_context *ctx, const char *plan_text) {
 }
 
 /* A ResNet's first units save most: cuts that look at time alone need 1.6 times 1F1B's memory. */
-static void cuts_look_at_memory(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(cuts_look_at_memory) {
     double one = (double)peak_of(ctx, "pp=4"), v = (double)peak_of(ctx, "pp=4,schedule=zbv");
     assert_true(v < 1.25 * one);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -64,14 +64,11 @@ static void check_size(wf_context *ctx, int n_stages, int n_micro) {
         }
 }
 
-static void all_are_legal(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(all_are_legal) {
     static const int stages[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 63, 64};
     static const int micro[] = {1, 2, 3, 4, 5, 8, 9, 16, 31, 64, 127, 256};
     for (size_t s = 0; s < WFI_COUNT(stages); s++)
         for (size_t m = 0; m < WFI_COUNT(micro); m++) check_size(ctx, stages[s], micro[m]);
-    test_context_end(ctx);
 }
 
 /* ---- what the papers say, where F, B and W take equally long and transfers nothing ---- */
@@ -90,9 +87,7 @@ static double bubble_of(wf_context *ctx, const char *name, int chunks, int p, in
 }
 
 /* Of the ideal time: (p-1)/(V m) where p divides m, and memory (1 + (p-1)/(pV)) times 1F1B's. */
-static void interleaved_as_its_formula(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(interleaved_as_its_formula) {
     for (int p = 2; p <= 8; p++)
         for (int v = 1; v <= 4; v++)
             for (int rounds = 2; rounds <= 5; rounds++) {
@@ -100,14 +95,11 @@ static void interleaved_as_its_formula(void **state) {
                 assert_float_equal(bubble / (1 - bubble), (p - 1.0) / (v * p * rounds), 1e-9);
                 if (rounds > 2) assert_float_equal(held, p * (1 + (p - 1.0) / (p * v)), 1e-6);
             }
-    test_context_end(ctx);
 }
 
 /* ZB-V: none, in 1F1B's memory. V-Half and V-Min: at most three quarters of 1F1B's, and more where
  * they hold less. */
-static void v_schedules(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(v_schedules) {
     for (int p = 2; p <= 16; p++) {
         double held, m = 4 * p, one = (p - 1) / (m + p - 1);
         assert_true(bubble_of(ctx, "zbv", 0, p, 4 * p, &held) < 1e-9);
@@ -116,13 +108,10 @@ static void v_schedules(void **state) {
         assert_true(bubble_of(ctx, "vmin", 0, p, 4 * p, &held) < 0.8 * one);
         assert_true(p < 4 || bubble_of(ctx, "vmin", 0, p, 4 * p, &held) > 0.5 * one);
     }
-    test_context_end(ctx);
 }
 
 /* 1F1B on stage s holds what the later stages need, and one. */
-static void one_f_one_b_holds(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(one_f_one_b_holds) {
     wfi_stage_times times[4] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
     wfi_schedule_request request = {4, 8, times, 0, 4, 0, 0, NULL, NULL};
     schedule_case c;
@@ -131,7 +120,6 @@ static void one_f_one_b_holds(void **state) {
     assert_true(c.timing.makespan == 3 * (8 + 3));
     assert_true(c.timing.span[3] == 3 * 8);
     schedule_case_end(&c);
-    test_context_end(ctx);
 }
 
 /* ---- broken by hand: two stages, two microbatches ---- */
@@ -168,9 +156,7 @@ static void read_list(const char *text, int stage, wfi_action_list *list) {
     }
 }
 
-static void broken_are_refused(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(broken_are_refused) {
     wfi_stage_times times[2] = {{1, 1, 1}, {1, 1, 1}};
     wfi_schedule_request request = {2, 2, times, 0, 2, 0, 0, NULL, NULL};
     wfi_action actions[2][8];
@@ -189,7 +175,6 @@ static void broken_are_refused(void **state) {
     TEST_REFUSED(ctx, wfi_timing_run(&request, lists, &timing), WF_INVALID_ARG,
                  "the list of stage 1 has an action of stage 0");
     wfi_timing_release(&timing);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -54,15 +54,12 @@ static double bubble_of(wf_context *ctx, const row *r, const char *schedule, int
     return bubble;
 }
 
-static void published(void **state) {
-    (void)state;
+TEST(published) {
     static const char *const names[] = {"1f1b", "zb1", "zb2"};
-    wf_context *ctx = test_context();
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (int k = 0; k < 3; k++)
             assert_int_equal(lround(1e4 * bubble_of(ctx, &table[i], names[k], 0, 0, 1)),
                              table[i].bubble[k]);
-    test_context_end(ctx);
 }
 
 /* What no schedule can go below that holds no more than ZB-H2: when the last stage has done
@@ -76,9 +73,7 @@ static double bound_of(const row *r) {
 }
 
 /* One stage a rank, all of a microbatch kept until W. */
-static void auto_is_not_worse(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(auto_is_not_worse) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const row *r = &table[i];
         int n = r->n_stages;
@@ -92,16 +87,13 @@ static void auto_is_not_worse(void **state) {
         /* The first row falls short of it by 0.0003, the others reach it. */
         assert_true(bubble_of(ctx, r, "auto", r->enough, 1, 1) < r->solver / 1e4 + 0.00035);
     }
-    test_context_end(ctx);
 }
 
 /* In the memory of ZB-2p, counted as the paper counts it, auto's bubble is the solver's or smaller:
  * with one stage a rank up to 0.0003 in the first row, where no list of that kind is shorter, and
  * 0.0024 in the last; with those that auto chooses in all. */
-static void as_the_papers_solver(void **state) {
-    (void)state;
+TEST(as_the_papers_solver) {
     static const double short_by[] = {0.00031, 0, 0, 0, 0, 0.0024};
-    wf_context *ctx = test_context();
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const row *r = &table[i];
         double part = 32 / (34 + r->scores), solver = r->solver / 1e4;
@@ -112,25 +104,19 @@ static void as_the_papers_solver(void **state) {
                      (int)i, one, best, solver);
         assert_true(one < bubble_of(ctx, r, "auto", 2 * r->n_stages, 1, 1));
     }
-    test_context_end(ctx);
 }
 
 /* Megatron's order of 1F1B-I. The paper's column has details that it does not tell: ours is above
  * it, by no more than 0.0035. */
-static void interleaved_near_the_table(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(interleaved_near_the_table) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const row *r = &table[i];
         double above = bubble_of(ctx, r, "interleaved", 0, r->n_chunks, 1) - r->interleaved / 1e4;
         if (above < 0 || above > 0.0035) fail_msg("row %d: off by %.4f", (int)i, above);
     }
-    test_context_end(ctx);
 }
 
-static void bad_requests(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bad_requests) {
     wf_stage_times times[2] = {{1, 1, 1}, {1, 1, 1}};
     wf_schedule_result *result = NULL;
     const wf_schedule_request good = {sizeof good, "1f1b",           2, 4, times, 0,
@@ -165,7 +151,6 @@ static void bad_requests(void **state) {
     TEST_REFUSED(ctx, wf_schedule_simulate(ctx, &good, &result), WF_INVALID_ARG,
                  "the weight gradient of stage 1");
     assert_null(result);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -22,7 +22,6 @@
 
 /* Four units of one linear layer. */
 static void four(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_cut(wf_relu(wf_linear(x, "a", 8)), "b");
@@ -75,7 +74,6 @@ static wf_timeline *simulate(wf_context *ctx, const char *plan_text, int64_t n_m
 
 /* (m + stages - 1) (F + B) of a stage, for gpipe and for 1f1b; a rank computes m of them. */
 static void closed_formula(void **state) {
-    (void)state;
     static const char *const schedules[] = {"gpipe", "1f1b"};
     for (int s = 0; s < 2; s++)
         for (int stages = 1; stages <= 4; stages *= 2)
@@ -99,9 +97,7 @@ static void closed_formula(void **state) {
 }
 
 /* One microbatch after the other: the two ranks never compute at once. */
-static void naive_does_not_overlap(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(naive_does_not_overlap) {
     wf_timeline *t = simulate(ctx, "pp=2,cut=c,schedule=naive", 3, 0);
     double work = 3 * 4 * (FORWARD + BACKWARD + WEIGHT);
     assert_float_equal(wf_timeline_step_us(t), work, 1e-6);
@@ -113,14 +109,11 @@ static void naive_does_not_overlap(void **state) {
             assert_true(fmin(a.end_us, b.end_us) - fmax(a.begin_us, b.begin_us) < 1e-6);
         }
     wf_timeline_destroy(t);
-    test_context_end(ctx);
 }
 
 /* One microbatch on two stages: each of the two transfers on its way is waited for, by the one
  * that needs it. Loading the input and reporting the loss are messages as well. */
-static void transfers(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(transfers) {
     wf_timeline *t = simulate(ctx, "pp=2,cut=c,schedule=1f1b", 1, 7);
     double work = 4 * (FORWARD + BACKWARD + WEIGHT);
     wf_rank_time first = wf_timeline_rank(t, 0), second = wf_timeline_rank(t, 1);
@@ -130,13 +123,10 @@ static void transfers(void **state) {
     assert_float_equal(second.transfer_us, 7 + 7, 1e-6); /* activation; then the gradient leaves */
     assert_float_equal(second.bubble_us, wf_timeline_step_us(t) - second.compute_us - 14, 1e-6);
     wf_timeline_destroy(t);
-    test_context_end(ctx);
 }
 
 /* Each unit's gradient is summed after its last microbatch, by both replicas at once. */
-static void replicas_reduce_together(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(replicas_reduce_together) {
     wf_model *model;
     wf_timeline *t;
     wf_recipe recipe = WF_RECIPE_INIT;
@@ -161,7 +151,6 @@ static void replicas_reduce_together(void **state) {
     wf_costs_destroy(costs);
     wf_program_destroy(p);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 static double work_us(const wf_timeline *t, wf_span_kind first, wf_span_kind last) {
@@ -175,10 +164,8 @@ static double work_us(const wf_timeline *t, wf_span_kind first, wf_span_kind las
 
 /* On CPUs, sums over ranks take cores from the kernels beside them: with one core a rank, a step is
  * as long as all of its work; with more, as without shared cores. */
-static void streams_share_cores(void **state) {
-    (void)state;
+TEST(streams_share_cores) {
     enum { SUM = 25, N_UNITS = 4 };
-    wf_context *ctx = test_context();
     wf_program *p = make_program_of(ctx, "dp=2,bucket=1", 4, 2);
     double *us = calloc((size_t)p->n_instructions, sizeof *us);
     double *begin_us = calloc((size_t)p->n_instructions, sizeof *us);
@@ -209,14 +196,11 @@ static void streams_share_cores(void **state) {
     free(begin_us);
     free(end_us);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* With such times a simulation would not end. */
-static void wrong_times(void **state) {
-    (void)state;
+TEST(wrong_times) {
     const double wrong[] = {NAN, INFINITY, -1};
-    wf_context *ctx = test_context();
     wf_program *p = make_program_of(ctx, "dp=2", 4, 2);
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
         wf_costs *costs;
@@ -235,13 +219,10 @@ static void wrong_times(void **state) {
         wf_costs_destroy(costs);
     }
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* A step from the least CPU times of its instructions has the same instructions. */
-static void replays_a_step(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(replays_a_step) {
     float x[8 * 8] = {0};
     int32_t y[8] = {0};
     const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
@@ -272,12 +253,9 @@ static void replays_a_step(void **state) {
     wf_program_destroy(p);
     wf_model_destroy(model);
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
-static void costs_of_another_model(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(costs_of_another_model) {
     wf_program *p = make_program(ctx, "", 1);
     wf_costs *costs = equal_costs(ctx, p, 0);
     wf_timeline *t;
@@ -286,7 +264,6 @@ static void costs_of_another_model(void **state) {
     costs->n_units++;
     wf_costs_destroy(costs);
     wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* ---- traces ---- */
@@ -342,9 +319,7 @@ static void free_two(const wf_trace_part parts[2]) {
     for (int k = 0; k < 2; k++) wf_timeline_destroy((wf_timeline *)parts[k].timeline);
 }
 
-static void traces_are_read_back(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(traces_are_read_back) {
     char path[200];
     wf_trace_part parts[2];
     write_two(ctx, 5, parts, path);
@@ -362,7 +337,6 @@ static void traces_are_read_back(void **state) {
     TEST_REFUSED(ctx, wf_trace_write(ctx, path, "", parts, 0), WF_INVALID_ARG, "1 to 8");
     TEST_REFUSED(ctx, wf_trace_write(ctx, "/nowhere/t.json", "", parts, 1), WF_IO, "/nowhere");
     free_two(parts);
-    test_context_end(ctx);
 }
 
 /* Whether the event lies in a span of that kind of its own process and thread. */
@@ -401,9 +375,7 @@ static int find_events(const json_t *events, const char *phase, json_int_t id, c
 /* As the format wants it: an arrow begins in a span and ends in one, which it names by bp, not
  * before it has begun, and no two of a file have one id; counters are numbers, in the order of
  * time. */
-static void arrows_and_counters(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(arrows_and_counters) {
     char path[200];
     wf_trace_part parts[2];
     write_two(ctx, 6, parts, path);
@@ -442,7 +414,6 @@ static void arrows_and_counters(void **state) {
     for (int r = 0; r < 2 + 4; r++) assert_true(before[r] > 0);
     json_decref(root);
     free_two(parts);
-    test_context_end(ctx);
 }
 
 /* ---- the n-th allocation fails ---- */
@@ -459,7 +430,6 @@ static void *faulty_alloc(void *self, size_t bytes) {
 }
 
 static void faulty_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
@@ -476,7 +446,6 @@ static wf_status simulate_and_trace(wf_context *ctx, const wf_program *p, const 
 }
 
 static void memory_runs_out(void **state) {
-    (void)state;
     faulty f = {-1};
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;

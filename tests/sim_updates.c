@@ -52,7 +52,6 @@ static void expect_step(wf_simulation_config c, double step_ms) {
 
 /* Without transfers each kind of update takes the time of a share a step. */
 static void equal_workers(void **state) {
-    (void)state;
     for (int64_t m = 1; m <= 5; m++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, m, 12);
         expect_step(c, 12);
@@ -71,7 +70,6 @@ static void equal_workers(void **state) {
 
 /* Three workers at full speed and one at a third; all wait for it if they must. */
 static void slow_worker(void **state) {
-    (void)state;
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 4, 12);
     c.slow = 3;
     expect_step(c, 12 * 4 / (3 + 1.0 / 3));
@@ -87,7 +85,6 @@ static void slow_worker(void **state) {
 
 /* While the slow worker computes once, the other one may add as many updates as the bound has. */
 static void bound_limits_throughput(void **state) {
-    (void)state;
     for (int64_t bound = 1; bound <= 4; bound++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 2, 1);
         c.slow = 16;
@@ -99,7 +96,6 @@ static void bound_limits_throughput(void **state) {
 }
 
 static void one_worker(void **state) {
-    (void)state;
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 1, 12);
     c.transfer_ms = 5;
     c.update_ms = 3;
@@ -115,7 +111,6 @@ static void one_worker(void **state) {
 }
 
 static void all_reduce(void **state) {
-    (void)state;
     wf_simulation_config c = config_of(WF_SIMULATION_SYNC, 3, 12);
     c.transfer_ms = 5;
     c.update_ms = 3;
@@ -131,7 +126,6 @@ static void all_reduce(void **state) {
 
 /* Pulls follow each other on the link, then pushes do; the last worker's are the longest way. */
 static void waiting_servers(void **state) {
-    (void)state;
     for (int64_t m = 1; m <= 4; m++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, m, 100);
         c.transfer_ms = 5;
@@ -144,7 +138,6 @@ static void waiting_servers(void **state) {
 /* ---- servers ---- */
 
 static void link_is_bottleneck(void **state) {
-    (void)state;
     for (int64_t k = 1; k <= 4; k *= 2) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 8, 1);
         c.n_servers = k;
@@ -156,7 +149,6 @@ static void link_is_bottleneck(void **state) {
 }
 
 static void update_is_bottleneck(void **state) {
-    (void)state;
     for (int64_t k = 1; k <= 4; k *= 2) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 8, 1);
         c.n_servers = k;
@@ -170,7 +162,6 @@ static void update_is_bottleneck(void **state) {
 
 /* Twice the servers have half the work each. */
 static void servers_divide_work(void **state) {
-    (void)state;
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 4, 200);
     c.transfer_ms = 4;
     c.update_ms = 6;
@@ -185,9 +176,7 @@ static void servers_divide_work(void **state) {
 /* ---- staleness ---- */
 
 /* Each of M equal workers reads after its own update, then the others' M - 1 follow. */
-static void staleness_of_equal_workers(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(staleness_of_equal_workers) {
     for (int64_t m = 2; m <= 4; m++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, m, 12);
         wf_simulation *s = run(ctx, &c);
@@ -206,13 +195,10 @@ static void staleness_of_equal_workers(void **state) {
         c.update = WF_SIMULATION_LOCAL;
         assert_int_equal(summary_of(&c).n_staleness, 0);
     }
-    test_context_end(ctx);
 }
 
 /* A slow worker's gradient is 3 X updates old: those of the other three. */
-static void staleness_of_slow_worker(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(staleness_of_slow_worker) {
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 4, 12);
     c.slow = 10;
     wf_simulation *s = run(ctx, &c);
@@ -223,7 +209,6 @@ static void staleness_of_slow_worker(void **state) {
         assert_int_equal(summary_of(&c).n_staleness, c.staleness + 1);
     c.staleness = INT64_MAX;
     assert_int_equal(summary_of(&c).n_staleness, 9);
-    test_context_end(ctx);
 }
 
 /* Whether all gradients keep the bound if they are applied in the order of their versions. */
@@ -235,7 +220,6 @@ static bool is_possible(const int64_t *versions, int32_t n, int64_t version, int
 
 /* A gradient may be applied first exactly if the others can keep the bound afterwards. */
 static void rule_of_bound(void **state) {
-    (void)state;
     static const int32_t readers[] = {0, 1, 2, 3};
     int n_allowed = 0, n_held = 0;
     for (int i = 0; i < 6 * 6 * 6 * 6; i++) {
@@ -337,7 +321,6 @@ static void expect_spans(const wf_simulation_config *c, const wf_timeline *t) {
 }
 
 static void any_times(void **state) {
-    (void)state;
     for (uint64_t i = 0; i < 200; i += TEST_SAMPLE) {
         wf_context *ctx = test_context();
         wf_simulation_config c = random_config(i);
@@ -358,9 +341,7 @@ static void any_times(void **state) {
 /* ---- timeline ---- */
 
 /* It ends with the steps that it was asked for; spans are cut off there. */
-static void timeline_of_first_steps(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(timeline_of_first_steps) {
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 2, 12);
     wf_simulation *s = run(ctx, &c);
     assert_null(wf_simulation_timeline(s));
@@ -401,7 +382,6 @@ static void timeline_of_first_steps(void **state) {
     NEAR(wf_timeline_rank(t, 1).compute_us, 24e3);
     NEAR(wf_timeline_rank(t, 1).transfer_us, 2e3);
     wf_simulation_destroy(s);
-    test_context_end(ctx);
 }
 
 /* ---- refusals ---- */
@@ -412,13 +392,11 @@ static void *faulty_alloc(void *self, size_t bytes) {
 }
 
 static void faulty_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
 /* The n-th allocation fails, for every n. */
 static void no_memory(void **state) {
-    (void)state;
     int n_left = 1 << 20, n = 0;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -441,9 +419,7 @@ static void no_memory(void **state) {
     test_context_end(ctx);
 }
 
-static void bad_configs(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(bad_configs) {
     wf_simulation *s;
     const wf_simulation_config good = config_of(WF_SIMULATION_ASYNC, 4, 12);
 #define REFUSED(change, words)                                                                     \
@@ -472,7 +448,6 @@ static void bad_configs(void **state) {
     REFUSED(c.update_ms = -0.5, "an update takes -0.5 ms");
     REFUSED(c.forward_ms = c.backward_ms = c.weight_ms = 0, "must take some time to compute");
     wf_simulation_destroy(NULL);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -11,7 +11,6 @@
 /* Convolutions with batch norm, a residual, a tied weight: 3 x 8 x 8 images, 10 classes. The first
  * takes every other pixel: what the others compute is most of what these tests do. */
 static inline void small_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_conv2d_shape same = {.stride = 1, .pad = 1};
@@ -35,7 +34,6 @@ static inline void small_net(wf_graph *g, const void *config) {
 
 /* No batch norm: its gradients do not depend on how the batch is divided. */
 static inline void plain_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){.stride = 2, .pad = 1}));
@@ -45,7 +43,6 @@ static inline void plain_net(wf_graph *g, const void *config) {
 
 /* A recurrent net of three steps, with hidden state. */
 static inline void lstm_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8));
     wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(3, 8));
     wf_loss(wf_mse(wf_lstm(x, "lstm", 0, 8), y));

@@ -145,8 +145,7 @@ static wf_model *make_model(wf_context *ctx, int number) {
     return model;
 }
 
-static void pieces_make_up_all(void **state) {
-    (void)state;
+TEST(pieces_make_up_all) {
     static const struct {
         const char *text;
         int n_lanes;
@@ -166,7 +165,6 @@ static void pieces_make_up_all(void **state) {
                  {"dp=2,zero=3", 2},
                  {"tp=2", 1},
                  {"tp=4,dp=2,zero=3", 2}};
-    wf_context *ctx = test_context();
     for (int m = 0; m < N_MODELS; m++) {
         wf_model *model = make_model(ctx, m);
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -179,12 +177,10 @@ static void pieces_make_up_all(void **state) {
         }
         wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* Strategies that no plan can ask for yet: parts of what replicas keep. */
 static void parts_make_up_all(void **state) {
-    (void)state;
     static const wfi_strategy rows[] = {
         {"state", WFI_REPLICATE, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
         {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
@@ -223,7 +219,6 @@ static void parts_make_up_all(void **state) {
 /* ---- what a run begins with ---- */
 
 static void slices_are_drawn_as_the_whole(void **state) {
-    (void)state;
     enum { N = 53 };
     static const wf_init inits[] = {
         {WF_INIT_CONSTANT, 3}, {WF_INIT_UNIFORM, 0.5f}, {WF_INIT_NORMAL, 0.2f}};
@@ -245,8 +240,7 @@ static void slices_are_drawn_as_the_whole(void **state) {
 }
 
 /* PyTorch's defaults, and those that torchvision, GPT-2 and word_language_model set. */
-static void weights_are_spread_as_in_pytorch(void **state) {
-    (void)state;
+TEST(weights_are_spread_as_in_pytorch) {
     enum { N = 4096 };
     static const struct {
         const char *model, *tensor, *other; /* the latter of the same shape; NULL: none */
@@ -263,7 +257,6 @@ static void weights_are_spread_as_in_pytorch(void **state) {
         {"lstm", "encoder.weight", "decoder.weight", 0, 0.1},
     };
     static float x[N], other[N];
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_model_config config = WF_MODEL_CONFIG_INIT;
         wf_model *model;
@@ -299,15 +292,12 @@ static void weights_are_spread_as_in_pytorch(void **state) {
         wf_program_destroy(p);
         wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* ---- the hash ---- */
 
-static void hashes_in_order_of_names(void **state) {
-    (void)state;
+TEST(hashes_in_order_of_names) {
     static const char *const plans[] = {"", "dp=2,pp=2", "dataparallel=2"};
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         wf_recipe recipe = make_recipe(4);
         wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
@@ -334,14 +324,12 @@ static void hashes_in_order_of_names(void **state) {
         wfi_state_list_release(&list);
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
 /* ---- memory ---- */
 
 /* Most of its state is one tensor of 12 MiB. */
 static void wide_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(192));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_loss(wf_cross_entropy(wf_linear(wf_linear(x, "wide", 16384), "fc", 10), y));

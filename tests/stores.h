@@ -59,14 +59,12 @@ static inline void open_two(wf_context *ctx, store_kind kind, int64_t timeout_ms
 }
 
 static inline int make_folder(void **state) {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/weft-test-XXXXXX");
     return mkdtemp(folder) ? 0 : -1;
 }
 
 /* Fails if a store has left its file. */
 static inline int remove_folder(void **state) {
-    (void)state;
     return rmdir(folder);
 }
 

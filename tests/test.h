@@ -37,6 +37,23 @@ static inline wf_context *test_context(void) {
     return ctx;
 }
 
+/* Destroys the context; nothing that was made from it may be left. */
+static inline void test_context_end(wf_context *ctx) {
+    wf_memory_count memory = wf_context_memory(ctx);
+    if (memory.n_live) fail_msg("%d blocks were never freed", (int)memory.n_live);
+    wf_context_destroy(ctx);
+}
+
+/* Begins a test with a context, `ctx`, which it may not leave anything in. */
+#define TEST(name)                                                                                 \
+    static void name##_in(wf_context *ctx);                                                        \
+    static void name(void **state) {                                                               \
+        wf_context *own_context = test_context();                                                  \
+        name##_in(own_context);                                                                    \
+        test_context_end(own_context);                                                             \
+    }                                                                                              \
+    static void name##_in(wf_context *ctx)
+
 /* Fails, with the context's sentence, unless the call succeeds. */
 #define TEST_OK(ctx, call)                                                                         \
     do {                                                                                           \
@@ -77,13 +94,6 @@ static inline int test_descriptors(void) {
     while (readdir(listing)) n++;
     closedir(listing);
     return n;
-}
-
-/* Destroys the context; nothing that was made from it may be left. */
-static inline void test_context_end(wf_context *ctx) {
-    wf_memory_count memory = wf_context_memory(ctx);
-    if (memory.n_live) fail_msg("%d blocks were never freed", (int)memory.n_live);
-    wf_context_destroy(ctx);
 }
 
 #endif

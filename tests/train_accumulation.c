@@ -39,11 +39,9 @@ static traffic traffic_of(wf_context *ctx, const char *plan_text, int64_t n_micr
     return sum;
 }
 
-static void one_reduction_a_step(void **state) {
-    (void)state;
+TEST(one_reduction_a_step) {
     static const char *const plans[] = {"dp=2,allreduce=root", "dp=2,allreduce=direct",
                                         "dp=2,bucket=1KiB"};
-    wf_context *ctx = test_context();
     /* conv1, fc1 and fc2: each parameter begins a cache line. */
     const size_t parameters = (3 * 16 * 9 + 256 * 20 + 32 + 20 * 10 + 8 + 16) * sizeof(float);
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -59,7 +57,6 @@ static void one_reduction_a_step(void **state) {
                     once.n_reductions);
         }
     }
-    test_context_end(ctx);
 }
 
 #define N_UNEVEN 10
@@ -95,11 +92,9 @@ static size_t gradients_of(wf_context *ctx, int64_t n_micro, double *loss_out, f
 
 /* Each sample counts once and keeps its dropout mask, also where microbatches of a step differ in
  * size: 3, 3, 2 and 2 samples. Masks are drawn for elements of the global batch. */
-static void uneven_microbatches(void **state) {
-    (void)state;
+TEST(uneven_microbatches) {
     static const int64_t numbers[] = {2, 3, 4, 7, 10};
     static float want[8000], got[8000];
-    wf_context *ctx = test_context();
     double want_loss, loss;
     size_t n = gradients_of(ctx, 1, &want_loss, want);
     assert_in_range(n, 5000, WFI_COUNT(want));
@@ -114,13 +109,10 @@ static void uneven_microbatches(void **state) {
             fail_msg("%lld microbatches: loss %.9g, of one %.9g; gradients differ by %.3g",
                      (long long)numbers[k], loss, want_loss, sqrt(error / square));
     }
-    test_context_end(ctx);
 }
 
 /* A trainer of another seed that has the same weights masks other elements. */
-static void masks_follow_the_seed(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(masks_follow_the_seed) {
     wf_trainer *t[3];
     double loss[3][2];
     for (int k = 0; k < 3; k++) {
@@ -136,11 +128,9 @@ static void masks_follow_the_seed(void **state) {
     for (int i = 0; i < 2; i++) assert_true(loss[2][i] != loss[0][i]);
     assert_true(loss[0][0] != loss[0][1]); /* each step has its own masks */
     for (int k = 0; k < 3; k++) wf_trainer_destroy(t[k]);
-    test_context_end(ctx);
 }
 
 static void norm_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     x = wf_reshape(wf_batch_norm(x, "bn"), WF_SHAPE(-1, SMALL_IMAGE));
@@ -167,10 +157,8 @@ static void running_statistics(const small_batch *b, const int64_t *sizes, int n
     }
 }
 
-static void running_statistics_of_microbatches(void **state) {
-    (void)state;
+TEST(running_statistics_of_microbatches) {
     static const int64_t sizes[] = {3, 3, 2, 2};
-    wf_context *ctx = test_context();
     wf_recipe recipe = small_recipe();
     static small_batch b;
     float mean[3], var[3];
@@ -196,7 +184,6 @@ static void running_statistics_of_microbatches(void **state) {
                      (double)mean[c], (double)var[c], want_mean, want_var);
     }
     wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -172,7 +172,6 @@ static void expect(const part parts[2], wf_status status, const char *words) {
 }
 
 static void who_agrees_runs(void **state) {
-    (void)state;
     const part parts[2] = {part_of_all(), part_of_all()};
     expect(parts, WF_OK, "");
 }
@@ -210,7 +209,6 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
 }
 
 static void every_field_of_the_recipe(void **state) {
-    (void)state;
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         part parts[2] = {part_of_all(), part_of_all()};
@@ -234,7 +232,6 @@ static void every_field_of_the_recipe(void **state) {
 /* ---- models and the rest ---- */
 
 static void models_of_one_name(void **state) {
-    (void)state;
     config others[4] = {model_config, model_config, model_config, model_config};
     others[0].dropout = 0.5f;
     others[1].eps = 2e-5;
@@ -249,7 +246,6 @@ static void models_of_one_name(void **state) {
 
 /* An op whose attributes wfi_attr_text does not know would not count. */
 static void every_op_with_attributes(void **state) {
-    (void)state;
     static const char *const without =
         " relu relu_backward silu silu_backward tanh tanh_backward sigmoid sigmoid_backward "
         "add add_relu add_broadcast mul sum_leading softmax softmax_backward log_softmax "
@@ -272,7 +268,6 @@ static void every_op_with_attributes(void **state) {
 }
 
 static void plans_and_configurations(void **state) {
-    (void)state;
     part parts[2] = {part_of_all(), part_of_all()};
     parts[1].plan = "dp=2,bucket=2KiB";
     expect(
@@ -294,7 +289,6 @@ static void plans_and_configurations(void **state) {
 /* ---- purposes ---- */
 
 static void meetings_have_one_purpose(void **state) {
-    (void)state;
     part parts[2] = {part_of_all(), part_of_all()};
     parts[0].way = BARRIER;
     parts[1].way = COMPARE;
@@ -307,7 +301,6 @@ static void meetings_have_one_purpose(void **state) {
 
 /* Pieces of a broadcast have WFI_BROADCAST_BYTES bytes. */
 static void broadcasts_have_one_size(void **state) {
-    (void)state;
     part parts[2] = {part_of_all(), part_of_all()};
     const size_t sizes[] = {0, 1, WFI_BROADCAST_BYTES, WFI_BROADCAST_BYTES + 1, MOST_BYTES};
     parts[0].way = parts[1].way = BROADCAST;
@@ -331,16 +324,13 @@ static void expect_said(const char *first, const char *own, const char *words) {
     assert_string_equal(said, words);
 }
 
-static void what_is_said(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(what_is_said) {
     wfi_text text;
     wfi_text_init(&text, ctx);
     wfi_setting_add(&text, "--data", "%s", "a\tb\n\033[31m");
     wfi_setting_add(&text, "--out", "%s", "");
     assert_string_equal(text.data, "--data\ta\\x09b\\x0a\\x1b[31m\n--out\t\n");
     wfi_free(ctx, text.data);
-    test_context_end(ctx);
     expect_said("a\t1\nb\t2\n", "a\t1\nb\t3\n", "rank 3 was started with b 3, rank 0 with b 2");
     expect_said("--out\t\n", "--out\ttrue\n",
                 "rank 3 was started with --out, rank 0 without --out");

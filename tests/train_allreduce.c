@@ -94,7 +94,6 @@ static void same_bits(const char *plan, size_t grid, const result *want) {
 
 /* Every algorithm on every grid, each with another variant; with WEFT_TEST_FULL=1 with all. */
 static void bits_of_one_rank(void **state) {
-    (void)state;
     const char *full = getenv("WEFT_TEST_FULL");
     bool all = full && !strcmp(full, "1");
     char plan[128];
@@ -112,7 +111,6 @@ static void bits_of_one_rank(void **state) {
 }
 
 static void bits_of_every_variant(void **state) {
-    (void)state;
     char plan[128];
     result one = run("", 3);
     for (size_t v = 0; v < N_VARIANTS; v++) {
@@ -125,7 +123,6 @@ static void bits_of_every_variant(void **state) {
 /* The ring rotates the order beyond two replicas: other bits than one rank's, but the same on
  * all ranks and every time. */
 static void ring_is_a_sum(void **state) {
-    (void)state;
     char plan[128];
     for (size_t g = 0; g < N_GRIDS; g++) {
         result one = run("", g);
@@ -145,7 +142,6 @@ static void ring_is_a_sum(void **state) {
 }
 
 static int turn_on(void **state) {
-    (void)state;
     return setenv("WEFT_CHECK_EVENTS", "1", 1) || setenv("WEFT_DELAY_US", "60", 1);
 }
 

@@ -127,7 +127,6 @@ static void open_segment(const wfi_segment *segment, opening *openings, int n) {
 }
 
 static void touched_by_kernels_and_copies(void **state) {
-    (void)state;
     static const char *const plans[] = {"", "dp=2", "dataparallel=2", "dp=2,pp=2"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         wf_context *ctx = test_context();

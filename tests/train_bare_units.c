@@ -20,7 +20,6 @@ static void fill(void) {
 }
 
 static void without_parameters(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
     wf_tensor h = wf_cut(wf_tanh(in), "second");
     h = wf_cut(wf_relu(wf_linear(h, "net1", 6)), "third");
@@ -28,10 +27,8 @@ static void without_parameters(wf_graph *g, const void *config) {
 }
 
 /* A rank that updates nothing hides nobody's norm. */
-static void norm_is_known(void **state) {
-    (void)state;
+TEST(norm_is_known) {
     static const char *const plans[] = {"", "pp=2,cut=second", "pp=3", "dp=2,pp=3"};
-    wf_context *ctx = test_context();
     double want = 0;
     fill();
     for (int k = 0; k < 4; k++) {
@@ -46,11 +43,9 @@ static void norm_is_known(void **state) {
                      want);
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
 static void of_dropout_alone(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
     wf_tensor h = wf_cut(wf_dropout(in, "drop", 0.5f), "body");
     h = wf_cut(wf_relu(wf_linear(h, "net1", 6)), "noise");
@@ -58,10 +53,8 @@ static void of_dropout_alone(wf_graph *g, const void *config) {
     wf_loss(wf_mse(wf_linear(h, "net2", 2), t));
 }
 
-static void dropout_alone(void **state) {
-    (void)state;
+TEST(dropout_alone) {
     static const char *const plans[] = {"", "pp=2", "dp=2,pp=2", "body:dp=2"};
-    wf_context *ctx = test_context();
     char sha[4][65];
     double test[4];
     fill();
@@ -78,7 +71,6 @@ static void dropout_alone(void **state) {
         assert_true(test[k] == test[0]);
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
 /* A weight of three units that is declared where it is first used, or in a unit before, or in one
@@ -112,7 +104,6 @@ static void train_shared(wf_context *ctx, int where, const char *recipe, const c
 }
 
 static void declared_elsewhere(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=2",
                                         "pp=2",
                                         "pp=5",
@@ -158,9 +149,7 @@ static void two_relus(wf_graph *g, const void *config) {
 }
 
 /* A ReLU that made a zero of it would hide that the layer before it is lost. */
-static void relu_keeps_nan(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(relu_keeps_nan) {
     for (int adds = 0; adds < 2; adds++) {
         wf_trainer *t;
         wf_step_result result;
@@ -173,7 +162,6 @@ static void relu_keeps_nan(void **state) {
         TEST_REFUSED(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result), WF_NOT_FINITE, "step 1");
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
 /* With a cut behind the norm, it cannot become one node with the ReLU. */
@@ -185,9 +173,7 @@ static void reads_twice(wf_graph *g, const void *config) {
     wf_loss(wf_mse(wf_linear(wf_add(wf_relu(b), wf_tanh(b)), "net2", 2), t));
 }
 
-static void norm_is_read_twice(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(norm_is_read_twice) {
     char sha[2][65];
     fill();
     for (int cuts = 0; cuts < 2; cuts++) {
@@ -199,7 +185,6 @@ static void norm_is_read_twice(void **state) {
         wf_trainer_destroy(t);
     }
     assert_string_equal(sha[0], sha[1]);
-    test_context_end(ctx);
 }
 
 int main(void) {

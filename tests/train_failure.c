@@ -101,7 +101,6 @@ static const struct {
 };
 
 static void all_stop_at_once(void **state) {
-    (void)state;
     int n_threads = count_threads();
     setenv("WEFT_DELAY_US", DELAY_US, 1);
     for (size_t k = 0; k < sizeof failures / sizeof *failures; k++) {
@@ -130,7 +129,6 @@ static void all_stop_at_once(void **state) {
 
 /* Ranks that fail because of the first do not write over its sentence. */
 static void first_is_told(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=2", "dp=4"};
     for (int n = 0; n < N_REPEATS; n++) {
         wf_context *ctx = test_context();

@@ -48,9 +48,7 @@ static void strike(const wfi_instruction *now, void *ctx) {
     assert_int_equal(n_raised, 1);
 }
 
-static void every_instruction(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(every_instruction) {
     signal(SIGUSR2, count);
     for_each(strike, ctx);
     wfi_raise r = {0};
@@ -58,11 +56,9 @@ static void every_instruction(void **state) {
     TEST_OK(ctx, wfi_raise_read(ctx, &r));
     assert_int_equal(r.left, 0);
     unsetenv("WEFT_RESTART");
-    test_context_end(ctx);
 }
 
 static void wrong_texts(void **state) {
-    (void)state;
     static const char *const texts[] = {"9",           "9:change:0:1",   "9:forwards:0:1",
                                         "0:load:0:1",  "65:load:0:1",    "9:load:-1:1",
                                         "9:load:0:0",  "9:load:0:1:",    "9::0:1",

@@ -33,11 +33,9 @@ static void expect_label(wf_context *ctx, wf_trainer *t, int32_t label, wf_statu
                      wf_context_error(ctx), wf_status_name(status), sentence);
 }
 
-static void labels_have_classes(void **state) {
-    (void)state;
+TEST(labels_have_classes) {
     static const char *const plans[] = {"", "pp=2", "dp=2,zero=3"};
     const char *words = "y[3] is 10; the model has 10 classes, 0 to 9, and ignores negative labels";
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         wf_recipe recipe = small_recipe();
         char sha[65];
@@ -59,7 +57,6 @@ static void labels_have_classes(void **state) {
         assert_int_equal(wf_trainer_n_steps(t), 3);
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
 enum { N_TEXTS = 2, N_TOKENS = 4, N_WORDS = 21 };
@@ -73,12 +70,10 @@ static wf_status step_tokens(wf_trainer *t, const char *name, int32_t value) {
 }
 
 /* Also where the vocabulary is cut, and no slice has all of the classes. */
-static void tokens_have_rows(void **state) {
-    (void)state;
+TEST(tokens_have_rows) {
     static const char *const models[] = {"gpt2-tiny", "lstm"};
     static const char *const plans[] = {"", "tp=2"};
     const char *rows = "x[1], element 2, is 21; the model has 21 rows for it, 0 to 20";
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < 4; k++) {
         wf_model_config config = WF_MODEL_CONFIG_INIT;
         wf_recipe recipe = WF_RECIPE_INIT;
@@ -100,7 +95,6 @@ static void tokens_have_rows(void **state) {
         TEST_OK(ctx, step_tokens(t, "y", -100));
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
 /* By its number in the array, not in the piece that is computed at once. */
@@ -114,9 +108,7 @@ static void two_tables(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(sum, "head", N_WORDS), y));
 }
 
-static void smaller_table_counts(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(smaller_table_counts) {
     for (int k = 0; k < 2; k++) {
         const int64_t n_rows[2] = {k ? 30 : N_WORDS, k ? N_WORDS : 30};
         wf_plan *plan;
@@ -133,12 +125,9 @@ static void smaller_table_counts(void **state) {
         wf_model_destroy(model);
         wf_plan_destroy(plan);
     }
-    test_context_end(ctx);
 }
 
-static void modules_have_rows(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(modules_have_rows) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     wf_module *module;
@@ -155,19 +144,15 @@ static void modules_have_rows(void **state) {
     wf_array_destroy(input);
     wf_module_destroy(module);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 static void gathering_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(5)), "fc", 3);
     wf_loss(wf_gather(x, wf_input(g, "index", WF_I32, WF_SCALAR)));
 }
 
 /* An element that there is not is 0, as graph.h says. */
-static void elements_may_be_missing(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(elements_may_be_missing) {
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_step_result result;
     recipe.batch = 2;
@@ -178,7 +163,6 @@ static void elements_may_be_missing(void **state) {
     TEST_OK(ctx, wf_trainer_step(t, feeds, 2, 2, &result));
     assert_true(result.loss == 0);
     wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -26,7 +26,6 @@ static const char *const plans[] = {"",
                                     "dataparallel=2"};
 
 static void small_models_stay_inside(void **state) {
-    (void)state;
     setenv("WEFT_ARENA_GAP", GAP, 1);
     wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++)
@@ -96,7 +95,6 @@ static void train_registered(const char *name, const wf_model_config *model_conf
 }
 
 static void networks_stay_inside(void **state) {
-    (void)state;
     static const char *const some[] = {"", "dp=2,pp=2"};
     wf_model_config images = WF_MODEL_CONFIG_INIT, tokens = WF_MODEL_CONFIG_INIT;
     images.height = images.width = 16;
@@ -182,7 +180,6 @@ static bool find_operand(const wf_program *p, int32_t n, const wfi_segment **seg
 }
 
 static void kernels_that_write_too_far(void **state) {
-    (void)state;
     int n_tried = 0, n_unnoticed = 0;
     int32_t stride = getenv("WEFT_TEST_FULL") ? 1 : 5;
     bool more = true;
@@ -236,7 +233,6 @@ static bool lengthen(wf_program *p, int32_t i) {
 }
 
 static void copies_that_write_too_far(void **state) {
-    (void)state;
     static const char *const some[] = {"dp=2,pp=2", "dataparallel=2", "dp=2,allreduce=pairwise"};
     int n_tried = 0, n_unnoticed = 0;
     bool is_tried[WFI_N_INSTRUCTION_NAMES] = {false};

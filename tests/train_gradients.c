@@ -71,7 +71,6 @@ static size_t read_all(wf_context *ctx, wf_trainer *t, reader read, bool buffers
 /* The step after the gradients gives the weights of a step without them, but for running
  * statistics, which advance in both. */
 static void gradients_of_a_step(void **state) {
-    (void)state;
     static float want[MOST], got[MOST], before[MOST], after[MOST];
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();
@@ -108,12 +107,10 @@ static void gradients_of_a_step(void **state) {
 }
 
 /* SGD written by the caller equals weft's, with dropout masks that go on from step to step. */
-static void an_update_of_the_callers_own(void **state) {
-    (void)state;
+TEST(an_update_of_the_callers_own) {
     static const char *const plans[] = {"", "dp=2,zero=3", "pp=2", "dataparallel=2"};
     static float w[MOST], g[MOST];
     char want[65], got[65];
-    wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
     recipe.momentum = recipe.clip_norm = 0;
     wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 0);
@@ -141,13 +138,10 @@ static void an_update_of_the_callers_own(void **state) {
         wf_trainer_destroy(t);
     }
     wf_trainer_destroy(one);
-    test_context_end(ctx);
 }
 
 /* Fewer samples than the batch, and a program that is planned before it is used. */
-static void a_part_of_a_batch(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(a_part_of_a_batch) {
     wf_recipe recipe = recipe_of(plain_net);
     wf_step_result all, few;
     wf_trainer *t = planned_trainer(ctx, plain_net, &recipe, "dp=2", "cpu:2", 0);
@@ -161,12 +155,10 @@ static void a_part_of_a_batch(void **state) {
     TEST_REFUSED(ctx, wf_trainer_prepare_gradients(t, SMALL_BATCH + 1), WF_SHAPE, "batch is 16");
     TEST_REFUSED(ctx, wf_trainer_prepare_gradients(t, 0), WF_SHAPE, "0 samples");
     wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 /* The hidden state of a gradient run is that of the next one, and of the next step. */
 static void hidden_state_goes_on(void **state) {
-    (void)state;
     static float x[2][3][8], y[2][3][8];
     wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
@@ -201,7 +193,6 @@ static void hidden_state_goes_on(void **state) {
 
 /* A loss that is not finite changes nothing that is saved, but for running statistics. */
 static void a_bad_batch(void **state) {
-    (void)state;
     static small_batch b;
     static const wf_model_function models[] = {plain_net, small_net};
     char path[] = "/tmp/weft-test-XXXXXX";
@@ -228,10 +219,8 @@ static void a_bad_batch(void **state) {
     unlink(path);
 }
 
-static void refusals(void **state) {
-    (void)state;
+TEST(refusals) {
     static float w[3 * 16 * 9], kept[3 * 16 * 9];
-    wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
     wf_step_result result;
     double loss;
@@ -279,7 +268,6 @@ static void refusals(void **state) {
     TEST_REFUSED(ctx, wf_trainer_prepare_gradients(t, 4), WF_INVALID_ARG, "forward runs only");
     TEST_REFUSED(ctx, wf_trainer_count_step(t), WF_INVALID_ARG, "forward runs only");
     wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 int main(void) {

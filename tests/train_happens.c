@@ -19,7 +19,6 @@ static void three_clean_steps(wf_model_function function, int64_t n_slices, cons
 
 /* Two pairs of layers that ranks divide. */
 static void paired_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_linear(wf_reshape(x, WF_SHAPE(-1, 192)), "first", 16);
@@ -30,7 +29,6 @@ static void paired_net(wf_graph *g, const void *config) {
 }
 
 static void all_plans_are_clean(void **state) {
-    (void)state;
     static const char *const grids[] = {"", "pp=2,", "pp=3,", "pp=4,", "dp=2,", "dp=2,pp=2,"};
     for (int s = 0; wfi_schedules[s]; s++)
         for (size_t k = 0; k < sizeof grids / sizeof *grids; k++) {
@@ -48,14 +46,11 @@ static void all_plans_are_clean(void **state) {
 }
 
 static wf_status do_nothing(void *self, void *argument) {
-    (void)self, (void)argument;
     return WF_OK;
 }
 
 /* A task that reaches a stream on another way than through issue.c. */
-static void stray_task(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(stray_task) {
     wf_trainer *t = checked_trainer(ctx, tiny_net, "pp=2");
     wfi_executor *e = t->ready[0]->executor;
     wfi_issue_begin(e);
@@ -64,7 +59,6 @@ static void stray_task(void **state) {
         ctx, wfi_issue_end(e), WF_BUG,
         "stream copy of rank 1 was given 1 tasks in this step, of which the checker saw 0");
     wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -61,7 +61,6 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
 }
 
 static void dependencies_are_missed(void **state) {
-    (void)state;
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
         wf_context *ctx = test_context();
@@ -80,7 +79,6 @@ static void dependencies_are_missed(void **state) {
 /* Each wait of a step once, those inside exchanges too. One that is accepted was implied by
  * others; the thread sanitizer, where it runs, would see it if it was not. */
 static void waits_are_missed(void **state) {
-    (void)state;
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
         wf_context *ctx = test_context();

@@ -10,7 +10,6 @@
 
 /* Four units, for two stages a rank. */
 static void deep_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_cut(wf_relu(wf_linear(wf_reshape(x, WF_SHAPE(-1, 192)), "a", 12)), "two");
@@ -50,7 +49,6 @@ static wf_recipe recipe_of(wf_model_function model) {
 }
 
 static void same_bits(void **state) {
-    (void)state;
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();
         wf_recipe recipe = recipe_of(cases[k].model);
@@ -75,12 +73,10 @@ static void same_bits(void **state) {
 }
 
 /* Each replica keeps the hidden state of its own microbatches. */
-static void hidden_state(void **state) {
-    (void)state;
+TEST(hidden_state) {
     static const char *const plans[] = {"", "dp=2,lanes=5+3", "dp=3,lanes=1+2+5"};
     static float x[16][3][8], y[16][3][8];
     double loss[3][3];
-    wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(small_net);
     for (int i = 0; i < 384; i++) (&x[0][0][0])[i] = (float)(i % 11), (&y[0][0][0])[i] = 1;
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
@@ -96,13 +92,10 @@ static void hidden_state(void **state) {
         assert_memory_equal(loss[k], loss[0], sizeof *loss);
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
-static void gradients_alone(void **state) {
-    (void)state;
+TEST(gradients_alone) {
     static small_batch b;
-    wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
     float want[20], got[20];
     wf_step_result result;
@@ -117,13 +110,10 @@ static void gradients_alone(void **state) {
     assert_memory_equal(got, want, sizeof want);
     wf_trainer_destroy(one);
     wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 /* The rank with more lanes computes more; the other sends one partial sum a unit. */
-static void work_is_divided(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(work_is_divided) {
     wf_recipe recipe = recipe_of(plain_net);
     wf_model *model;
     wf_plan *plan;
@@ -144,12 +134,10 @@ static void work_is_divided(void **state) {
     wf_program_destroy(p);
     wf_plan_destroy(plan);
     wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* Shares follow the times of a lane; those that are measured add up, and keep the bits. */
-static void measured_shares(void **state) {
-    (void)state;
+TEST(measured_shares) {
     static const struct {
         double times[3];
         const char *text;
@@ -157,7 +145,6 @@ static void measured_shares(void **state) {
                           {{1, 1, 3}, "lanes=4+3+1"},
                           {{100, 1, 100}, "lanes=1+6+1"},
                           {{2, 1, 1}, "lanes=2+3+3"}};
-    wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net), other = recipe;
     wf_model *model;
     wf_plan *plan;
@@ -194,11 +181,9 @@ static void measured_shares(void **state) {
     wf_trainer_destroy(t);
     wf_model_destroy(model);
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
-static void refusals(void **state) {
-    (void)state;
+TEST(refusals) {
     static const struct {
         const char *plan, *words;
     } bad[] = {
@@ -219,7 +204,6 @@ static void refusals(void **state) {
         {"dp=2,lanes=measured,zero=3", "equal lanes"},
         {"dataparallel=2,lanes=measured", "dataparallel="},
     };
-    wf_context *ctx = test_context();
     wf_plan *plan;
     for (size_t k = 0; k < WFI_COUNT(bad); k++)
         TEST_REFUSED(ctx, wf_plan_parse(ctx, bad[k].plan, &plan), WF_INVALID_ARG, bad[k].words);
@@ -232,7 +216,6 @@ static void refusals(void **state) {
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,
                  "lanes=3+3+2 in the plan keeps its numbers");
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 static void planned_is_measured(void **state) {
-    (void)state;
     for (int micro = 1; micro <= 8; micro *= 2)
         for (int kernels = 0; kernels < 2; kernels++) {
             wf_context *ctx = test_context();
@@ -33,9 +32,7 @@ static void planned_is_measured(void **state) {
         }
 }
 
-static void heap_stays_still(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(heap_stays_still) {
     wf_recipe recipe = small_recipe();
     wf_trainer *trainer = small_trainer(ctx, small_net, &recipe, 0);
     for (int s = 0; s < 2; s++) (void)small_step(ctx, trainer, s);
@@ -52,12 +49,9 @@ static void heap_stays_still(void **state) {
     assert_true(now.hblkhd <= heap.hblkhd);
 #endif
     wf_trainer_destroy(trainer);
-    test_context_end(ctx);
 }
 
-static void too_small_a_cap(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(too_small_a_cap) {
     wf_model *model;
     wf_plan *plan;
     wf_trainer *trainer;
@@ -81,7 +75,6 @@ static void too_small_a_cap(void **state) {
     wf_trainer_destroy(trainer);
     wf_model_destroy(model);
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 /* ---- the n-th allocation fails ---- */
@@ -101,7 +94,6 @@ static void *faulty_alloc(void *self, size_t bytes) {
 }
 
 static void faulty_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
@@ -167,7 +159,6 @@ static bool fail_one(const char *plan, const char *folder, long n, bool is_once)
 /* From the first to the last that a whole life takes; with all that follow, and by itself. Each
  * with WEFT_TEST_FULL=1, otherwise some, with threads only a few: making them takes the time. */
 static void every_allocation_may_fail(void **state) {
-    (void)state;
     static const char *const plans[] = {"", "dp=2,pp=2"};
     char folder[256], path[300];
     const char *parent = getenv("TMPDIR");

@@ -166,7 +166,6 @@ static wf_status trace(wf_context *ctx, rank *self, wf_job *job) {
 
 static wf_status refuse(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                         void *scratch, const wfi_step_args *step) {
-    (void)stream, (void)operands, (void)scratch, (void)step;
     return wfi_fail(kernel->ctx, WF_DEVICE, "the library says no");
 }
 
@@ -272,7 +271,6 @@ static void compare_with_one(const char *what, const plan_case *plans, size_t n_
 /* The checker of events, and it alone, looks at what others do. What they wait for they are told.
  */
 static void each_issues_its_own_part(void **state) {
-    (void)state;
     const plan_case plans[] = {{"dp=2", 2},
                                {"pp=3", 3},
                                {"dp=4,allreduce=tree,bucket=1KiB", 4},
@@ -284,7 +282,6 @@ static void each_issues_its_own_part(void **state) {
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     const plan_case plans[] = {{"dp=2", 2},
                                {"pp=2", 2},
                                {"dp=2,allreduce=root", 2},
@@ -309,7 +306,6 @@ static void bits_of_one_rank(void **state) {
 }
 
 static void all_are_traced(void **state) {
-    (void)state;
     rank ranks[MAX_RANKS];
     run_job(ranks, 4, "trace", "dp=2,pp=2", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 4; r++)
@@ -337,28 +333,23 @@ static void expect(const char *what, const char *words, const char *own) {
 }
 
 static void who_disagrees_is_named(void **state) {
-    (void)state;
     const char *words = "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05";
     expect("disagree", words, words);
 }
 
 static const char *fall_silent(void *self, int timeout_ms) {
-    (void)self;
     return try_words("silent", timeout_ms, "rank 1 (process", "rank 1 (process");
 }
 
 static void who_falls_silent_is_named(void **state) {
-    (void)state;
     test_deadlines(fall_silent, NULL);
 }
 
 static void who_leaves_is_named(void **state) {
-    (void)state;
     expect("fail", "rank 1 has left the job", "it goes");
 }
 
 static void who_leaves_at_the_end_may(void **state) {
-    (void)state;
     rank ranks[MAX_RANKS];
     run_job(ranks, 3, "leave", "", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++)
@@ -367,7 +358,6 @@ static void who_leaves_at_the_end_may(void **state) {
 
 /* The error is that of rank 1's own work; to the others it is another rank's. */
 static void who_fails_says_why(void **state) {
-    (void)state;
     rank ranks[MAX_RANKS];
     run_job(ranks, 3, "break", "dp=1,pp=3", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++) {
@@ -378,7 +368,6 @@ static void who_fails_says_why(void **state) {
 }
 
 static void who_does_not_come_is_named(void **state) {
-    (void)state;
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
     rank self = {.box = {&net, 0}, .what = "train", .plan = "dp=2", .timeout_ms = 200};
     run_rank(&self);

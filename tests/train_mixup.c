@@ -51,7 +51,6 @@ static wf_step_result step(wf_context *ctx, wf_trainer *t, int number, bool is_m
 }
 
 static void adds_up(void **state) {
-    (void)state;
     static const char *const names[] = {"net1.weight", "net3.weight", "net3.bias"};
     for (int k = 0; k < 2; k++) {
         wf_context *ctx = test_context();
@@ -90,7 +89,6 @@ static void adds_up(void **state) {
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     static const char *const plans[] = {"",
                                         "dp=2",
                                         "pp=2",
@@ -123,9 +121,7 @@ static void two_labels(wf_graph *g, const void *config) {
 }
 
 /* Which rows count is said, or refused. */
-static void says_which(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(says_which) {
     for (int knows = 0; knows < 2; knows++) {
         wf_model *model;
         wf_trainer *t;
@@ -145,12 +141,9 @@ static void says_which(void **state) {
         assert_int_equal(result.n_rows, 1);
         wf_trainer_destroy(t);
     }
-    test_context_end(ctx);
 }
 
-static void refuses(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refuses) {
     wf_model_config config = WF_MODEL_CONFIG_INIT, tokens = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     config.mixup = tokens.mixup = 1;
@@ -159,7 +152,6 @@ static void refuses(void **state) {
                  "does not use mixup");
     TEST_REFUSED(ctx, wf_model_find(ctx, "gpt2-tiny", &tokens, &model), WF_INVALID_ARG,
                  "does not use mixup");
-    test_context_end(ctx);
 }
 
 int main(void) {

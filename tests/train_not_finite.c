@@ -20,7 +20,6 @@
 
 /* The first weights are zero: what comes in reaches their gradient, but not the loss. */
 static void scaled_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8)), none = {g, -1};
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor zero = wf_parameter(g, "zero", WF_SHAPE(16, 192), (wf_init){WF_INIT_CONSTANT, 0});
@@ -213,7 +212,6 @@ static void run_threads(trial *x, int n_ranks) {
 }
 
 static void every_plan_says_the_same(void **state) {
-    (void)state;
     static const struct {
         const char *plan;
         int n_ranks;
@@ -290,7 +288,6 @@ static float some(uint64_t i) {
 #define kept(m) ((float *[]){(m), (m) + N_ELEMENTS})
 
 static void bad_gradients_are_seen(void **state) {
-    (void)state;
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     static const size_t places[] = {0, 1, 1023, 1024, 4095, 4096, 9000, N_ELEMENTS - 1};
@@ -311,7 +308,6 @@ static void bad_gradients_are_seen(void **state) {
 
 /* A second moment that overflows makes the step zero, not infinite. */
 static void bad_moments_are_seen(void **state) {
-    (void)state;
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     wf_recipe r = rule_recipe(4);
     for (size_t i = 0; i < N_ELEMENTS; i++) param[i] = gradient[i] = some(i);
@@ -326,7 +322,6 @@ static void bad_moments_are_seen(void **state) {
 
 /* Elements do not see each other, so an update has the bits of one by one. */
 static void bits_of_each_alone(void **state) {
-    (void)state;
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     for (size_t k = 0; k < N_RULES; k++) {
         wf_recipe r = rule_recipe(k);

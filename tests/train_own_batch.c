@@ -197,7 +197,6 @@ static void one_rank(char *want, size_t bytes) {
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     static const struct {
         const char *plan, *pp;
         int n_ranks;
@@ -230,7 +229,6 @@ static void bits_of_one_rank(void **state) {
 }
 
 static void needs_a_divided_batch(void **state) {
-    (void)state;
     static const char *const plans[] = {"dataparallel=2", "block:dp=2", "dp=2,lanes=3+1"};
     static rank_process p[MAX_PROCESSES];
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {

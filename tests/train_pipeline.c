@@ -140,7 +140,6 @@ static void whole_matrix(net which) {
 
 /* A quarter of the matrix, in diagonals, or less; under_delays has the rest of each schedule. */
 static void gpt2(void **state) {
-    (void)state;
     if (test_is_full()) {
         whole_matrix(GPT2);
         return;
@@ -152,13 +151,11 @@ static void gpt2(void **state) {
 }
 
 static void resnet18(void **state) {
-    (void)state;
     if (test_is_full()) whole_matrix(RESNET); /* else train_programs runs it with each schedule */
 }
 
 /* With events checked, too: what timing hides is an error there. */
 static void under_delays(void **state) {
-    (void)state;
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     for (int m = 1; m < 3; m++) (void)oracle(GPT2, m);
     setenv("WEFT_DELAY_US", "300", 1);
@@ -170,7 +167,6 @@ static void under_delays(void **state) {
 }
 
 static void repeated(void **state) {
-    (void)state;
     int stride = test_is_full() ? 1 : 3;
     for (int s = 0; s < n_schedules(); s += stride) compare(GPT2, s, 2 + s % 2, MANY);
 }

@@ -33,7 +33,6 @@ static int say_error(wf_context *ctx) {
 
 static wf_status refuse(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                         void *scratch, const wfi_step_args *step) {
-    (void)stream, (void)operands, (void)scratch, (void)step;
     return wfi_fail(kernel->ctx, WF_DEVICE, "the library says no");
 }
 
@@ -219,7 +218,6 @@ static void run_job(rank_process *p, int n_ranks, const char *what, const char *
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     const struct {
         const char *plan;
         int n_ranks;
@@ -263,7 +261,6 @@ static void bits_of_one_rank(void **state) {
 }
 
 static void all_are_traced(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=2,pp=2,cut=head", "dp=4", "dp=1,pp=4,schedule=zb1"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         static rank_process p[MAX_PROCESSES];
@@ -291,13 +288,11 @@ static void expect(const char *what, int timeout_ms, int rank, const char *words
 }
 
 static void who_dies_is_named(void **state) {
-    (void)state;
     expect("die", TEST_TIMEOUT_MS, 1, "rank 1");
 }
 
 /* The error is that of rank 1's own work; to the others it is another rank's. */
 static void who_fails_says_why(void **state) {
-    (void)state;
     static rank_process p[MAX_PROCESSES];
     run_job(p, 3, "fail", "dp=1,pp=3", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++) {
@@ -309,13 +304,11 @@ static void who_fails_says_why(void **state) {
 }
 
 static void who_disagrees_is_named(void **state) {
-    (void)state;
     expect("disagree", TEST_TIMEOUT_MS, -1,
            "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05");
 }
 
 static void who_does_not_come_is_named(void **state) {
-    (void)state;
     rank_process p;
     char name[64];
     snprintf(name, sizeof name, "test-nobody-%d", (int)getpid());

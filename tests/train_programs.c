@@ -95,7 +95,6 @@ static void compare(const outcome *one, const char *plan, bool measured) {
 }
 
 static void every_schedule(void **state) {
-    (void)state;
     outcome one = run("", false);
     for (int k = 0; wfi_schedules[k]; k++) {
         if (k % TEST_SAMPLE) continue;

@@ -30,7 +30,6 @@ static const struct {
 
 /* Neither batch norm nor dropout: samples do not see each other. */
 static void even_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){.stride = 2, .pad = 1}));
@@ -65,7 +64,6 @@ static void run(const char *plan, const char *devices, wf_model_function functio
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++)
         for (int optimizer = 0; optimizer < 2; optimizer++) {
@@ -84,7 +82,6 @@ static void bits_of_one_rank(void **state) {
 }
 
 static void bits_under_delays(void **state) {
-    (void)state;
     char one[65], hex[65];
     double losses[N_STEPS], got[N_STEPS];
     run("", "cpu:1", small_net, 0, one, losses);
@@ -98,8 +95,7 @@ static void bits_under_delays(void **state) {
 
 /* 16 samples in 6 microbatches: 3, 3, 3, 3, 2, 2. Every plan gives one rank's bits, and where
  * the division does not matter (no batch norm, no dropout), the loss of other divisions. */
-static void uneven_microbatches(void **state) {
-    (void)state;
+TEST(uneven_microbatches) {
     const char *uneven[][2] = {{"pp=2,schedule=zb2", "cpu:2"},
                                {"pp=3,schedule=gpipe", "cpu:3"},
                                {"dp=2", "cpu:2"},
@@ -107,7 +103,6 @@ static void uneven_microbatches(void **state) {
                                {"dataparallel=2", "cpu:2"},
                                {"block:dp=2,last:dataparallel=2", "cpu:2"}};
     char one[65], hex[65];
-    wf_context *ctx = test_context();
     wf_recipe recipe = ranks_recipe(1);
     recipe.n_micro = 6;
     recipe.n_lanes = 2;
@@ -133,12 +128,10 @@ static void uneven_microbatches(void **state) {
         wf_trainer_destroy(t);
     }
     assert_true(fabs(losses[0] - losses[1]) < 1e-6 * fabs(losses[0]));
-    test_context_end(ctx);
 }
 
 /* Saved by two stages, loaded by one rank and by two replicas. */
 static void state_moves_between_plans(void **state) {
-    (void)state;
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[65], hex[65];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state.safetensors", folder);
@@ -168,8 +161,7 @@ static void state_moves_between_plans(void **state) {
     rmdir(folder);
 }
 
-static void eval_on_stages(void **state) {
-    (void)state;
+TEST(eval_on_stages) {
     static small_batch batch;
     small_batch_fill(&batch, 3);
     wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
@@ -178,7 +170,6 @@ static void eval_on_stages(void **state) {
                              {"dataparallel=2", "cpu:2"},
                              {"block:dp=2", "cpu:2"}};
     float logits[4][SMALL_BATCH * 10];
-    wf_context *ctx = test_context();
     wf_recipe recipe = ranks_recipe(0);
     for (int k = 0; k < 4; k++) {
         wf_trainer *t = planned_trainer(ctx, small_net, &recipe, eval[k][0], eval[k][1], 0);
@@ -188,7 +179,6 @@ static void eval_on_stages(void **state) {
         wf_trainer_destroy(t);
         assert_memory_equal(logits[0], logits[k], sizeof logits[0]);
     }
-    test_context_end(ctx);
 }
 
 int main(void) {

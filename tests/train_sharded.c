@@ -85,7 +85,6 @@ static void run(const char *text, const wfi_strategy *strategy, int way) {
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=2",
                                         "dp=2,pp=2",
                                         "dp=2,pp=3,schedule=zb1,bucket=1",

@@ -12,7 +12,6 @@
 /* Two layers begin a pair, and end it in another unit; what it reads is added to what it gives.
  * Then one without biases, of which the end is read twice. */
 static void gated_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR), none = {g, -1};
     wf_tensor h =
@@ -53,19 +52,16 @@ static void add_words(wf_graph *g, bool is_tied) {
 }
 
 static void tied_words_net(wf_graph *g, const void *config) {
-    (void)config;
     add_words(g, true);
 }
 
 static void words_net(wf_graph *g, const void *config) {
-    (void)config;
     add_words(g, false);
 }
 
 /* Two blocks of attention with the same weights, in different units, of which the second is the
  * end of a pair that is reshaped; and one of these weights in one unit twice. */
 static void shared_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8)), none = {g, -1};
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_init init = {WF_INIT_NORMAL, 0.3f};
@@ -91,7 +87,6 @@ static wf_tensor mlp(wf_tensor x, const char *first, const char *second) {
  * itself (its gradient goes two ways unchanged), then the norm of it, then the sum of the pair
  * before, beside a dropout; all rows of the last sum are read at once. */
 static void token_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     x = wf_linear(wf_reshape(x, WF_SHAPE(-1, 8, 24)), "in", 24);
@@ -109,7 +104,6 @@ static void token_net(wf_graph *g, const void *config) {
 
 /* Slices of images, which kernels hold in layouts of their own: so does what is summed. */
 static void image_net(wf_graph *g, const void *config) {
-    (void)config;
     const wf_conv2d_shape same = {.stride = 1, .pad = 1};
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
@@ -124,7 +118,6 @@ static void image_net(wf_graph *g, const void *config) {
 
 /* Layers whose hidden units slices divide, token by token: also where these do not divide. */
 static void recurrent_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     x = wf_lstm(wf_linear(wf_reshape(x, WF_SHAPE(-1, 3, 64)), "in", 10), "rnn", 0, 18);
@@ -170,9 +163,7 @@ static float *read_gradients(wf_context *ctx, wf_trainer *t, size_t *n_out) {
 }
 
 /* After two steps, of which the second has hidden state, for each kind of kernels. */
-static void gradients_are_the_whole_ones(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(gradients_are_the_whole_ones) {
     for (size_t k = 0; k < 2 * sizeof nets / sizeof *nets; k++) {
         const net *one = &nets[k / 2];
         wf_recipe recipe = small_recipe();
@@ -209,7 +200,6 @@ static void gradients_are_the_whole_ones(void **state) {
         }
         test_free(whole);
     }
-    test_context_end(ctx);
 }
 
 /* Weights after two steps, and what is computed forward. */
@@ -235,7 +225,6 @@ static void train(wf_context *ctx, const net *one, double clip_norm, const char 
 
 /* Without clipping, units whose state is kept elsewhere are updated while backward goes on. */
 static void ranks_give_the_same_bits(void **state) {
-    (void)state;
     static const struct {
         const char *text;
         int n_ranks;
@@ -275,13 +264,11 @@ static void ranks_give_the_same_bits(void **state) {
 
 /* What slices put out are the logits that the whole has; the loss and the hits are those of them,
  * for labels on both sides of where slices begin. */
-static void logits_are_the_whole_ones(void **state) {
-    (void)state;
+TEST(logits_are_the_whole_ones) {
     enum { N = 11 };
     static const char *const plans[] = {"", "", "tp=2", "tp=4"}, *const devices[] = {
                                                                      "cpu:1", "cpu:1", "cpu:2",
                                                                      "cpu:4"};
-    wf_context *ctx = test_context();
     for (size_t k = 2; k < 4; k++) {
         float logits[sizeof plans / sizeof *plans][N * CLASSES];
         int64_t n_whole = 0;
@@ -329,7 +316,6 @@ static void logits_are_the_whole_ones(void **state) {
             wf_trainer_destroy(t);
         }
     }
-    test_context_end(ctx);
 }
 
 int main(void) {

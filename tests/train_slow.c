@@ -31,7 +31,6 @@ static void expect_sleeps(const wf_trainer *trainer, int rank, bool is_slow) {
 }
 
 static void bits_of_one_rank(void **state) {
-    (void)state;
     static const struct {
         const char *plan, *devices, *value;
         int slow;
@@ -54,16 +53,13 @@ static void bits_of_one_rank(void **state) {
 }
 
 static void length_of_sleeps(void **state) {
-    (void)state;
     assert_int_equal(wfi_slow_ns(3, 1000), 2000);
     assert_int_equal(wfi_slow_ns(1.5, 1000), 500);
     assert_int_equal(wfi_slow_ns(1000, 3600000000000LL), WFI_SLOW_MOST_NS);
 }
 
 /* Code inside the library slows a worker without the variable. */
-static void slow_by_field(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(slow_by_field) {
     wf_trainer *trainer = trainer_of(ctx, "dp=2", "cpu:2");
     char hex[65];
     trainer->workers[1].slow_factor = 2;
@@ -71,11 +67,9 @@ static void slow_by_field(void **state) {
     expect_sleeps(trainer, 0, false);
     expect_sleeps(trainer, 1, true);
     wf_trainer_destroy(trainer);
-    test_context_end(ctx);
 }
 
 static void bad_values(void **state) {
-    (void)state;
     static const char *const bad[] = {
         "1",      "1:",    ":2",    "-1:2", "+1:2",          " 1:2", "1:2x", "1:0.9",
         "1:1001", "1:nan", "1:inf", "1,2",  "0x1:2",         "1 :2", "1:-3", "0:1e99",
@@ -137,7 +131,6 @@ static wf_workers *workers_of(wf_context *ctx, wf_update_mode update, small_batc
 
 /* Each worker has a trainer of one rank; the variable counts the plan's ranks. */
 static void one_worker_of_two(void **state) {
-    (void)state;
     for (int slow = 0; slow < 4; slow++) {
         small_batch batches[2];
         wf_context *ctx = test_context();
@@ -155,9 +148,7 @@ static void one_worker_of_two(void **state) {
 }
 
 /* The trainer reads the variable before it makes anything. */
-static void refused_by_trainer(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refused_by_trainer) {
     wf_recipe recipe = small_recipe();
     wf_model *model;
     wf_plan *plan;
@@ -170,7 +161,6 @@ static void refused_by_trainer(void **state) {
     unsetenv("WEFT_SLOW_RANK");
     wf_model_destroy(model);
     wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 int main(void) {

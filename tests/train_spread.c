@@ -30,7 +30,6 @@ static wf_step_result step_of(wf_context *ctx, wf_trainer *t, int step, int64_t 
 
 /* 3 samples for 4 devices, and a batch that is one microbatch: who gets none rests. */
 static void fewer_samples_than_devices(void **state) {
-    (void)state;
     const struct {
         const char *plan, *devices;
     } plans[] = {{"", "cpu:1"},
@@ -59,7 +58,6 @@ static void fewer_samples_than_devices(void **state) {
 
 /* Full batches and shorter ones, whose microbatches are not equal. */
 static void shorter_batches(void **state) {
-    (void)state;
     static const int64_t sizes[] = {16, 11, 16, 9};
     static const char *const plans[][2] = {{"", "cpu:1"},
                                            {"dataparallel=2", "cpu:2"},
@@ -88,7 +86,6 @@ static void shorter_batches(void **state) {
 
 /* The root has the sum, and every replica of a unit that each keeps for itself. */
 static void gradients_are_summed(void **state) {
-    (void)state;
     static const char *const plans[][2] = {{"", "cpu:1"},
                                            {"dataparallel=4", "cpu:4"},
                                            {"block:dp=4", "cpu:4"},
@@ -113,7 +110,6 @@ static void gradients_are_summed(void **state) {
 
 /* Values that are read far behind where they are made; a cut right in front of the loss. */
 static void skips(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     x = wf_reshape(wf_cut(x, "a"), WF_SHAPE(-1, 192));
@@ -127,7 +123,6 @@ static void skips(wf_graph *g, const void *config) {
 }
 
 static void any_spread(void **state) {
-    (void)state;
     static const char *const plans[] = {
         "",
         "a:dp=2",

@@ -26,7 +26,6 @@ typedef struct notice {
 
 static void listen(void *self, wf_log_level level, const char *topic, const char *line) {
     notice *t = self;
-    (void)level;
     if (strcmp(topic, "wait")) return;
     snprintf(t->last, sizeof t->last, "%s", line);
     if (!strstr(line, t->wanted)) return;
@@ -143,7 +142,6 @@ static const char *stall_for_good(void *self, int ms) {
 }
 
 static void who_stalls_is_named(void **state) {
-    (void)state;
     for (size_t k = 0; k < sizeof stalls / sizeof *stalls; k++) {
         test_deadlines(stall_for_long, (void *)(uintptr_t)&stalls[k]);
         if (k % 2 == 0) test_deadlines(stall_for_good, (void *)(uintptr_t)&stalls[k]);
@@ -157,7 +155,6 @@ static const char *idle_for(void *self, int timeout_ms) {
     wf_context *ctx = test_context();
     wf_trainer *t = make_trainer(ctx, "pp=2,cut=last,schedule=gpipe", timeout_ms);
     slow_kernel slow = {.n_good = -1, .nap_ms = timeout_ms * 3 / 10};
-    (void)self;
     slow_down(t, 1, 3, WFI_PART_F, &slow);
     wf_status status = small_try_step(t, 0, NULL);
     snprintf(wrong, sizeof wrong, "%s", wf_context_error(ctx));
@@ -167,18 +164,14 @@ static const char *idle_for(void *self, int timeout_ms) {
 }
 
 static void idle_stage_is_not_dead(void **state) {
-    (void)state;
     test_deadlines(idle_for, NULL);
 }
 
-static void period_is_a_number(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(period_is_a_number) {
     wfi_stall stall;
     setenv("WEFT_STALL_MS", "soon", 1);
     TEST_REFUSED(ctx, wfi_stall_init(&stall, ctx, NULL), WF_INVALID_ARG, "WEFT_STALL_MS='soon'");
     unsetenv("WEFT_STALL_MS");
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -132,16 +132,13 @@ static const char *several(ranks_one *one) {
     return NULL;
 }
 
-static void several_trainers(void **state) {
-    (void)state;
+TEST(several_trainers) {
     const struct {
         const char *plan;
         int n_ranks;
     } plans[] = {{"dp=2", 2}, {"pp=2", 2}, {"dataparallel=2", 2}, {"dp=2,pp=2", 4}, {"dp=4", 4}};
-    wf_context *ctx = test_context();
     work *w = make_work("");
     TEST_OK(ctx, use_several(ctx, NULL, "", w->want));
-    test_context_end(ctx);
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
         for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
             w->plan = plans[k].plan;
@@ -282,7 +279,6 @@ static const char *refused_alone(ranks_one *one) {
 }
 
 static void who_differs_is_named(void **state) {
-    (void)state;
     work *w = make_work("dp=2");
     for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
         if (how == FIRST_WAY) run_as(how, 2, too_many, w);
@@ -377,7 +373,6 @@ static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way ho
 }
 
 static void ranks_may_idle(void **state) {
-    (void)state;
     const char *text = getenv("TEST_ROUNDS");
     int n_rounds = text ? atoi(text) : 60 / (TEST_SAMPLE * TEST_SAMPLE);
     for (way how = FIRST_WAY; how <= LAST_WAY; how++) {

@@ -15,12 +15,10 @@ static wf_tensor base(wf_graph *g) {
 
 /* A head that is an output, but no part of the loss. */
 static void second_head(wf_graph *g, const void *config) {
-    (void)config;
     wf_output(wf_linear(base(g), "head", 3), "scores");
 }
 
 static void ten_alone(wf_graph *g, const void *config) {
-    (void)config;
     (void)base(g);
     for (int i = 0; i < 10; i++) {
         wf_scope(g, "extra%d", i);
@@ -30,14 +28,12 @@ static void ten_alone(wf_graph *g, const void *config) {
 }
 
 static void spare_input(wf_graph *g, const void *config) {
-    (void)config;
     wf_input(g, "mask", WF_F32, WF_SHAPE(6));
     (void)base(g);
 }
 
 /* An input that is only an output, through a reshape, is read. */
 static void shown_input(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor shown = wf_input(g, "shown", WF_F32, WF_SHAPE(6));
     wf_output(wf_reshape(shown, WF_SHAPE(-1, 2, 3)), "same");
     (void)base(g);
@@ -69,23 +65,18 @@ static void expect(wf_model_function function, const char *says) {
 }
 
 static void parameters_are_named(void **state) {
-    (void)state;
     expect(second_head, "depend on parameters 'head.weight', 'head.bias': nothing would train");
     expect(ten_alone, "'extra0.w', 'extra1.w', 'extra2.w', 'extra3.w', 'extra4.w', 'extra5.w', "
                       "'extra6.w', 'extra7.w' and 2 more");
 }
 
 static void inputs_are_named(void **state) {
-    (void)state;
     expect(spare_input, "nothing reads input 'mask'");
 }
 
-static void outputs_count(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(outputs_count) {
     wf_recipe recipe = small_recipe();
     wf_trainer_destroy(planned_trainer(ctx, shown_input, &recipe, "", "cpu:1", 0));
-    test_context_end(ctx);
 }
 
 int main(void) {

@@ -6,7 +6,6 @@
 
 /* small_net, wide enough for several slices; its tied weight lies across their borders. */
 static inline void wide_net(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor none = {g, -1};

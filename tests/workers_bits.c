@@ -64,7 +64,6 @@ static void draw_plan(uint64_t seed, int n_workers, char plan[64]) {
 }
 
 static void staleness_0_is_synchronous(void **state) {
-    (void)state;
     for (int i = 0; i < n_cases(24); i++) {
         uint64_t seed = (uint64_t)i;
         one_case c = case_of(seed, 1 + i % CASE_WORKERS);
@@ -138,7 +137,6 @@ static void replay(wf_context *ctx, one_case c, const char *plan, const char *pa
 }
 
 static void replays_repeat_the_record(void **state) {
-    (void)state;
     static const int64_t bounds[] = {1, 4, WF_STALENESS_UNBOUNDED, 0, 2};
     char path[64], plan[64];
     path_of(path, "record");
@@ -293,7 +291,6 @@ static one_case local_case(uint64_t seed, int n_workers) {
 }
 
 static void local_is_plain_averaging(void **state) {
-    (void)state;
     for (int i = 0; i < n_cases(12); i++) {
         uint64_t seed = 20000 + (uint64_t)i;
         one_case c = local_case(seed, 1 + i % CASE_WORKERS);
@@ -318,12 +315,10 @@ static void local_is_plain_averaging(void **state) {
 }
 
 static int make_folder(void **state) {
-    (void)state;
     return mkdtemp(folder) ? 0 : 1;
 }
 
 static int remove_folder(void **state) {
-    (void)state;
     return rmdir(folder);
 }
 

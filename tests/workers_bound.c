@@ -44,7 +44,6 @@ static int64_t run_with_slow_worker(const one_case *c, const char *plan) {
 }
 
 static void no_gradient_breaks_the_bound(void **state) {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         one_case c = async_case(100 + (uint64_t)i, 2 + i % 5, 1 + i % 3);
         c.n_steps = 12;
@@ -59,7 +58,6 @@ static void no_gradient_breaks_the_bound(void **state) {
 
 /* The same naps break bounds that do not hold them back: the test above can fail. */
 static void without_a_bound_gradients_are_older(void **state) {
-    (void)state;
     one_case c = async_case(200, 4, WF_STALENESS_UNBOUNDED);
     c.n_steps = 12;
     c.naps_us = 300;
@@ -86,7 +84,6 @@ static void replay_hash(const one_case *c, char hex[65]) {
 
 /* Of one record, whose oldest gradient decides whether a rate is divided. */
 static void staleness_divides_the_rate(void **state) {
-    (void)state;
     for (int64_t bound = 1; bound <= WF_STALENESS_UNBOUNDED; bound += WF_STALENESS_UNBOUNDED - 1) {
         one_case c = async_case(300, 4, bound);
         char whole[65], divided[65];
@@ -140,7 +137,6 @@ static void stop_after(const one_case *c, const char *plan, int n_before) {
 }
 
 static void stops_after_whole_steps(void **state) {
-    (void)state;
     for (int backup = 0; backup < 2; backup++)
         for (int i = 0; i < 20; i++) {
             one_case c = async_case((uint64_t)i, 3, i % 2);

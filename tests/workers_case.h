@@ -314,14 +314,12 @@ static inline one_case case_of(uint64_t seed, int n_workers) {
 static char case_folder[] = "/tmp/weft-test-XXXXXX", case_path[64];
 
 static inline int case_make_folder(void **state) {
-    (void)state;
     if (!mkdtemp(case_folder)) return 1;
     snprintf(case_path, sizeof case_path, "%s/record", case_folder);
     return 0;
 }
 
 static inline int case_remove_folder(void **state) {
-    (void)state;
     (void)remove(case_path);
     return rmdir(case_folder);
 }

@@ -56,7 +56,6 @@ static wf_status read_until(void *self, int worker, int64_t batch, wf_worker_par
 }
 
 static void reader_fails(void **state) {
-    (void)state;
     for (size_t k = 0; k < WFI_COUNT(kinds); k++)
         for (int i = 0; i < 3; i++) {
             wf_context *ctx = test_context();
@@ -80,7 +79,6 @@ static void reader_fails(void **state) {
 }
 
 static void learning_rate_is_too_large(void **state) {
-    (void)state;
     for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
         wf_context *ctx = test_context();
         one_case c = case_of_kind(k);
@@ -107,9 +105,7 @@ static wf_status read_uncounted(void *self, int worker, int64_t batch, wf_worker
     return WF_OK;
 }
 
-static void ignored_labels_are_counted(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(ignored_labels_are_counted) {
     one_case c = case_of_kind(0);
     case_crew crew;
     wf_step_result results[CASE_STEPS];
@@ -121,7 +117,6 @@ static void ignored_labels_are_counted(void **state) {
     TEST_REFUSED(ctx, wf_workers_run(crew.workers, CASE_STEPS, results, &n_done), WF_INVALID_ARG,
                  "config.read has to count those of the whole batch");
     wf_workers_destroy(crew.workers);
-    test_context_end(ctx);
 }
 
 /* A deadline that a worker misses: the reader naps. */
@@ -147,7 +142,6 @@ static const char *try_deadline(void *self, int timeout_ms) {
 }
 
 static void worker_is_silent(void **state) {
-    (void)state;
     size_t k = 1;
     test_deadlines(try_deadline, &k);
 }
@@ -163,7 +157,6 @@ static void refuse(const one_case *c, const char *plan, const char *words) {
 }
 
 static void refuses_plans(void **state) {
-    (void)state;
     static const struct {
         const char *plan, *words;
     } plans[] = {{"pp=2", "each worker has all parameters on one rank"},
@@ -184,7 +177,6 @@ static void refuses_plans(void **state) {
 }
 
 static void refuses_recipes(void **state) {
-    (void)state;
     const struct {
         const char *text, *words;
     } recipes[] = {
@@ -210,7 +202,6 @@ static void refuses_recipes(void **state) {
 }
 
 static void refuses_models_and_configs(void **state) {
-    (void)state;
     wf_context *ctx = test_context();
     case_crew crew;
     one_case c = bare_case(WF_UPDATE_ASYNC, 2);
@@ -277,8 +268,7 @@ static void refuse_record(const one_case *c, const char *identity, const char *w
     test_context_end(ctx);
 }
 
-static void refuses_other_records(void **state) {
-    (void)state;
+TEST(refuses_other_records) {
     one_case c = bare_case(WF_UPDATE_ASYNC, 2), other = bare_case(WF_UPDATE_ASYNC, 3);
     c.recipe.staleness = other.recipe.staleness = 1;
     write_record(&c, 3);
@@ -287,7 +277,6 @@ static void refuses_other_records(void **state) {
     c.recipe.staleness = 2;
     refuse_record(&c, "one", "was recorded with staleness 1; this run has staleness 2");
     c.recipe.staleness = 1;
-    wf_context *ctx = test_context();
     case_crew crew;
     wf_step_result results[CASE_STEPS];
     int64_t n_done;
@@ -307,7 +296,6 @@ static void refuses_other_records(void **state) {
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
     TEST_REFUSED(ctx, wf_workers_run(crew.workers, 1, results, &n_done), WF_IO, "/nonexistent");
     wf_workers_destroy(crew.workers);
-    test_context_end(ctx);
 }
 
 /* ---- no memory ---- */
@@ -319,7 +307,6 @@ static void *faulty_alloc(void *self, size_t bytes) {
 }
 
 static void faulty_free(void *self, void *block) {
-    (void)self;
     free(block);
 }
 
@@ -355,7 +342,6 @@ static bool fail_from(const one_case *c, const char *plan_text, long n) {
 }
 
 static void no_memory(void **state) {
-    (void)state;
     for (size_t k = 0; k < WFI_COUNT(kinds); k += 2) {
         one_case c = case_of_kind(k);
         long n = 0, n_each = test_is_full() ? 1 : 23 * TEST_SAMPLE;

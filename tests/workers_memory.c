@@ -33,7 +33,6 @@ static void check_rank(const wf_workers_rank *plan, const wf_workers_rank *ran) 
 }
 
 static void planned_is_measured(void **state) {
-    (void)state;
     static const struct {
         const char *plan;
         int n_ranks;
@@ -59,9 +58,7 @@ static void planned_is_measured(void **state) {
 }
 
 /* Rank 0 tests: what many samples at once need is planned for it, and for no other rank. */
-static void tests_are_planned(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(tests_are_planned) {
     size_t peaks[2][2];
     one_case c = async_case(80000, 4, 0);
     for (int tests = 0; tests < 2; tests++) {
@@ -79,13 +76,10 @@ static void tests_are_planned(void **state) {
     }
     assert_true(peaks[1][0] > peaks[0][0]);
     assert_int_equal(peaks[1][1], peaks[0][1]);
-    test_context_end(ctx);
 }
 
 /* A normalization of 64 channels has 128 parameters and 128 running statistics. */
-static void averages_of_statistics_are_sent(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(averages_of_statistics_are_sent) {
     wf_workers_rank with[2], without[2];
     one_case c = async_case(80000, 4, 0);
     c.recipe.update = WF_UPDATE_LOCAL;
@@ -95,7 +89,6 @@ static void averages_of_statistics_are_sent(void **state) {
     c.net.has_norm = 0;
     get_ranks(ctx, &c, "dp=2", 1, 2, without);
     assert_int_equal(with[0].sent_bytes - without[0].sent_bytes, 256 * sizeof(float));
-    test_context_end(ctx);
 }
 
 int main(void) {

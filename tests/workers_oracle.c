@@ -82,7 +82,6 @@ static void run_by_hand(wf_context *ctx, const case_crew *crew, parameters to) {
 }
 
 static void pushes_are_gradient_steps(void **state) {
-    (void)state;
     for (int i = 0; i < 6; i++) {
         wf_context *ctx = test_context();
         static case_crew crew;

@@ -30,7 +30,6 @@ static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
 
 /* One worker always has the latest parameters. */
 static void one_worker_is_synchronous(void **state) {
-    (void)state;
     for (int i = 0; i < n_cases(6); i++) {
         wf_context *ctx = test_context();
         case_result want = {0}, got = {0};
@@ -49,9 +48,7 @@ static void one_worker_is_synchronous(void **state) {
 }
 
 /* The same, with a norm that is summed in another order: near, and not the run without a limit. */
-static void one_worker_clips(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(one_worker_clips) {
     case_result want = {0}, got = {0};
     case_crew crew;
     one_case c = async_case(65000, 1, WF_STALENESS_UNBOUNDED);
@@ -68,7 +65,6 @@ static void one_worker_clips(void **state) {
     assert_true(fabs(want.steps[c.n_steps - 1].loss - got.steps[c.n_steps - 1].loss) > 1e-3);
     case_release(&want);
     case_release(&got);
-    test_context_end(ctx);
 }
 
 /* ---- backup workers ---- */
@@ -102,7 +98,6 @@ static void run_parts(wf_context *ctx, const one_case *c, const wf_recipe *resol
 /* One of M gradients, times M, is the gradient of one worker's part alone. M is a power of two, so
  * the bits are equal, too. */
 static void backup_stands_for_the_batch(void **state) {
-    (void)state;
     for (int i = 0; i < n_cases(4); i++) {
         wf_context *ctx = test_context();
         case_result want = {0}, got = {0};
@@ -156,7 +151,6 @@ static void check_rates(wf_context *ctx, const shown_crew *s, const wf_step_resu
 }
 
 static void rates_follow_the_record(void **state) {
-    (void)state;
     for (int i = 0; i < n_cases(6); i++) {
         wf_context *ctx = test_context();
         static shown_crew s;
@@ -184,11 +178,9 @@ static void rates_follow_the_record(void **state) {
 }
 
 /* The last push of step 2 is three updates old, so two steps. */
-static void rate_of_an_old_gradient(void **state) {
-    (void)state;
+TEST(rate_of_an_old_gradient) {
     static const wfi_push pushes[] = {{0, false, 0, 0}, {0, false, 1, 1}, {0, false, 2, 2},
                                       {1, false, 0, 0}, {1, false, 1, 4}, {0, false, 3, 3}};
-    wf_context *ctx = test_context();
     static shown_crew s;
     unsigned char identity[WFI_IDENTITY_BYTES];
     wfi_record record;
@@ -211,7 +203,6 @@ static void rate_of_an_old_gradient(void **state) {
     assert_int_equal(wf_workers_staleness(s.crew.workers, 2), 1);
     check_rates(ctx, &s, results);
     wf_workers_destroy(s.crew.workers);
-    test_context_end(ctx);
 }
 
 /* ---- numbers of the caller ---- */
@@ -224,7 +215,6 @@ static wf_status read_nan(void *self, int worker, int64_t batch, wf_worker_part 
 }
 
 static void error_names_the_step(void **state) {
-    (void)state;
     for (int sums = 0; sums < 2; sums++) {
         wf_context *ctx = test_context();
         case_crew crew;
@@ -251,7 +241,6 @@ static wf_status read_nearest(void *self, int worker, int64_t batch, wf_worker_p
 
 /* Programs that round otherwise get the same bits. */
 static void rounding_is_not_the_callers(void **state) {
-    (void)state;
     for (int local = 0; local < 2; local++) {
         wf_context *ctx = test_context();
         case_result results[2] = {0};
@@ -278,14 +267,12 @@ static void rounding_is_not_the_callers(void **state) {
 }
 
 static int make_folder(void **state) {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(record_path, sizeof record_path, "%s/record", folder);
     return 0;
 }
 
 static int remove_folder(void **state) {
-    (void)state;
     (void)remove(record_path);
     return rmdir(folder);
 }

@@ -13,9 +13,7 @@ static void refuse_push(wf_context *ctx, const image *m, const char *words) {
     wfi_record_release(&record);
 }
 
-static void refuses_broken_rules(void **state) {
-    wf_context *ctx = test_context();
-    (void)state;
+TEST(refuses_broken_rules) {
     static const struct {
         uint32_t n_workers, backup;
         int64_t staleness;
@@ -55,13 +53,10 @@ static void refuses_broken_rules(void **state) {
             image_of(cases[i].n_workers, cases[i].backup, cases[i].staleness, cases[i].pushes);
         refuse_push(ctx, &m, cases[i].words);
     }
-    test_context_end(ctx);
 }
 
 /* The same rules, counted from the beginning of a resumed run. */
-static void counts_from_its_first_step(void **state) {
-    wf_context *ctx = test_context();
-    (void)state;
+TEST(counts_from_its_first_step) {
     image m = image_of(2, 0, -1, "0:0:1");
     m.first_step = 3;
     m.first_batch[0] = 9;
@@ -77,11 +72,9 @@ static void counts_from_its_first_step(void **state) {
     TEST_REFUSED(ctx, wfi_record_add(&record, &(wfi_push){.worker = -1}), WF_INVALID_ARG,
                  "push 0 is of worker -1");
     wfi_record_release(&record);
-    test_context_end(ctx);
 }
 
-static void refuses_incomplete_steps(void **state) {
-    wf_context *ctx = test_context();
+TEST(refuses_incomplete_steps) {
     static const struct {
         uint32_t backup;
         int64_t staleness;
@@ -93,7 +86,6 @@ static void refuses_incomplete_steps(void **state) {
         {1, 0, "0:0:0 1:0:0 2:0:0- 2:1:1",
          "the record ends inside step 6, after 1 of its 2 pushes"},
     };
-    (void)state;
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         uint8_t *bytes;
         size_t n_bytes;
@@ -107,7 +99,6 @@ static void refuses_incomplete_steps(void **state) {
         TEST_REFUSED(ctx, wfi_record_write(&record, "/nowhere/r"), WF_INVALID_ARG, cases[i].words);
         wfi_record_release(&record);
     }
-    test_context_end(ctx);
 }
 
 /* Every cut of a record is a record; with the pushes that were cut off it is the first one again.
@@ -142,24 +133,19 @@ static void check_cuts(wf_context *ctx, const image *m, const size_t *n_kept, si
     }
 }
 
-static void is_cut(void **state) {
-    wf_context *ctx = test_context();
-    (void)state;
+TEST(is_cut) {
     image m = image_of(3, 0, 2, async_pushes);
     m.first_step = 4;
     m.first_batch[1] = 3;
     check_cuts(ctx, &m, (const size_t[]){0, 3, 6, 9}, 3);
     m = image_of(4, 1, 0, sync_pushes);
     check_cuts(ctx, &m, (const size_t[]){0, 4, 8}, 2);
-    test_context_end(ctx);
 }
 
-static void matches_its_run(void **state) {
-    wf_context *ctx = test_context();
+TEST(matches_its_run) {
     wfi_record r;
     unsigned char other[WFI_IDENTITY_BYTES], again[WFI_IDENTITY_BYTES];
     char hex[65];
-    (void)state;
     wfi_record_identify("abc", other);
     wfi_record_identify("abd", again);
     assert_memory_not_equal(other, again, sizeof other);
@@ -179,7 +165,6 @@ static void matches_its_run(void **state) {
                  "r was recorded with another model, other data or another recipe");
     wfi_record_release(&r);
     wfi_record_release(&r); /* empty by now */
-    test_context_end(ctx);
 }
 
 int main(void) {

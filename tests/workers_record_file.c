@@ -69,9 +69,7 @@ static void record_any_run(wf_context *ctx, int n_workers, int64_t staleness, in
     }
 }
 
-static void is_small(void **state) {
-    wf_context *ctx = test_context();
-    (void)state;
+TEST(is_small) {
     for (int n_workers = 1; n_workers <= 16; n_workers *= 2) {
         static const int64_t bounds[] = {-1, 1, 2, 4};
         for (size_t k = 0; k < WFI_COUNT(bounds); k++)
@@ -90,12 +88,9 @@ static void is_small(void **state) {
                 wfi_free(ctx, bytes);
             }
     }
-    test_context_end(ctx);
 }
 
-static void refuses_bad_headers(void **state) {
-    wf_context *ctx = test_context();
-    (void)state;
+TEST(refuses_bad_headers) {
     const int64_t large = WFI_RECORD_MAX_COUNT + 1;
     image whole = image_of(2, 0, 0, "0:0:0 1:0:0"), m = whole;
     uint8_t bytes[MOST_BYTES];
@@ -140,16 +135,13 @@ static void refuses_bad_headers(void **state) {
                  "65536 workers; 1 to 65535 are possible");
     TEST_REFUSED(ctx, wfi_record_init(ctx, 2, -1, 0, 0, identity, &r), WF_INVALID_ARG,
                  "-1 backup workers among 2");
-    test_context_end(ctx);
 }
 
-static void refuses_damaged_bytes(void **state) {
-    wf_context *ctx = test_context();
+TEST(refuses_damaged_bytes) {
     image m = image_of(2, 0, 1, "0:0:0 1:0:0 1:1:2 0:1:1");
     uint8_t bytes[MOST_BYTES];
     size_t n_bytes = encode(&m, bytes);
     wfi_record r;
-    (void)state;
     TEST_OK(ctx, wfi_record_unpack(ctx, "r", bytes, n_bytes, &r));
     wfi_record_release(&r);
     for (size_t at = 0; at < n_bytes; at++)
@@ -163,7 +155,6 @@ static void refuses_damaged_bytes(void **state) {
             TEST_REFUSED(ctx, wfi_record_unpack(ctx, "r", bytes, n_bytes, &r), WF_CORRUPT, words);
             bytes[at] ^= (uint8_t)flip;
         }
-    test_context_end(ctx);
 }
 
 static void refuses_other_lengths(void **state) {

@@ -56,7 +56,6 @@ static void run_part(wf_context *ctx, const one_case *c, const part *p, case_res
 /* ---- records ---- */
 
 static void records_go_on(void **state) {
-    (void)state;
     static const int64_t bounds[] = {0, 1, WF_STALENESS_UNBOUNDED};
     for (int i = 0; i < n_cases(8); i++) {
         wf_context *ctx = test_context();
@@ -88,9 +87,7 @@ static void records_go_on(void **state) {
 }
 
 /* Workers that take turns read parameters within steps, which no checkpoint has. */
-static void replay_begins_between_reads(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(replay_begins_between_reads) {
     case_result r = {0};
     case_crew crew;
     int64_t n_done;
@@ -103,18 +100,14 @@ static void replay_begins_between_reads(void **state) {
                  "a replay cannot begin after step 2, where workers had read older");
     wf_workers_destroy(crew.workers);
     case_release(&r);
-    test_context_end(ctx);
 }
 
 static int stop_now(void *self) {
-    (void)self;
     return 7;
 }
 
 /* A reason to stop ends no replay within the steps that it repeats at once. */
-static void replay_stops_between_parts(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(replay_stops_between_parts) {
     case_result r = {0};
     case_crew crew;
     int64_t n_done;
@@ -129,7 +122,6 @@ static void replay_stops_between_parts(void **state) {
     assert_int_equal(n_done, 4);
     wf_workers_destroy(crew.workers);
     case_release(&r);
-    test_context_end(ctx);
 }
 
 /* ---- local steps ---- */
@@ -149,7 +141,6 @@ static void load_after_a_run(wf_context *ctx, const one_case *c, const char *pla
 }
 
 static void local_steps_go_on(void **state) {
-    (void)state;
     static const char *const plans[] = {"dp=1", "dp=2", "dp=4"};
     for (int i = 0; i < n_cases(6); i++) {
         wf_context *ctx = test_context();
@@ -187,9 +178,7 @@ static void refuse_load(const one_case *c, const char *record, bool replays, wf_
     test_context_end(ctx);
 }
 
-static void refuses_files_of_other_runs(void **state) {
-    (void)state;
-    wf_context *ctx = test_context();
+TEST(refuses_files_of_other_runs) {
     case_result r = {0};
     char late[64];
     one_case c = async_case(50000, 2, WF_STALENESS_UNBOUNDED), local = c;
@@ -216,7 +205,6 @@ static void refuses_files_of_other_runs(void **state) {
     refuse_load(&c, NULL, false, WF_CORRUPT, "is not of step 3");
     (void)remove(late);
     case_release(&r);
-    test_context_end(ctx);
 }
 
 /* ---- files that have been changed, with digests or without ---- */
@@ -245,8 +233,7 @@ static void forge(wf_context *ctx, const char *name, size_t i, uint64_t bits) {
     wf_safetensors_close(file);
 }
 
-static void refuses_numbers_of_no_run(void **state) {
-    (void)state;
+TEST(refuses_numbers_of_no_run) {
     static const struct {
         bool is_local;
         const char *name;
@@ -260,7 +247,6 @@ static void refuses_numbers_of_no_run(void **state) {
                   {false, "workers.next_batch", UINT64_MAX, "as many batches"},
                   {false, "workers.staleness", 5, "does not count 4 gradients"},
                   {false, "workers.staleness", UINT64_MAX, "does not count 4 gradients"}};
-    wf_context *ctx = test_context();
     case_result r = {0};
     for (size_t k = 0; k < WFI_COUNT(forged); k++) {
         one_case c = async_case(60000, 2, WF_STALENESS_UNBOUNDED);
@@ -280,11 +266,9 @@ static void refuses_numbers_of_no_run(void **state) {
     forge(ctx, "workers.next_batch", 1, 3);
     refuse_load(&c, NULL, false, WF_CORRUPT, "as many batches");
     case_release(&r);
-    test_context_end(ctx);
 }
 
 static int make_folder(void **state) {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(record_path, sizeof record_path, "%s/record", folder);
     snprintf(state_path, sizeof state_path, "%s/trainer", folder);
@@ -293,7 +277,6 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    (void)state;
     (void)remove(record_path);
     (void)remove(state_path);
     (void)remove(workers_path);
