@@ -335,11 +335,7 @@ TEST(refuses) {
     wf_module_destroy(module);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_elements), cmocka_unit_test(scatters_and_gathers),
-        cmocka_unit_test(is_the_module),  cmocka_unit_test(keeps_a_grain),
-        cmocka_unit_test(copies_weights), cmocka_unit_test(begins_each_sample),
-        cmocka_unit_test(refuses)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(keeps_elements), cmocka_unit_test(scatters_and_gathers),
+          cmocka_unit_test(is_the_module), cmocka_unit_test(keeps_a_grain),
+          cmocka_unit_test(copies_weights), cmocka_unit_test(begins_each_sample),
+          cmocka_unit_test(refuses))

@@ -32,7 +32,4 @@ static void equals_zlib(void **state) {
                      crc32_combine(1, 0, (z_off_t)(INT64_C(1) << 40)));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_zlib)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(equals_zlib))

@@ -102,13 +102,7 @@ static void without_groups_there_is_no_limit(void **state) {
     expect(&f, 0, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version_2),
-        cmocka_unit_test(the_group_above_allows_less),
-        cmocka_unit_test(version_1_beside_an_empty_version_2),
-        cmocka_unit_test(a_container_sees_its_group_at_the_mount),
-        cmocka_unit_test(without_groups_there_is_no_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(version_2), cmocka_unit_test(the_group_above_allows_less),
+          cmocka_unit_test(version_1_beside_an_empty_version_2),
+          cmocka_unit_test(a_container_sees_its_group_at_the_mount),
+          cmocka_unit_test(without_groups_there_is_no_limit))

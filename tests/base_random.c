@@ -101,14 +101,6 @@ static void shuffle_is_a_permutation(void **state) {
     assert_true(n_moved > 950);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),
-        cmocka_unit_test(moments),
-        cmocka_unit_test(shares),
-        cmocka_unit_test(filled_is_element_by_element),
-        cmocka_unit_test(names_and_seeds_differ),
-        cmocka_unit_test(shuffle_is_a_permutation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(known_answers), cmocka_unit_test(moments), cmocka_unit_test(shares),
+          cmocka_unit_test(filled_is_element_by_element), cmocka_unit_test(names_and_seeds_differ),
+          cmocka_unit_test(shuffle_is_a_permutation))

@@ -45,11 +45,5 @@ static void of_results(void **state) {
     wf_context_destroy(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing),
-        cmocka_unit_test(of_another_version),
-        cmocka_unit_test(of_results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(missing), cmocka_unit_test(of_another_version),
+          cmocka_unit_test(of_results))

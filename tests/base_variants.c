@@ -358,12 +358,6 @@ static void sums_of_stretches(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(updates),           cmocka_unit_test(loops),
-        cmocka_unit_test(rounds_to_bf16),    cmocka_unit_test(attends_to_nans),
-        cmocka_unit_test(sums_of_stretches), cmocka_unit_test(batch_norms),
-        cmocka_unit_test(fused_batch_norms),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(updates), cmocka_unit_test(loops), cmocka_unit_test(rounds_to_bf16),
+          cmocka_unit_test(attends_to_nans), cmocka_unit_test(sums_of_stretches),
+          cmocka_unit_test(batch_norms), cmocka_unit_test(fused_batch_norms))

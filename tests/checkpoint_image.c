@@ -97,8 +97,4 @@ TEST(bad_images_are_refused) {
     free(image);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_plan_reads),
-                                       cmocka_unit_test(bad_images_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(any_plan_reads), cmocka_unit_test(bad_images_are_refused))

@@ -469,12 +469,7 @@ static void who_cannot_write_spoils_nothing(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(all_see_one_file),         TEST_IN_FOLDER(others_do_not_see_it),
-        TEST_IN_FOLDER(all_write_shards),         TEST_IN_FOLDER(divided_state_is_the_same),
-        TEST_IN_FOLDER(any_layout_goes_on),       TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
-        TEST_IN_FOLDER(writes_in_the_background), TEST_IN_FOLDER(tells_of_a_full_disk),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(TEST_IN_FOLDER(all_see_one_file), TEST_IN_FOLDER(others_do_not_see_it),
+          TEST_IN_FOLDER(all_write_shards), TEST_IN_FOLDER(divided_state_is_the_same),
+          TEST_IN_FOLDER(any_layout_goes_on), TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
+          TEST_IN_FOLDER(writes_in_the_background), TEST_IN_FOLDER(tells_of_a_full_disk))

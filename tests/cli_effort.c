@@ -25,7 +25,4 @@ static void advises_one_thread_on_crowded_cores(void **state) {
             fail_msg("case %zu: others took %g", i, effort_of_others(&cases[i].spent));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(advises_one_thread_on_crowded_cores)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(advises_one_thread_on_crowded_cores))

@@ -101,12 +101,5 @@ static void all_numbers_are_written(void **state) {
     free(tag.bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_tensorboard_writes),
-        cmocka_unit_test(old_steps_are_kept),
-        cmocka_unit_test(damage_ends_the_file),
-        cmocka_unit_test(all_numbers_are_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(as_tensorboard_writes), cmocka_unit_test(old_steps_are_kept),
+          cmocka_unit_test(damage_ends_the_file), cmocka_unit_test(all_numbers_are_written))

@@ -80,8 +80,4 @@ static void from_checkpoints(void **state) {
     history_release(h);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(from_snapshots),
-                                       cmocka_unit_test(from_checkpoints)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(from_snapshots), cmocka_unit_test(from_checkpoints))

@@ -154,7 +154,4 @@ TEST(planned_bytes) {
     wf_cluster_destroy(cluster);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(planned_bytes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(planned_bytes))

@@ -111,11 +111,4 @@ TEST(names) {
     TEST_REFUSED(ctx, wf_cluster_set_nodes(&groups, 5), WF_INVALID_ARG, "multiples");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shipped),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(shipped), cmocka_unit_test(refused), cmocka_unit_test(names))

@@ -351,12 +351,7 @@ static void refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws),       cmocka_unit_test(flops),     cmocka_unit_test(zero_bytes),
-        cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(allreduces),
-        cmocka_unit_test(products),    cmocka_unit_test(bubbles),   cmocka_unit_test(bounds),
-        cmocka_unit_test(large),       cmocka_unit_test(divisions), cmocka_unit_test(refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(draws), cmocka_unit_test(flops), cmocka_unit_test(zero_bytes),
+          cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(allreduces),
+          cmocka_unit_test(products), cmocka_unit_test(bubbles), cmocka_unit_test(bounds),
+          cmocka_unit_test(large), cmocka_unit_test(divisions), cmocka_unit_test(refused))

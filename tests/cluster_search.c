@@ -414,16 +414,7 @@ static void counts_nodes(void **state) {
                         "one node, and no pipeline stage fits on one device");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compares),
-        cmocka_unit_test(equals_exhaustive),
-        cmocka_unit_test(finds_best),
-        cmocka_unit_test(strategies),
-        cmocka_unit_test(computes_work_once),
-        cmocka_unit_test(keeps_recipe),
-        cmocka_unit_test(fills_large_clusters),
-        cmocka_unit_test(counts_nodes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(compares), cmocka_unit_test(equals_exhaustive),
+          cmocka_unit_test(finds_best), cmocka_unit_test(strategies),
+          cmocka_unit_test(computes_work_once), cmocka_unit_test(keeps_recipe),
+          cmocka_unit_test(fills_large_clusters), cmocka_unit_test(counts_nodes))

@@ -234,11 +234,6 @@ static void strides(void **state) {
     end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replicas), cmocka_unit_test(gathers), cmocka_unit_test(transfers),
-        cmocka_unit_test(updates),  cmocka_unit_test(bytes),   cmocka_unit_test(holds),
-        cmocka_unit_test(strides),  cmocka_unit_test(saves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(replicas), cmocka_unit_test(gathers), cmocka_unit_test(transfers),
+          cmocka_unit_test(updates), cmocka_unit_test(bytes), cmocka_unit_test(holds),
+          cmocka_unit_test(strides), cmocka_unit_test(saves))

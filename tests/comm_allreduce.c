@@ -222,12 +222,5 @@ static void all_ranks_count(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everybody_has_the_sum),
-        cmocka_unit_test(bytes_are_known),
-        cmocka_unit_test(streaming_changes_no_bit),
-        cmocka_unit_test(all_ranks_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(everybody_has_the_sum), cmocka_unit_test(bytes_are_known),
+          cmocka_unit_test(streaming_changes_no_bit), cmocka_unit_test(all_ranks_count))

@@ -169,8 +169,5 @@ static void requests_before_the_state(void **state) {
     end(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(epochs_of_an_earlier_trainer),
-                                       cmocka_unit_test(requests_before_the_state)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(epochs_of_an_earlier_trainer),
+          cmocka_unit_test(requests_before_the_state))

@@ -64,9 +64,4 @@ TEST(another_version_is_refused) {
     close(s.listener);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_version_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(another_version_is_refused))

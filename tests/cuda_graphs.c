@@ -97,11 +97,4 @@ static void profiled(void **state) {
     test_context_end(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(profiled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(same_bits), cmocka_unit_test(refused), cmocka_unit_test(profiled))

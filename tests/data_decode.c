@@ -188,8 +188,4 @@ static void resizes(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(decodes), TEST_IN_FOLDER(refuses_what_is_damaged), TEST_IN_FOLDER(resizes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(TEST_IN_FOLDER(decodes), TEST_IN_FOLDER(refuses_what_is_damaged), TEST_IN_FOLDER(resizes))

@@ -2,18 +2,9 @@
 #ifndef TESTS_DATA_FOLDER_H
 #define TESTS_DATA_FOLDER_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
 
-#include <cmocka.h>
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <weft/context.h>
 
 typedef struct folder {
     wf_context *ctx;

@@ -93,8 +93,5 @@ TEST(shared) {
     wf_plan_destroy(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(bad),
-                                       cmocka_unit_test(names), cmocka_unit_test(shared)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(good), cmocka_unit_test(bad), cmocka_unit_test(names),
+          cmocka_unit_test(shared))

@@ -40,7 +40,4 @@ TEST(found_by_address) {
     wfi_ranges_release(&ranges);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(found_by_address)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(found_by_address))

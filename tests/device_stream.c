@@ -390,23 +390,12 @@ static void kinds_have_names(void **state) {
         assert_null(wfi_device_kind(none[k], strlen(none[k])));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waiters_poll_less_if_crowded),
-        cmocka_unit_test(in_order),
-        cmocka_unit_test(memory_is_copied),
-        cmocka_unit_test(kinds_have_names),
-        cmocka_unit_test(events_order_streams),
-        cmocka_unit_test(failure_is_sticky),
-        cmocka_unit_test(waits_have_deadlines),
-        cmocka_unit_test(deadline_is_the_jobs),
-        cmocka_unit_test(clock_of_waits_knows_suspension),
-        cmocka_unit_test(remote_failure_is_told),
-        cmocka_unit_test(remote_tasks_are_counted),
-        cmocka_unit_test(a_failure_half_told),
-        cmocka_unit_test(a_failure_is_seen_at_once),
-        cmocka_unit_test(a_failure_of_no_status),
-        cmocka_unit_test(null_device_sees_missing_events),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(waiters_poll_less_if_crowded), cmocka_unit_test(in_order),
+          cmocka_unit_test(memory_is_copied), cmocka_unit_test(kinds_have_names),
+          cmocka_unit_test(events_order_streams), cmocka_unit_test(failure_is_sticky),
+          cmocka_unit_test(waits_have_deadlines), cmocka_unit_test(deadline_is_the_jobs),
+          cmocka_unit_test(clock_of_waits_knows_suspension),
+          cmocka_unit_test(remote_failure_is_told), cmocka_unit_test(remote_tasks_are_counted),
+          cmocka_unit_test(a_failure_half_told), cmocka_unit_test(a_failure_is_seen_at_once),
+          cmocka_unit_test(a_failure_of_no_status),
+          cmocka_unit_test(null_device_sees_missing_events))

@@ -284,12 +284,5 @@ static void gpt2_tiny_bf16(void **state) {
     train_gpt2_tiny(WF_BF16, 4);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_tiny),
-        cmocka_unit_test(gpt2_tiny_bf16),
-        cmocka_unit_test(resnet50_direct),
-        cmocka_unit_test(resnet50_winograd),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(gpt2_tiny), cmocka_unit_test(gpt2_tiny_bf16),
+          cmocka_unit_test(resnet50_direct), cmocka_unit_test(resnet50_winograd))

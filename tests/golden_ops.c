@@ -163,7 +163,4 @@ static void trains(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(agree), cmocka_unit_test(trains)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(agree), cmocka_unit_test(trains))

@@ -150,8 +150,4 @@ static void norms(void **state) {
     assert_true(wfi_tree_sum(squares, 0) == 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(averages),
-                                       cmocka_unit_test(norms)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(cases), cmocka_unit_test(averages), cmocka_unit_test(norms))

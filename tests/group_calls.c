@@ -472,19 +472,10 @@ static void bytes_are_counted(void **state) {
     on_all(4, check_other_traffic);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments_are_checked),
-        cmocka_unit_test(wires_and_algorithms_are_checked),
-        cmocka_unit_test(a_wire_can_be_named),
-        cmocka_unit_test(a_nan_stays),
-        cmocka_unit_test(works_run_in_order),
-        cmocka_unit_test(messages_arrive_in_order),
-        cmocka_unit_test(a_group_has_parts),
-        cmocka_unit_test(a_group_can_be_made_many_times),
-        cmocka_unit_test(memory_can_be_seen_by_all),
-        cmocka_unit_test(memory_is_made_beside_works),
-        cmocka_unit_test(bytes_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(arguments_are_checked),
+          cmocka_unit_test(wires_and_algorithms_are_checked), cmocka_unit_test(a_wire_can_be_named),
+          cmocka_unit_test(a_nan_stays), cmocka_unit_test(works_run_in_order),
+          cmocka_unit_test(messages_arrive_in_order), cmocka_unit_test(a_group_has_parts),
+          cmocka_unit_test(a_group_can_be_made_many_times),
+          cmocka_unit_test(memory_can_be_seen_by_all),
+          cmocka_unit_test(memory_is_made_beside_works), cmocka_unit_test(bytes_are_counted))

@@ -476,19 +476,10 @@ static void a_torn_note_is_told(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(disagreement_is_told),
-        cmocka_unit_test(messages_that_disagree_are_told),
-        cmocka_unit_test(who_lets_others_wait_is_told),
-        cmocka_unit_test(who_is_late_is_named),
-        cmocka_unit_test(deadline_is_one),
-        cmocka_unit_test(who_sends_nothing_is_named),
-        cmocka_unit_test(who_leaves_is_named),
-        cmocka_unit_test(who_dies_is_named),
-        cmocka_unit_test(a_broken_group_keeps_its_memory),
-        cmocka_unit_test(a_failed_call_gives_its_buffer_back),
-        cmocka_unit_test(a_torn_note_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(disagreement_is_told), cmocka_unit_test(messages_that_disagree_are_told),
+          cmocka_unit_test(who_lets_others_wait_is_told), cmocka_unit_test(who_is_late_is_named),
+          cmocka_unit_test(deadline_is_one), cmocka_unit_test(who_sends_nothing_is_named),
+          cmocka_unit_test(who_leaves_is_named), cmocka_unit_test(who_dies_is_named),
+          cmocka_unit_test(a_broken_group_keeps_its_memory),
+          cmocka_unit_test(a_failed_call_gives_its_buffer_back),
+          cmocka_unit_test(a_torn_note_is_told))

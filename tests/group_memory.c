@@ -77,7 +77,4 @@ static void a_group_without_memory_leaves_nothing(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_group_without_memory_leaves_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(a_group_without_memory_leaves_nothing))

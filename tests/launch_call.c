@@ -126,12 +126,5 @@ TEST(a_stopped_watchdog) {
     wfi_watchdog_end(&watchdog);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused),
-        cmocka_unit_test(nothing_is_left),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(a_stopped_watchdog),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(refused), cmocka_unit_test(nothing_is_left),
+          cmocka_unit_test(memory_runs_out), cmocka_unit_test(a_stopped_watchdog))

@@ -208,12 +208,7 @@ static void no_bar_elsewhere(void **state) {
     end(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_wait_a_moment), cmocka_unit_test(equal_lines_once),
-        cmocka_unit_test(failed_rank_first),   cmocka_unit_test(begun_line_first),
-        cmocka_unit_test(much_does_not_wait),  cmocka_unit_test(bar_of_rank_0),
-        cmocka_unit_test(no_bar_elsewhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(lines_wait_a_moment), cmocka_unit_test(equal_lines_once),
+          cmocka_unit_test(failed_rank_first), cmocka_unit_test(begun_line_first),
+          cmocka_unit_test(much_does_not_wait), cmocka_unit_test(bar_of_rank_0),
+          cmocka_unit_test(no_bar_elsewhere))

@@ -206,10 +206,5 @@ TEST(refusals) {
     wf_model_destroy(model);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnet50), cmocka_unit_test(basic_resnets), cmocka_unit_test(gpt2),
-        cmocka_unit_test(mlp),      cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(resnet50), cmocka_unit_test(basic_resnets), cmocka_unit_test(gpt2),
+          cmocka_unit_test(mlp), cmocka_unit_test(refusals))

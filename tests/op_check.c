@@ -252,11 +252,4 @@ static void table(void **state) {
     assert_int_equal(n, WFI_COUNT(names));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(inert),
-        cmocka_unit_test(table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(refusals), cmocka_unit_test(inert), cmocka_unit_test(table))

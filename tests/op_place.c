@@ -242,10 +242,4 @@ static void parts_give_the_whole(void **state) {
     assert_in_range(n_tried, 60, 10000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_has_an_instance),
-        cmocka_unit_test(parts_give_the_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(every_op_has_an_instance), cmocka_unit_test(parts_give_the_whole))

@@ -502,13 +502,5 @@ static void batch_norm_layer(void **state) {
     end(ctx, &w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agree_with_formulas),
-        cmocka_unit_test(dropout_masks),
-        cmocka_unit_test(records),
-        cmocka_unit_test(edges),
-        cmocka_unit_test(batch_norm_layer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(agree_with_formulas), cmocka_unit_test(dropout_masks),
+          cmocka_unit_test(records), cmocka_unit_test(edges), cmocka_unit_test(batch_norm_layer))

@@ -45,7 +45,4 @@ TEST(gradients_are_wide) {
     wf_graph_destroy(g);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_wide)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(gradients_are_wide))

@@ -123,7 +123,4 @@ static void few_moves(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_shares), cmocka_unit_test(few_moves)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(all_shares), cmocka_unit_test(few_moves))

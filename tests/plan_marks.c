@@ -38,7 +38,4 @@ TEST(who_decides) {
     assert_string_not_equal(second_stage(ctx, "pp=3", name, sizeof name), "four");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_decides)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(who_decides))

@@ -260,8 +260,4 @@ TEST(edited) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(bad),
-                                       cmocka_unit_test(edited)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(good), cmocka_unit_test(bad), cmocka_unit_test(edited))

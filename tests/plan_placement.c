@@ -84,11 +84,6 @@ static void strategies_are_changes(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_the_whole),    cmocka_unit_test(the_whole_is_one_part),
-        cmocka_unit_test(what_both_have),         cmocka_unit_test(changes_have_names),
-        cmocka_unit_test(strategies_are_changes), cmocka_unit_test(small_things_take_turns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(parts_are_the_whole), cmocka_unit_test(the_whole_is_one_part),
+          cmocka_unit_test(what_both_have), cmocka_unit_test(changes_have_names),
+          cmocka_unit_test(strategies_are_changes), cmocka_unit_test(small_things_take_turns))

@@ -638,25 +638,11 @@ static void rows_are_all_there_is(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_follow_the_tree),
-        cmocka_unit_test(whole_subtrees),
-        cmocka_unit_test(resolves),
-        cmocka_unit_test(defaults_are_the_models),
-        cmocka_unit_test(plans_need),
-        cmocka_unit_test(threads_share_cores),
-        cmocka_unit_test(learning_rates),
-        cmocka_unit_test(texts),
-        cmocka_unit_test(bad_texts),
-        cmocka_unit_test(tuned_shapes),
-        cmocka_unit_test(opened),
-        cmocka_unit_test(plateaus),
-        cmocka_unit_test(reals_as_text),
-        cmocka_unit_test(points_in_every_locale),
-        cmocka_unit_test(words_as_text),
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(rows_are_all_there_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(sums_follow_the_tree), cmocka_unit_test(whole_subtrees),
+          cmocka_unit_test(resolves), cmocka_unit_test(defaults_are_the_models),
+          cmocka_unit_test(plans_need), cmocka_unit_test(threads_share_cores),
+          cmocka_unit_test(learning_rates), cmocka_unit_test(texts), cmocka_unit_test(bad_texts),
+          cmocka_unit_test(tuned_shapes), cmocka_unit_test(opened), cmocka_unit_test(plateaus),
+          cmocka_unit_test(reals_as_text), cmocka_unit_test(points_in_every_locale),
+          cmocka_unit_test(words_as_text), cmocka_unit_test(ranges),
+          cmocka_unit_test(rows_are_all_there_is))

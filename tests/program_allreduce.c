@@ -282,16 +282,8 @@ static void ranks_disagree(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units_share_buckets),
-        cmocka_unit_test(large_units_are_alone),
-        cmocka_unit_test(staging_has_room_for_the_largest),
-        cmocka_unit_test(engines_stage_nothing),
-        cmocka_unit_test(buckets_in_the_text),
-        cmocka_unit_test(reductions_overlap),
-        cmocka_unit_test(bytes_add_up),
-        cmocka_unit_test(ranks_disagree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(units_share_buckets), cmocka_unit_test(large_units_are_alone),
+          cmocka_unit_test(staging_has_room_for_the_largest),
+          cmocka_unit_test(engines_stage_nothing), cmocka_unit_test(buckets_in_the_text),
+          cmocka_unit_test(reductions_overlap), cmocka_unit_test(bytes_add_up),
+          cmocka_unit_test(ranks_disagree))

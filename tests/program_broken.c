@@ -230,9 +230,4 @@ static void broken_schedules(void **state) {
             fail_msg("%s: tried %d times only", breaks[which].name, n_refused[which]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_schedules),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(broken_schedules))

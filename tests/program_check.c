@@ -274,11 +274,7 @@ static void walks(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clocks_are_right),         cmocka_unit_test(every_instruction_matters),
-        cmocka_unit_test(every_order_that_matters), cmocka_unit_test(every_dependency_that_matters),
-        cmocka_unit_test(every_overlap_is_proved),  cmocka_unit_test(walks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(clocks_are_right), cmocka_unit_test(every_instruction_matters),
+          cmocka_unit_test(every_order_that_matters),
+          cmocka_unit_test(every_dependency_that_matters),
+          cmocka_unit_test(every_overlap_is_proved), cmocka_unit_test(walks))

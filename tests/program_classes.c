@@ -205,16 +205,7 @@ TEST(wrong_folds_are_refused) {
     wf_program_destroy(p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_figures),
-        cmocka_unit_test(slices),
-        cmocka_unit_test(few_are_lowered),
-        cmocka_unit_test(axes_in_any_order),
-        cmocka_unit_test(the_idle_are_one),
-        cmocka_unit_test(rows_decide),
-        cmocka_unit_test(wrong_parts_are_refused),
-        cmocka_unit_test(wrong_folds_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(same_figures), cmocka_unit_test(slices),
+          cmocka_unit_test(few_are_lowered), cmocka_unit_test(axes_in_any_order),
+          cmocka_unit_test(the_idle_are_one), cmocka_unit_test(rows_decide),
+          cmocka_unit_test(wrong_parts_are_refused), cmocka_unit_test(wrong_folds_are_refused))

@@ -67,7 +67,4 @@ static void no_cost_makes_a_program_wrong(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_cost_makes_a_program_wrong)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(no_cost_makes_a_program_wrong))

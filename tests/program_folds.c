@@ -270,7 +270,4 @@ static void folded_and_full_agree(void **state) {
     assert_true(total.n_refused > total.n_broken / 4 && total.n_refused < total.n_broken);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(folded_and_full_agree)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(folded_and_full_agree))

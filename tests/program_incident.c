@@ -44,7 +44,4 @@ TEST(the_gradient_of_the_head_is_left_out) {
     end_breaker(&b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_gradient_of_the_head_is_left_out)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(the_gradient_of_the_head_is_left_out))

@@ -468,17 +468,9 @@ static void remedies_and_layers(void **state) {
     test_context_end(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(little_is_lost_between_blocks),
-        cmocka_unit_test(both_ends_of_a_v_fit),
-        cmocka_unit_test(ops_write_over_inputs),
-        cmocka_unit_test(large_gradients_are_not_kept_apart),
-        cmocka_unit_test(proposals_fit),
-        cmocka_unit_test(tests_are_of_what_there_is),
-        cmocka_unit_test(proposals_have_room_for_tests),
-        cmocka_unit_test(schedules_are_proposed),
-        cmocka_unit_test(remedies_and_layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(little_is_lost_between_blocks), cmocka_unit_test(both_ends_of_a_v_fit),
+          cmocka_unit_test(ops_write_over_inputs),
+          cmocka_unit_test(large_gradients_are_not_kept_apart), cmocka_unit_test(proposals_fit),
+          cmocka_unit_test(tests_are_of_what_there_is),
+          cmocka_unit_test(proposals_have_room_for_tests), cmocka_unit_test(schedules_are_proposed),
+          cmocka_unit_test(remedies_and_layers))

@@ -289,11 +289,6 @@ TEST(updated_slices) {
     wf_model_destroy(model);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_programs),   cmocka_unit_test(bytes),
-        cmocka_unit_test(aligned_for_disks), cmocka_unit_test(early_updates),
-        cmocka_unit_test(several_stages),    cmocka_unit_test(updated_slices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(broken_programs), cmocka_unit_test(bytes),
+          cmocka_unit_test(aligned_for_disks), cmocka_unit_test(early_updates),
+          cmocka_unit_test(several_stages), cmocka_unit_test(updated_slices))

@@ -126,8 +126,4 @@ static void short_is_whole(void **state) {
     assert_true(n_short > n / 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(peak_of_any_length),
-                                       cmocka_unit_test(short_is_whole)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(peak_of_any_length), cmocka_unit_test(short_is_whole))

@@ -365,14 +365,6 @@ TEST(values_that_are_summed) {
     wf_program_destroy(p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_programs),
-        cmocka_unit_test(broken_gradients),
-        cmocka_unit_test(gradients_are_yielded),
-        cmocka_unit_test(broken_outputs),
-        cmocka_unit_test(gradients_that_are_not_kept),
-        cmocka_unit_test(values_that_are_summed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(broken_programs), cmocka_unit_test(broken_gradients),
+          cmocka_unit_test(gradients_are_yielded), cmocka_unit_test(broken_outputs),
+          cmocka_unit_test(gradients_that_are_not_kept), cmocka_unit_test(values_that_are_summed))

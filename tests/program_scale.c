@@ -138,11 +138,4 @@ static void twice_as_many_layers(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grid),
-        cmocka_unit_test(largest),
-        cmocka_unit_test(twice_as_many_layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(grid), cmocka_unit_test(largest), cmocka_unit_test(twice_as_many_layers))

@@ -369,14 +369,7 @@ static void rows(void **state) {
     assert_int_equal(n_made, 18);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proved_and_simulated),
-        cmocka_unit_test(one_weight_of_many_units),
-        cmocka_unit_test(what_is_wrong_with_a_slice),
-        cmocka_unit_test(tied_units_are_placed_alike),
-        cmocka_unit_test(forward_runs_have_few_groups),
-        cmocka_unit_test(rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(proved_and_simulated), cmocka_unit_test(one_weight_of_many_units),
+          cmocka_unit_test(what_is_wrong_with_a_slice),
+          cmocka_unit_test(tied_units_are_placed_alike),
+          cmocka_unit_test(forward_runs_have_few_groups), cmocka_unit_test(rows))

@@ -436,11 +436,6 @@ static void offsets_are_honoured(void **state) {
     assert_true(n_moved > 100);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_reference),      cmocka_unit_test(all_members_move_less),
-        cmocka_unit_test(cut_blocks),           cmocka_unit_test(units_parts_and_microbatches),
-        cmocka_unit_test(offsets_are_honoured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(every_reference), cmocka_unit_test(all_members_move_less),
+          cmocka_unit_test(cut_blocks), cmocka_unit_test(units_parts_and_microbatches),
+          cmocka_unit_test(offsets_are_honoured))

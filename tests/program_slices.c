@@ -474,16 +474,11 @@ TEST(many_meshes_are_tried) {
     wf_model_destroy(model);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_is_units),       cmocka_unit_test(refused),
-        cmocka_unit_test(as_published),          cmocka_unit_test(for_the_vocabulary),
-        cmocka_unit_test(rows_are_units),        cmocka_unit_test(nothing_to_divide),
-        cmocka_unit_test(rows_send_the_same),    cmocka_unit_test(kept_as_published),
-        cmocka_unit_test(tokens_are_units),      cmocka_unit_test(token_by_token),
-        cmocka_unit_test(gathered_once_a_pass),  cmocka_unit_test(state_that_some_have),
-        cmocka_unit_test(rows_are_proposed),     cmocka_unit_test(names_are_whole),
-        cmocka_unit_test(many_meshes_are_tried),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(a_pair_is_units), cmocka_unit_test(refused),
+          cmocka_unit_test(as_published), cmocka_unit_test(for_the_vocabulary),
+          cmocka_unit_test(rows_are_units), cmocka_unit_test(nothing_to_divide),
+          cmocka_unit_test(rows_send_the_same), cmocka_unit_test(kept_as_published),
+          cmocka_unit_test(tokens_are_units), cmocka_unit_test(token_by_token),
+          cmocka_unit_test(gathered_once_a_pass), cmocka_unit_test(state_that_some_have),
+          cmocka_unit_test(rows_are_proposed), cmocka_unit_test(names_are_whole),
+          cmocka_unit_test(many_meshes_are_tried))

@@ -300,13 +300,8 @@ static void what_does_not_go(void **state) {
            "middle:dataparallel=2 needs 2 lanes, and this recipe has 1; --lanes 2 is another");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_loss_is_a_unit),      cmocka_unit_test(the_root_holds_everything),
-        cmocka_unit_test(replicas_hold_their_own), cmocka_unit_test(output_moves_the_loss),
-        cmocka_unit_test(some_ranks_idle),         cmocka_unit_test(traffic_to_the_byte),
-        cmocka_unit_test(text_names_what_moves),   cmocka_unit_test(collectives_are_needed),
-        cmocka_unit_test(no_spread_deadlocks),     cmocka_unit_test(what_does_not_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(the_loss_is_a_unit), cmocka_unit_test(the_root_holds_everything),
+          cmocka_unit_test(replicas_hold_their_own), cmocka_unit_test(output_moves_the_loss),
+          cmocka_unit_test(some_ranks_idle), cmocka_unit_test(traffic_to_the_byte),
+          cmocka_unit_test(text_names_what_moves), cmocka_unit_test(collectives_are_needed),
+          cmocka_unit_test(no_spread_deadlocks), cmocka_unit_test(what_does_not_go))

@@ -161,9 +161,4 @@ static void broken_steps(void **state) {
             fail_msg("%s: tried %d times only", attempts[which].name, n_refused[which]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(broken_steps))

@@ -236,11 +236,6 @@ TEST(out_of_range) {
     wf_program_destroy(p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_after_the_other), cmocka_unit_test(memory_in_time),
-        cmocka_unit_test(a_gap_by_hand),       cmocka_unit_test(always_adds_up),
-        cmocka_unit_test(out_of_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(one_after_the_other), cmocka_unit_test(memory_in_time),
+          cmocka_unit_test(a_gap_by_hand), cmocka_unit_test(always_adds_up),
+          cmocka_unit_test(out_of_range))

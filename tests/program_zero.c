@@ -131,11 +131,6 @@ TEST(packed_again) {
     wf_model_destroy(model);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_paper_says),     cmocka_unit_test(shards_of_some),
-        cmocka_unit_test(breadth_gathers_twice), cmocka_unit_test(prefetch_takes_memory),
-        cmocka_unit_test(packed_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(as_the_paper_says), cmocka_unit_test(shards_of_some),
+          cmocka_unit_test(breadth_gathers_twice), cmocka_unit_test(prefetch_takes_memory),
+          cmocka_unit_test(packed_again))

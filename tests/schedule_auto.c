@@ -236,11 +236,6 @@ static void zero_times(void **unused) {
     test_context_end(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_are_optimal), cmocka_unit_test(never_worse),
-        cmocka_unit_test(memory_by_stage),   cmocka_unit_test(is_repeatable),
-        cmocka_unit_test(zero_times),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(small_are_optimal), cmocka_unit_test(never_worse),
+          cmocka_unit_test(memory_by_stage), cmocka_unit_test(is_repeatable),
+          cmocka_unit_test(zero_times))

@@ -236,12 +236,5 @@ TEST(cuts_look_at_memory) {
     assert_true(v < 1.25 * one);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shorter_bubbles),
-        cmocka_unit_test(one_ranks_bits),
-        cmocka_unit_test(auto_chooses),
-        cmocka_unit_test(cuts_look_at_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(shorter_bubbles), cmocka_unit_test(one_ranks_bits),
+          cmocka_unit_test(auto_chooses), cmocka_unit_test(cuts_look_at_memory))

@@ -177,11 +177,6 @@ TEST(broken_are_refused) {
     wfi_timing_release(&timing);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_legal),      cmocka_unit_test(interleaved_as_its_formula),
-        cmocka_unit_test(v_schedules),        cmocka_unit_test(one_f_one_b_holds),
-        cmocka_unit_test(broken_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(all_are_legal), cmocka_unit_test(interleaved_as_its_formula),
+          cmocka_unit_test(v_schedules), cmocka_unit_test(one_f_one_b_holds),
+          cmocka_unit_test(broken_are_refused))

@@ -469,19 +469,9 @@ static void memory_runs_out(void **state) {
     test_context_end(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_formula),
-        cmocka_unit_test(naive_does_not_overlap),
-        cmocka_unit_test(transfers),
-        cmocka_unit_test(replicas_reduce_together),
-        cmocka_unit_test(streams_share_cores),
-        cmocka_unit_test(wrong_times),
-        cmocka_unit_test(replays_a_step),
-        cmocka_unit_test(costs_of_another_model),
-        cmocka_unit_test(traces_are_read_back),
-        cmocka_unit_test(arrows_and_counters),
-        cmocka_unit_test(memory_runs_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(closed_formula), cmocka_unit_test(naive_does_not_overlap),
+          cmocka_unit_test(transfers), cmocka_unit_test(replicas_reduce_together),
+          cmocka_unit_test(streams_share_cores), cmocka_unit_test(wrong_times),
+          cmocka_unit_test(replays_a_step), cmocka_unit_test(costs_of_another_model),
+          cmocka_unit_test(traces_are_read_back), cmocka_unit_test(arrows_and_counters),
+          cmocka_unit_test(memory_runs_out))

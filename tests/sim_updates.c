@@ -450,24 +450,11 @@ TEST(bad_configs) {
     wf_simulation_destroy(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_workers),
-        cmocka_unit_test(slow_worker),
-        cmocka_unit_test(bound_limits_throughput),
-        cmocka_unit_test(one_worker),
-        cmocka_unit_test(all_reduce),
-        cmocka_unit_test(waiting_servers),
-        cmocka_unit_test(link_is_bottleneck),
-        cmocka_unit_test(update_is_bottleneck),
-        cmocka_unit_test(servers_divide_work),
-        cmocka_unit_test(staleness_of_equal_workers),
-        cmocka_unit_test(staleness_of_slow_worker),
-        cmocka_unit_test(rule_of_bound),
-        cmocka_unit_test(any_times),
-        cmocka_unit_test(timeline_of_first_steps),
-        cmocka_unit_test(bad_configs),
-        cmocka_unit_test(no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(equal_workers), cmocka_unit_test(slow_worker),
+          cmocka_unit_test(bound_limits_throughput), cmocka_unit_test(one_worker),
+          cmocka_unit_test(all_reduce), cmocka_unit_test(waiting_servers),
+          cmocka_unit_test(link_is_bottleneck), cmocka_unit_test(update_is_bottleneck),
+          cmocka_unit_test(servers_divide_work), cmocka_unit_test(staleness_of_equal_workers),
+          cmocka_unit_test(staleness_of_slow_worker), cmocka_unit_test(rule_of_bound),
+          cmocka_unit_test(any_times), cmocka_unit_test(timeline_of_first_steps),
+          cmocka_unit_test(bad_configs), cmocka_unit_test(no_memory))

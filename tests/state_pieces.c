@@ -382,14 +382,8 @@ static void state_is_not_copied_as_a_whole(void **state) {
     test_context_end(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_make_up_all),
-        cmocka_unit_test(parts_make_up_all),
-        cmocka_unit_test(slices_are_drawn_as_the_whole),
-        cmocka_unit_test(weights_are_spread_as_in_pytorch),
-        cmocka_unit_test(hashes_in_order_of_names),
-        TEST_IN_FOLDER(state_is_not_copied_as_a_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(pieces_make_up_all), cmocka_unit_test(parts_make_up_all),
+          cmocka_unit_test(slices_are_drawn_as_the_whole),
+          cmocka_unit_test(weights_are_spread_as_in_pytorch),
+          cmocka_unit_test(hashes_in_order_of_names),
+          TEST_IN_FOLDER(state_is_not_copied_as_a_whole))

@@ -54,6 +54,13 @@ static inline void test_context_end(wf_context *ctx) {
     }                                                                                              \
     static void name##_in(wf_context *ctx)
 
+/* The program that runs these tests of cmocka. */
+#define TEST_MAIN(...)                                                                             \
+    int main(void) {                                                                               \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
+        return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+    }
+
 /* Fails, with the context's sentence, unless the call succeeds. */
 #define TEST_OK(ctx, call)                                                                         \
     do {                                                                                           \

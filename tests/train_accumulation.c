@@ -186,10 +186,6 @@ TEST(running_statistics_of_microbatches) {
     wf_trainer_destroy(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_reduction_a_step),
-                                       cmocka_unit_test(uneven_microbatches),
-                                       cmocka_unit_test(masks_follow_the_seed),
-                                       cmocka_unit_test(running_statistics_of_microbatches)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(one_reduction_a_step), cmocka_unit_test(uneven_microbatches),
+          cmocka_unit_test(masks_follow_the_seed),
+          cmocka_unit_test(running_statistics_of_microbatches))

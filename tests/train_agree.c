@@ -344,12 +344,7 @@ TEST(what_is_said) {
         strstr(said, "...000000000000000000002, rank 0 with plan ...000000000000000000001"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_agrees_runs),          cmocka_unit_test(every_field_of_the_recipe),
-        cmocka_unit_test(models_of_one_name),       cmocka_unit_test(every_op_with_attributes),
-        cmocka_unit_test(plans_and_configurations), cmocka_unit_test(meetings_have_one_purpose),
-        cmocka_unit_test(broadcasts_have_one_size), cmocka_unit_test(what_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(who_agrees_runs), cmocka_unit_test(every_field_of_the_recipe),
+          cmocka_unit_test(models_of_one_name), cmocka_unit_test(every_op_with_attributes),
+          cmocka_unit_test(plans_and_configurations), cmocka_unit_test(meetings_have_one_purpose),
+          cmocka_unit_test(broadcasts_have_one_size), cmocka_unit_test(what_is_said))

@@ -191,7 +191,4 @@ static void touched_by_kernels_and_copies(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(touched_by_kernels_and_copies)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(touched_by_kernels_and_copies))

@@ -187,11 +187,6 @@ TEST(norm_is_read_twice) {
     assert_string_equal(sha[0], sha[1]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norm_is_known),      cmocka_unit_test(dropout_alone),
-        cmocka_unit_test(declared_elsewhere), cmocka_unit_test(relu_keeps_nan),
-        cmocka_unit_test(norm_is_read_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(norm_is_known), cmocka_unit_test(dropout_alone),
+          cmocka_unit_test(declared_elsewhere), cmocka_unit_test(relu_keeps_nan),
+          cmocka_unit_test(norm_is_read_twice))

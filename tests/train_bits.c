@@ -249,16 +249,7 @@ static void deadlines(void **state) {
     unsetenv("WEFT_DELAY_US");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(again),
-        cmocka_unit_test(other_seed_other_bits),
-        cmocka_unit_test(fast_equals_reference),
-        cmocka_unit_test(resumed),
-        cmocka_unit_test(microbatches_only_round),
-        cmocka_unit_test(norm_is_of_gradients),
-        cmocka_unit_test(ignored_labels),
-        cmocka_unit_test(deadlines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(again), cmocka_unit_test(other_seed_other_bits),
+          cmocka_unit_test(fast_equals_reference), cmocka_unit_test(resumed),
+          cmocka_unit_test(microbatches_only_round), cmocka_unit_test(norm_is_of_gradients),
+          cmocka_unit_test(ignored_labels), cmocka_unit_test(deadlines))

@@ -137,12 +137,5 @@ static void not_finite(void **state) {
     wf_trainer_destroy(from);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(under_every_plan),
-        TEST_IN_FOLDER(some_by_name),
-        TEST_IN_FOLDER(refuses),
-        TEST_IN_FOLDER(not_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(TEST_IN_FOLDER(under_every_plan), TEST_IN_FOLDER(some_by_name), TEST_IN_FOLDER(refuses),
+          TEST_IN_FOLDER(not_finite))

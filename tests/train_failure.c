@@ -149,10 +149,4 @@ static void first_is_told(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_stop_at_once),
-        cmocka_unit_test(first_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(all_stop_at_once), cmocka_unit_test(first_is_told))

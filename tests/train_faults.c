@@ -73,8 +73,4 @@ static void wrong_texts(void **state) {
     test_context_end(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_instruction),
-                                       cmocka_unit_test(wrong_texts)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(every_instruction), cmocka_unit_test(wrong_texts))

@@ -266,12 +266,5 @@ static void copies_that_write_too_far(void **state) {
     assert_int_equal(n_unnoticed, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_models_stay_inside),
-        cmocka_unit_test(networks_stay_inside),
-        cmocka_unit_test(kernels_that_write_too_far),
-        cmocka_unit_test(copies_that_write_too_far),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(small_models_stay_inside), cmocka_unit_test(networks_stay_inside),
+          cmocka_unit_test(kernels_that_write_too_far), cmocka_unit_test(copies_that_write_too_far))

@@ -270,11 +270,6 @@ TEST(refusals) {
     wf_trainer_destroy(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_a_step), cmocka_unit_test(an_update_of_the_callers_own),
-        cmocka_unit_test(a_part_of_a_batch),   cmocka_unit_test(hidden_state_goes_on),
-        cmocka_unit_test(a_bad_batch),         cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(gradients_of_a_step), cmocka_unit_test(an_update_of_the_callers_own),
+          cmocka_unit_test(a_part_of_a_batch), cmocka_unit_test(hidden_state_goes_on),
+          cmocka_unit_test(a_bad_batch), cmocka_unit_test(refusals))

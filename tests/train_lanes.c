@@ -218,11 +218,6 @@ TEST(refusals) {
     wf_plan_destroy(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits),       cmocka_unit_test(hidden_state),
-        cmocka_unit_test(gradients_alone), cmocka_unit_test(work_is_divided),
-        cmocka_unit_test(measured_shares), cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(same_bits), cmocka_unit_test(hidden_state),
+          cmocka_unit_test(gradients_alone), cmocka_unit_test(work_is_divided),
+          cmocka_unit_test(measured_shares), cmocka_unit_test(refusals))

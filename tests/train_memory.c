@@ -182,12 +182,5 @@ static void every_allocation_may_fail(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planned_is_measured),
-        cmocka_unit_test(heap_stays_still),
-        cmocka_unit_test(too_small_a_cap),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(planned_is_measured), cmocka_unit_test(heap_stays_still),
+          cmocka_unit_test(too_small_a_cap), cmocka_unit_test(every_allocation_may_fail))

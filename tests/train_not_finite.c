@@ -346,12 +346,5 @@ static void bits_of_each_alone(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_gradients_are_seen),
-        cmocka_unit_test(bad_moments_are_seen),
-        cmocka_unit_test(bits_of_each_alone),
-        cmocka_unit_test(every_plan_says_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(bad_gradients_are_seen), cmocka_unit_test(bad_moments_are_seen),
+          cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(every_plan_says_the_same))

@@ -171,12 +171,5 @@ static void repeated(void **state) {
     for (int s = 0; s < n_schedules(); s += stride) compare(GPT2, s, 2 + s % 2, MANY);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2),
-        cmocka_unit_test(resnet18),
-        cmocka_unit_test(under_delays),
-        cmocka_unit_test(repeated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(gpt2), cmocka_unit_test(resnet18), cmocka_unit_test(under_delays),
+          cmocka_unit_test(repeated))

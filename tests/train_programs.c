@@ -105,7 +105,4 @@ static void every_schedule(void **state) {
     compare(&one, "dp=1,pp=2", true);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(every_schedule))

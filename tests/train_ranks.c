@@ -181,11 +181,6 @@ TEST(eval_on_stages) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),    cmocka_unit_test(bits_under_delays),
-        cmocka_unit_test(uneven_microbatches), cmocka_unit_test(state_moves_between_plans),
-        cmocka_unit_test(eval_on_stages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(bits_of_one_rank), cmocka_unit_test(bits_under_delays),
+          cmocka_unit_test(uneven_microbatches), cmocka_unit_test(state_moves_between_plans),
+          cmocka_unit_test(eval_on_stages))

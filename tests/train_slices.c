@@ -318,11 +318,5 @@ TEST(logits_are_the_whole_ones) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_the_whole_ones),
-        cmocka_unit_test(ranks_give_the_same_bits),
-        cmocka_unit_test(logits_are_the_whole_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(gradients_are_the_whole_ones),
+          cmocka_unit_test(ranks_give_the_same_bits), cmocka_unit_test(logits_are_the_whole_ones))

@@ -163,11 +163,6 @@ TEST(refused_by_trainer) {
     wf_plan_destroy(plan);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),  cmocka_unit_test(length_of_sleeps),
-        cmocka_unit_test(slow_by_field),     cmocka_unit_test(bad_values),
-        cmocka_unit_test(one_worker_of_two), cmocka_unit_test(refused_by_trainer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(bits_of_one_rank), cmocka_unit_test(length_of_sleeps),
+          cmocka_unit_test(slow_by_field), cmocka_unit_test(bad_values),
+          cmocka_unit_test(one_worker_of_two), cmocka_unit_test(refused_by_trainer))

@@ -150,12 +150,5 @@ static void any_spread(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fewer_samples_than_devices),
-        cmocka_unit_test(shorter_batches),
-        cmocka_unit_test(gradients_are_summed),
-        cmocka_unit_test(any_spread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(fewer_samples_than_devices), cmocka_unit_test(shorter_batches),
+          cmocka_unit_test(gradients_are_summed), cmocka_unit_test(any_spread))

@@ -174,11 +174,5 @@ TEST(period_is_a_number) {
     unsetenv("WEFT_STALL_MS");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_stalls_is_named),
-        cmocka_unit_test(idle_stage_is_not_dead),
-        cmocka_unit_test(period_is_a_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(who_stalls_is_named), cmocka_unit_test(idle_stage_is_not_dead),
+          cmocka_unit_test(period_is_a_number))

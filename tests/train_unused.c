@@ -79,9 +79,5 @@ TEST(outputs_count) {
     wf_trainer_destroy(planned_trainer(ctx, shown_input, &recipe, "", "cpu:1", 0));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters_are_named),
-                                       cmocka_unit_test(inputs_are_named),
-                                       cmocka_unit_test(outputs_count)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(parameters_are_named), cmocka_unit_test(inputs_are_named),
+          cmocka_unit_test(outputs_count))

@@ -91,11 +91,5 @@ TEST(averages_of_statistics_are_sent) {
     assert_int_equal(with[0].sent_bytes - without[0].sent_bytes, 256 * sizeof(float));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planned_is_measured),
-        cmocka_unit_test(tests_are_planned),
-        cmocka_unit_test(averages_of_statistics_are_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(cmocka_unit_test(planned_is_measured), cmocka_unit_test(tests_are_planned),
+          cmocka_unit_test(averages_of_statistics_are_sent))
