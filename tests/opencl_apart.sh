@@ -25,7 +25,7 @@ for plan in dp=9,zero=1 dp=9,allreduce=direct; do
     expect 2 "choose allreduce=tree, without zero" \
         plan --batch 9 --model mlp --data synthetic --plan "$plan" --devices opencl:9
 done
-"$WEFT" plan --batch 9 --micro 9 --model mlp --data synthetic --plan auto --devices opencl:9 >"$folder/said" 2>&1 &&
+"$WEFT" plan --batch 9 --micro 9 --lanes 9 --model mlp --data synthetic --plan auto --devices opencl:9 >"$folder/said" 2>&1 &&
     grep -q "allreduce=tree" "$folder/said" || fail "nine ranks: no plan that sums as a tree: $(tail -1 "$folder/said")"
 POCL_CACHE_DIR=/proc/none expect 2 "offers no device: it has none (-1)" \
     "${train[@]}" --steps 1 "${mlp[@]}" --devices opencl:1
