@@ -20,6 +20,7 @@ fi
 # ---- --measure: a cluster file, whose numbers weft plan and weft advise read ----
 "$WEFT" info --measure "$folder/here.json" >"$folder/out" 2>"$folder/said" || fail "--measure: exit $?: $(cat "$folder/said")"
 grep -c "^measured   a core: .* GFLOP/s in f32" "$folder/out" >/dev/null && grep -c "^saved      $folder/here.json$" "$folder/out" >/dev/null || fail "--measure: not said: $(cat "$folder/out")"
+has '"f16"' "$folder/here.json" && fail "--measure: an f16 rate, which is not measured"
 for name in f32 bf16 memory_bandwidth launch_us memory_bytes bandwidth; do
     field $name <"$folder/here.json" | awk '{ if (!($1 > 0)) exit 1; n++ } END { exit !n }' || fail "--measure: $name is '$(field $name <"$folder/here.json")'"
 done

@@ -347,6 +347,9 @@ static void refused(void **state) {
         wf_prediction p = WF_PREDICTION_INIT;
         r.q.recipe = &r.recipe;
         TEST_REFUSED(r.ctx, wf_predict(r.ctx, &r.q, &p), cases[k].status, cases[k].why);
+        r.cluster->peak_flops[WFI_F16] = 0; /* as where the file does not give it */
+        TEST_REFUSED(r.ctx, wf_predict(r.ctx, &r.q, &p), WF_INVALID_ARG,
+                     "cluster dgx-a100 has no device.peak_flops.f16");
         end(&r);
     }
 }

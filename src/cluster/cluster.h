@@ -26,7 +26,7 @@ typedef enum wfi_precision { WFI_F32, WFI_F16, WFI_BF16, WFI_N_PRECISIONS } wfi_
     X("device.launch_us", launch_us, 0, 1e6, 5)                                                    \
     X("device.library_bytes", library_bytes, 0, 1e12, 0)                                           \
     X("device.peak_flops.f32", peak_flops[WFI_F32], 1e6, 1e18, NAN)                                \
-    X("device.peak_flops.f16", peak_flops[WFI_F16], 1e6, 1e18, NAN)                                \
+    X("device.peak_flops.f16", peak_flops[WFI_F16], 1e6, 1e18, 0)                                  \
     X("device.peak_flops.bf16", peak_flops[WFI_BF16], 1e6, 1e18, NAN)                              \
     X("device.product.efficiency", efficiency, 0.01, 1, 0.8)                                       \
     X("device.product.half_k", half_k, 0, 1e6, 0)                                                  \

@@ -288,12 +288,15 @@ static wf_status find_precision(wf_context *ctx, const wf_prediction_request *q,
                                 wfi_precision *precision_out) {
     static const char *const names[] = {"f32", "f16", "bf16"};
     const char *name = q->dtype ? q->dtype : q->recipe->dtype == WF_F32 ? "f32" : "bf16";
-    for (int k = 0; k < WFI_N_PRECISIONS; k++)
-        if (!strcmp(name, names[k])) {
-            *precision_out = (wfi_precision)k;
-            return WF_OK;
-        }
-    return wfi_fail(ctx, WF_INVALID_ARG, "dtype '%.20s'; there are f32, f16 and bf16", name);
+    int k = 0;
+    while (k < WFI_N_PRECISIONS && strcmp(name, names[k])) k++;
+    if (k == WFI_N_PRECISIONS)
+        return wfi_fail(ctx, WF_INVALID_ARG, "dtype '%.20s'; there are f32, f16 and bf16", name);
+    if (!(q->cluster->peak_flops[k] > 0))
+        return wfi_fail(ctx, WF_INVALID_ARG, "cluster %s has no device.peak_flops.%s",
+                        q->cluster->name, name);
+    *precision_out = (wfi_precision)k;
+    return WF_OK;
 }
 
 wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *q, wfi_predictor *p) {
