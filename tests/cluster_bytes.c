@@ -154,4 +154,16 @@ TEST(planned_bytes) {
     wf_cluster_destroy(cluster);
 }
 
-TEST_MAIN(cmocka_unit_test(planned_bytes))
+/* The stage of the head has the tied table and its gradient, but not its state. */
+TEST(tied_state) {
+    wf_cluster *cluster;
+    const planned head = {"pp=2,schedule=gpipe,cut=head", 1, 1};
+    double error, host_error;
+    TEST_OK(ctx, wf_cluster_load(ctx, "dgx-a100", &cluster));
+    cluster->library_bytes = 0;
+    assert_true(compare(ctx, cluster, &shapes[2], &head, OF_SEARCH, &error, &host_error));
+    if (fabs(error) > 0.05) fail_msg("%.1f %%", 100 * error);
+    wf_cluster_destroy(cluster);
+}
+
+TEST_MAIN(cmocka_unit_test(planned_bytes), cmocka_unit_test(tied_state))

@@ -137,11 +137,13 @@ static void count_weft(const wfi_predictor *p, const wfi_case *c, const wfi_work
 static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
                          const wfi_stage *stages, int device, double held, wf_prediction *to) {
     bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
-    double n = wfi_device_used(c, stages, device);
+    double n = wfi_device_used(c, stages, device), updated = is_weft ? 0 : n;
     double each = is_weft ? 4 : wfi_bytes_each(p, WFI_BYTES_PARAMETER);
+    for (int k = 0; k < c->chunks && is_weft; k++) /* tied weights have a state where they begin */
+        updated += stages[wfi_case_stage(c, device, k)].n_parameters;
     to->parameter_bytes = put(c, WFI_OFFLOAD_PARAMS, n * each * share_of(c, 3), to);
-    to->state_bytes =
-        put(c, WFI_OFFLOAD_STATE, n * wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1), to);
+    to->state_bytes = put(c, WFI_OFFLOAD_STATE,
+                          updated * wfi_bytes_each(p, WFI_BYTES_STATE) * share_of(c, 1), to);
     if (is_weft)
         count_weft(p, c, w, stages, device, held, to);
     else
