@@ -59,6 +59,16 @@ parameters() { report plan --model llama --tokens 64 --batch 1 "$@" | field para
 [[ $(parameters --layers 80 --hidden 8192 --heads 64 --kv-heads 8 --ffn 28672 --vocab 128256) == 70553706496 ]] || fail "Llama 3 70B"
 [[ $(parameters --layers 32 --hidden 4096 --heads 32 --vocab 32000) == 6738415616 ]] || fail "Llama 7B"
 
+# ---- a resumed run has the sizes that the model chose ----
+chosen="train --data $folder/text.bin --tokens 16 --batch 8 --model llama --layers 1 --hidden 16 --heads 4 --vocab 256"
+# shellcheck disable=SC2086 # words
+one=$(report $chosen --steps 3 | field weights_sha256)
+# shellcheck disable=SC2086 # words
+"$WEFT" $chosen --steps 2 --out "$folder/chosen" --quiet || fail "a run of 2 steps: exit $?"
+got=$(report train --resume --out "$folder/chosen" --steps 3 | field weights_sha256)
+[[ ${got:-none} == "$one" ]] || fail "resumed: $got, in one run $one"
+expect 2 "has --ffn 64, not 96" train --resume --out "$folder/chosen" --ffn 96
+
 # ---- bad sizes and configurations ----
 expect 2 "these divide the heads" plan --model llama --hidden 64 --heads 4 --kv-heads 3
 expect 2 "an even number of elements" plan --model llama --hidden 12 --heads 4 --vocab 10

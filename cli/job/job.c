@@ -133,6 +133,15 @@ static exit_status check_vocab(job *j) {
                     (long long)o->vocab, (long long)j->about.n_classes);
 }
 
+/* Sizes that the model chose are recorded, so that a resumed run finds them. */
+static void keep_sizes(options *o, const wf_model *model) {
+    const wf_model_config *config = wf_model_config_of(model);
+    o->heads = config->n_heads;
+    if (!wf_model_registry_find(o->model)->is_gated) return;
+    o->ffn = config->ffn;
+    o->kv_heads = config->n_kv_heads;
+}
+
 static wf_status find_model(job *j) {
     options *o = &j->c->o;
     const wf_data_description *about = &j->about;
@@ -159,7 +168,7 @@ static wf_status find_model(job *j) {
         }
     }
     wf_status status = wf_model_find(j->c->ctx, o->model, &config, &j->model);
-    if (status == WF_OK && j->is_tokens) o->heads = wf_model_config_of(j->model)->n_heads;
+    if (status == WF_OK && j->is_tokens) keep_sizes(o, j->model);
     return status;
 }
 
