@@ -33,6 +33,7 @@ sed -i 's/"launch_us": 5/"launch_us": -5/' "$folder/mine.json"
 expect 2 "device.launch_us is -5; it must be from 0" plan --model mlp --cluster "$folder/mine.json"
 expect 2 "did you mean dgx-a100" plan --model mlp --cluster dgx-a10
 expect 2 "1 to 1000000" plan --model mlp --cluster dgx-a100 --nodes 0
+expect 2 "use --nodes" plan --model mlp --cluster dgx-a100 --ranks 2 --plan auto
 expect 2 "--cluster is not given" plan --model mlp --nodes 2
 expect 2 "has 64 ranks, but cluster ethernet has 16 devices" $tiny --plan dp=64 --cluster ethernet
 expect 2 "--proof full makes it" $tiny --plan dp=128 --cluster dgx-a100 --program

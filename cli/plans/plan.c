@@ -443,6 +443,16 @@ static exit_status check_ranks(const job *j) {
     return EXIT_DONE;
 }
 
+/* A search on a cluster chooses the number of devices. */
+static exit_status check_search(const options *o) {
+    bool searches = o->cluster && o->plan && !strcmp(o->plan, "auto");
+    if (!searches || o->ranks == 1) return EXIT_DONE;
+    return complain(EXIT_USAGE,
+                    "--ranks %lld: --plan auto chooses how many devices of a cluster it takes; use "
+                    "--nodes to limit them",
+                    (long long)o->ranks);
+}
+
 static wf_status create(job *j, wf_program **program_out) {
     cli *c = j->c;
     wf_status status = (c->o.proof || c->o.certificate ? wf_program_create_full
@@ -462,6 +472,7 @@ exit_status run_plan(cli *c) {
                                                     : draw_check(c->o.draw);
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
     if (!bad) bad = updates_check(c);
+    if (!bad) bad = check_search(&c->o);
     if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
     bad = check_ranks(&j);
