@@ -27,7 +27,7 @@ typedef struct placement {
     size_t records_bytes; /* ... and their bytes, between state and all else */
     int64_t n_period;     /* microbatches after which a place is taken again */
     size_t rings_bytes;   /* behind the records */
-    bool is_quick;        /* one attempt is enough: rings are tried next */
+    bool has_turns;       /* rings may follow */
     size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
     size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
     int32_t *best_list;
@@ -284,6 +284,14 @@ static void move_some(const placement *m, uint64_t *random) {
     }
 }
 
+/* Of so many blocks, one attempt comes before rings, and the long search only where there are none:
+ * it would take seconds, and seldom find a better plan. */
+#define MANY_BLOCKS 4096
+
+static bool is_quick(const placement *m) {
+    return m->has_turns && m->n >= MANY_BLOCKS;
+}
+
 static wf_status place_best(placement *m) {
     uint64_t random = 1;
     for (size_t k = 0; k < WFI_COUNT(orders); k++) {
@@ -291,7 +299,7 @@ static wf_status place_best(placement *m) {
         for (int i = 0; i < orders[k].n_attempts; i++) {
             if (i) bring_forward(m);
             WF_TRY(attempt(m, true));
-            if (is_enough(m, 0) || m->is_quick) return WF_OK;
+            if (is_enough(m, 0) || is_quick(m)) return WF_OK;
             if (k == 0 && i == 0) find_bound(m, N_MOMENTS + N_SEEDS);
             if (is_enough(m, 0)) return WF_OK;
         }
@@ -463,18 +471,18 @@ static wf_status add_rings(placement *m, const wfi_rank *rank) {
     return WF_OK;
 }
 
-/* Tries rings, and keeps the plan without them if that needs no more: a long search for a better
- * one rarely finds it. */
+/* Tries rings, and keeps the plan without them if that needs no more. */
 static wf_status place_in_rings(placement *m, const wfi_rank *rank) {
     wf_program *p = m->p;
     wfi_arena_plan before = *m->arena;
     int32_t n_rings = p->n_rings, peak = m->peak;
     if (before.peak_bytes <= before.bound_bytes + before.bound_bytes / GOOD_PARTS) return WF_OK;
-    m->is_quick = false;
+    bool was_quick = is_quick(m);
+    m->has_turns = false;
     for (int32_t b = rank->first_block; b < rank->end_block; b++) m->saved[b] = p->blocks[b].offset;
     WF_TRY(add_rings(m, rank));
     bool has_rings = p->n_rings > n_rings;
-    wf_status status = place_blocks(m); /* without rings: the long search */
+    wf_status status = has_rings || was_quick ? place_blocks(m) : WF_OK;
     m->rings_bytes = 0;
     if (status != WF_OK || m->arena->peak_bytes < before.peak_bytes) {
         if (has_rings) m->arena->bound_bytes = before.bound_bytes, m->peak = peak;
@@ -520,9 +528,9 @@ static wf_status place_rank(placement *m, wfi_rank *rank) {
     for (int space = 0; space < WFI_N_SPACES; space++) {
         m->places.space = (wfi_space)space;
         m->arena = &rank->arenas[space];
-        m->is_quick = m->n_period && space == WFI_SPACE_DEVICE;
+        m->has_turns = m->n_period && space == WFI_SPACE_DEVICE;
         WF_TRY(place_blocks(m));
-        if (m->is_quick) WF_TRY(place_in_rings(m, rank));
+        if (m->has_turns) WF_TRY(place_in_rings(m, rank));
     }
     return WF_OK;
 }
