@@ -36,12 +36,14 @@ typedef struct subject {
 } subject;
 
 static subject draw(dice *d) {
-    subject s = {.recipe = WF_RECIPE_INIT, .is_lstm = roll(d, 6) == 0, .n_layers = 1 + roll(d, 2)};
+    subject s = {.recipe = WF_RECIPE_INIT, .is_lstm = roll(d, 6) == 0, .n_layers = 1 + roll(d, 3)};
     static const int widths[] = {1, 2, 4, 4, 4};
-    int tp = widths[roll(d, 5)], dp = 1 << roll(d, 3), pp = 1 + roll(d, 2), zero = roll(d, 5);
+    int tp = widths[roll(d, 5)], dp = 1 << roll(d, 3), pp = 1 + roll(d, 3), zero = roll(d, 5);
     int n = snprintf(s.plan, sizeof s.plan, "dp=%d,pp=%d,tp=%d", dp, pp, tp);
     const char *rest[] = {
-        pp > 1 ? PICK(d, "", ",schedule=gpipe", ",schedule=zb1", ",schedule=zb2") : "",
+        pp > 1 ? PICK(d, "", ",schedule=gpipe", ",schedule=zb1", ",schedule=zb2",
+                      ",schedule=interleaved", ",schedule=zbv")
+               : "",
         dp > 1 && zero ? PICK(d, ",zero=1", ",zero=2", ",zero=3") : "",
         dp > 2 && zero && roll(d, 3) == 0 ? ",shard=2" : "",
         PICK(d, "", "", ",recompute=all"),

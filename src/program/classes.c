@@ -1,8 +1,8 @@
 /* Classes of equal ranks. Lowering emits one rank of each class, and the others follow it. Ranks
  * that differ only by their `dp` coordinate do the same work on other microbatches. Ranks that
- * differ only by their `tp` coordinate do the same work on other slices. If gradients are clipped,
- * the first of these does more: it measures gradients of units that are not divided. So it is a
- * class of its own.
+ * differ only by their `tp` coordinate do the same work on other slices. The first of these does
+ * more if gradients are clipped, because it measures those of units that are not divided, and in
+ * programs that store outputs. Then it is a class of its own.
  *
  * A class combines a class of `dp` coordinates with a class of `tp` coordinates, and has all their
  * ranks along `pp`. So transfers along `pp` stay among lowered ranks. Only collectives have members
@@ -110,7 +110,7 @@ static wf_status compare_replicas(const wf_program *p, bool is_whole, int32_t a,
 /* With divided rows, ranks keep unequal ranges of received rows. */
 static wf_status compare_slices(const wf_program *p, bool is_whole, int32_t a, int32_t b,
                                 bool *is_out) {
-    bool is_equal = a || p->recipe.clip_norm <= 0;
+    bool is_equal = a || (p->recipe.clip_norm <= 0 && !wfi_properties_of(p->kind).stores);
     bool may = is_equal && !is_whole && !p->like && !p->plan->divides_rows &&
                !p->plan->allreduce->n_staged;
     return may ? wfi_program_has_equal_slices(p, a, b, is_out) : WF_OK;
@@ -174,15 +174,18 @@ int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit) {
     return unit + apart * wfi_n_local_slices(p, unit);
 }
 
-/* All ranks name what slices make together for the first slice. */
-int32_t wfi_rank_named_unit(const wf_program *p, int32_t rank, const wfi_instruction *now) {
+bool wfi_moves_all_slices(const wf_program *p, const wfi_instruction *now) {
     wfi_instruction_class class = wfi_type_of(now)->class;
-    bool moves = class == WFI_CLASS_COPY || class == WFI_CLASS_TRANSFER;
-    const wfi_name *name = moves ? &p->blocks[now->references[0].block].name : NULL;
-    bool is_shared = now->kind == WFI_CHANGE && now->group >= p->first_slice_group;
-    if (moves && wfi_block_types[name->kind].owner == WFI_OWNER_VALUE)
-        is_shared = wfi_is_made_by_slices(p->graph, name->owner);
-    return is_shared ? now->unit : wfi_rank_unit(p, rank, now->unit);
+    if (now->kind == WFI_CHANGE) return now->group >= p->first_slice_group;
+    if (class != WFI_CLASS_COPY && class != WFI_CLASS_TRANSFER) return false;
+    wfi_name name = p->blocks[now->references[0].block].name;
+    if (name.kind == WFI_BLOCK_TIED) return wfi_is_slices_use(p->graph, name.owner);
+    return wfi_block_types[name.kind].owner == WFI_OWNER_VALUE &&
+           wfi_is_made_by_slices(p->graph, name.owner);
+}
+
+int32_t wfi_rank_named_unit(const wf_program *p, int32_t rank, const wfi_instruction *now) {
+    return wfi_moves_all_slices(p, now) ? now->unit : wfi_rank_unit(p, rank, now->unit);
 }
 
 void wfi_program_share(wf_program *p) {

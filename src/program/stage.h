@@ -100,6 +100,9 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
  * unit at the place of that rank's `unit`. */
 bool wfi_rank_has_other_slices(const wf_program *p, int32_t rank);
 int32_t wfi_rank_unit(const wf_program *p, int32_t rank, int32_t unit);
+/* Whether an instruction moves what all slices make together: all ranks along `tp` name it for one
+ * unit. */
+bool wfi_moves_all_slices(const wf_program *p, const wfi_instruction *now);
 /* The unit that the instruction has on a rank that follows its own. */
 int32_t wfi_rank_named_unit(const wf_program *p, int32_t rank, const wfi_instruction *now);
 /* Which member of the stage the rank is, and which replica; -1: none. */

@@ -68,11 +68,10 @@ static const char *make_name(const naming *n, const wf_program *p, const wfi_ins
 
 #define N_NAMES (2 * (size_t)WFI_N_INSTRUCTION_NAMES)
 
-/* A unit's change of what slices make is another than that of its gradient. */
+/* What a unit moves alone is another than what it moves for all slices. */
 static int32_t name_number(const wf_program *p, const wfi_instruction *now) {
     int32_t number = wfi_instruction_name_number(now);
-    if (now->kind == WFI_CHANGE && now->group >= p->first_slice_group)
-        number += WFI_N_INSTRUCTION_NAMES;
+    if (wfi_moves_all_slices(p, now)) number += WFI_N_INSTRUCTION_NAMES;
     return number * (p->graph->n_units + 1) + now->unit + 1;
 }
 
