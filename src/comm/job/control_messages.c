@@ -118,7 +118,9 @@ wf_status wfi_control_join_network(wf_context *ctx, const wfi_network *network, 
                                    .timeout_ms = timeout_ms,
                                    .failure = &own->failure,
                                    .ranks = own->ranks,
-                                   .network = *network};
+                                   .network = *network,
+                                   .is_lost = wfi_control_is_lost,
+                                   .job = c};
     status = wfi_transport_create(ctx, &config, &c->transport);
     if (status == WF_OK) status = wfi_control_barrier(c, "start");
     if (status != WF_OK) {

@@ -237,7 +237,7 @@ static int awaited_reader(const void *self, int stream) {
 
 static bool is_lost(const void *self, int rank) {
     const wfi_transport *t = self;
-    return __atomic_load_n(&t->config.ranks[rank].pid, __ATOMIC_ACQUIRE) < 0;
+    return t->config.is_lost && t->config.is_lost(t->config.job, rank);
 }
 
 static void describe_lost(const void *self, int rank, char text_out[WFI_REMOTE_LOST]) {

@@ -33,6 +33,9 @@ typedef struct wfi_transport_config {
     wfi_failure *failure;    /* this process's copy: watched, and sent to all ranks */
     wfi_control_rank *ranks; /* [n_ranks] copies; local streams count in the own entry */
     wfi_network network;     /* owned: the transport finishes it */
+    /* Whether no more bytes come from the rank, by the job; NULL: unknown. */
+    bool (*is_lost)(const void *job, int rank);
+    const void *job;
 } wfi_transport_config;
 
 /* Returns when the network has started, that is, when all ranks have joined. Errors: TIMEOUT,
