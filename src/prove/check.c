@@ -50,7 +50,7 @@ typedef struct checker {
     wfi_ideal *ideal;
     stretch *stretches; /* of all arenas, each arena's in order of addresses */
     range *ranges;      /* [block] */
-    int32_t *reported;  /* [n_micro] by how many ranks */
+    bool *reported;     /* [n_micro][tp] by each rank along tp */
     bool *stored;       /* [n_outputs] */
     wfi_term *scratch;  /* large enough for any instruction's references, twice */
 } checker;
@@ -415,8 +415,11 @@ static wf_status run_local(checker *c, const wfi_instruction *now) {
 
 /* By the rank and those that follow it. */
 static void mark_reported(checker *c, int32_t rank, int64_t micro) {
+    const wfi_mesh *mesh = &c->p->mesh;
     for (int32_t r = 0; r < c->p->n_ranks; r++)
-        if (c->p->ranks[r].like == rank) c->reported[wfi_rank_micro(c->p, r, micro)]++;
+        if (c->p->ranks[r].like == rank)
+            c->reported[wfi_rank_micro(c->p, r, micro) * mesh->tp + wfi_mesh_at(mesh, WFI_TP, r)] =
+                true;
 }
 
 static wf_status run_host(checker *c, int32_t i) {
@@ -538,11 +541,13 @@ static wf_status check_end(const checker *c) {
                             "check: the gradient of unit %s is not kept on rank %d as one rank "
                             "sums it",
                             p->graph->units[p->blocks[b].name.owner].name, p->blocks[b].rank);
-    for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
-        if (c->reported[m] != p->mesh.tp)
+    int64_t n_reports = p->graph->record < 0 ? 0 : p->recipe.n_micro * p->mesh.tp;
+    for (int64_t k = 0; k < n_reports; k++)
+        if (!c->reported[k])
             return wfi_fail(p->ctx, WF_BUG,
-                            "check: the loss of microbatch %lld is reported by %d of %d ranks",
-                            (long long)m, c->reported[m], p->mesh.tp);
+                            "check: the loss of microbatch %lld is not reported by rank %lld "
+                            "along tp",
+                            (long long)(k / p->mesh.tp), (long long)(k % p->mesh.tp));
     for (int32_t k = 0; k < p->graph->n_outputs && wfi_properties_of(p->kind).stores; k++)
         if (!c->stored[k])
             return wfi_fail(p->ctx, WF_BUG, "check: output '%s' is never stored",
@@ -569,7 +574,8 @@ wf_status wf_program_check(const wf_program *program) {
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
     c.ranges = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.ranges, "the program check");
-    c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro, sizeof *c.reported, "the program check");
+    c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro * (size_t)p->mesh.tp, sizeof *c.reported,
+                           "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
     bool ok = c.ranges && c.reported && c.stored && c.scratch;
