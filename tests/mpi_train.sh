@@ -70,6 +70,7 @@ agree() {
         [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$mpirun -np $n, $plan: other bits"
         sed -n '/"losses"/,/]/p' "$folder/report" | cmp -s - <(sed -n '/"losses"/,/]/p' "$folder/one") ||
             fail "$mpirun -np $n, $plan: other losses"
+        sed -n '/"planned"/,/]/p' "$folder/report" | grep -q '[1-9]' || fail "$mpirun -np $n, $plan: no planned peak"
         [[ $(sed -n '/"planned"/,/]/p' "$folder/report" | tr -dc '0-9\n') == $(sed -n '/"measured"/,/]/p' "$folder/report" | tr -dc '0-9\n') ]] ||
             fail "$mpirun -np $n, $plan: the planned peak is not the measured one"
         [[ $(report ${run/train/plan} --wire mpi --plan "$plan" | sed -n 's/^ *"peak_bytes": //p' | head -n "$n" | tr -dc '0-9\n') == \
