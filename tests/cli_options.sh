@@ -184,7 +184,7 @@ gives --wire ranks 2 "$mlp --plan dp=2 --ranks 2 --wire shm"
 for command in "${mlp}" "${mlp/train/bench train}"; do
     refuses --wire 2 "--wire mpi needs ranks that MPI has started" "${command/--steps 2/} --wire mpi"
 done
-# Over messages a rank stages what it reads of others, so it needs more memory.
+# Over messages a rank copies bytes of other ranks before it reads them, so it needs more memory.
 peak_over() { report ${mlp/train/plan} --micro 2 --plan dp=2 --wire "$1" | field peak_bytes | head -n 1; }
 (($(peak_over mpi) > $(peak_over shm))) || fail "weft plan --wire mpi: no memory for what messages bring"
 refuses --wire 2 "there is no wire 'tin'; there are auto, shm, mpi and nccl" "${mlp/train/plan} --wire tin"

@@ -54,7 +54,7 @@ expect 3 "would fit" $auto --device-memory 1000000 --plan auto
 says "plan auto: " $auto --micro 1 --lanes 1 --out "$folder/run" --plan auto --device-memory 3000000
 says "step 4" train --resume --out "$folder/run" --steps 4 --plan auto --device-memory 2800000
 
-# weft plan chooses what weft train chooses: no lanes, slices or microbatches of its own.
+# weft plan chooses the same plan as weft train: it adds no lanes, slices or microbatches.
 for given in "mlp --image 8 --batch 6 --devices cpu:6" "resnet18 --image 32 --batch 8 --devices cpu:3" \
     "lstm --layers 2 --hidden 20 --tokens 6 --vocab 50 --batch 12 --slices 3 --devices cpu:6" "gpt2-tiny --tokens 8 --batch 4 --devices cpu:4"; do
     for command in plan "train --data synthetic --steps 1"; do

@@ -13,7 +13,8 @@ static wf_status use_plan(job *j, const char *text) {
     return job_use_devices(j->c, plan);
 }
 
-/* Creates the recipe's program for a plan to begin with. weft plan refuses what training would. */
+/* Creates the recipe's program for a plan to begin with. weft plan refuses the same plans as
+ * weft train. */
 static wf_status create_first(job *j, const char *text, wf_program **program_out) {
     wf_recipe recipe = job_recipe_of_a_step(j);
     wf_status status = use_plan(j, text);

@@ -282,7 +282,7 @@ json_t *job_needed_json(const job *j) {
     return needed;
 }
 
-/* Names what the plan's recipe has and that of the given options does not. */
+/* Prints the values that the plan needs and the given options do not have. */
 static void say_needed(const job *j) {
     json_t *value, *needed = job_needed_json(j);
     const char *name;

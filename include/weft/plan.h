@@ -63,8 +63,9 @@ WF_API void wf_plan_use_memory(wf_plan *plan, size_t device_bytes);
  * devices. A trainer uses its own configuration instead. Errors: INVALID_ARG (an unknown kind, or
  * one without memory). */
 WF_API WF_NODISCARD wf_status wf_plan_use_devices(wf_plan *plan, const char *devices);
-/* Sets the wire between the ranks, as in wf_job_config. Over "mpi" a rank stages what it reads of
- * others in memory of its own; over "nccl", all that one phase of a collective reads. NULL, the
+/* Sets the wire between the ranks, as in wf_job_config. Over "mpi" a rank copies bytes of other
+ * ranks into memory of its own before it reads them; over "nccl", all bytes of one phase of a
+ * collective. NULL, the
  * default, means shared memory. A trainer uses the wire of its job instead. Errors: INVALID_ARG
  * (there is no such wire). */
 WF_API WF_NODISCARD wf_status wf_plan_use_wire(wf_plan *plan, const char *wire);

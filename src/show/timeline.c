@@ -68,7 +68,7 @@ static const char *make_name(const naming *n, const wf_program *p, const wfi_ins
 
 #define N_NAMES (2 * (size_t)WFI_N_INSTRUCTION_NAMES)
 
-/* What a unit moves alone is another than what it moves for all slices. */
+/* A unit has two names for each kind: for its own moves, and for moves of all slices. */
 static int32_t name_number(const wf_program *p, const wfi_instruction *now) {
     int32_t number = wfi_instruction_name_number(now);
     if (wfi_moves_all_slices(p, now)) number += WFI_N_INSTRUCTION_NAMES;
