@@ -4,10 +4,8 @@
 
 #include "lower/emit.h"
 
-/* A tensor that the next change moves; all members name the same ones. */
-wf_status wfi_add_moved(wfi_lowering *l, wfi_name name);
-/* Moves them from one placement to another; nothing if it is the same, or the group is one rank.
- * `unit`: of the instruction, or -1. */
+/* Moves the added tensors from one placement to another; nothing if it is the same, or the group is
+ * one rank. `unit`: of the instruction, or -1. */
 wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
                            int32_t unit);
 

@@ -125,11 +125,31 @@ wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_name na
     return WF_OK;
 }
 
-wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_name name,
-                       wfi_extent extent, int access) {
+wf_status wfi_add_name(wfi_lowering *l, wfi_name name) {
+    WF_TRY(WFI_GROW(l->p->ctx, l->names, l->n_names, l->name_capacity, "lowering"));
+    l->names[l->n_names++] = name;
+    return WF_OK;
+}
+
+/* A need may depend on the blocks of all references. */
+wf_status wfi_emit_named(wfi_lowering *l, wfi_instruction instruction, int32_t n,
+                         const wfi_name *names) {
     int32_t i;
-    WF_TRY(wfi_emit(l, instruction, 1, &i));
-    return wfi_refer(l, i, 0, name, extent, access);
+    WF_TRY(wfi_emit(l, instruction, n, &i));
+    const wfi_instruction *now = &l->p->instructions[i];
+    for (int32_t k = 0; k < n; k++)
+        WF_TRY(wfi_find_block(l, names[k], 0, &now->references[k].block));
+    for (int32_t k = 0; k < n; k++) {
+        wfi_need need = wfi_type_of(now)->need(l->p, now, k);
+        WF_TRY(wfi_refer(l, i, k, names[k], need.extent, need.access));
+    }
+    return WF_OK;
+}
+
+wf_status wfi_emit_added(wfi_lowering *l, wfi_instruction instruction) {
+    int32_t n = l->n_names;
+    l->n_names = 0;
+    return wfi_emit_named(l, instruction, n, l->names);
 }
 
 wf_status wfi_lower_copy(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent) {

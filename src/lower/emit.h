@@ -43,9 +43,9 @@ typedef struct wfi_lowering {
     int32_t freed[2][2]; /* the change and the last copy of each of the last two buckets with freed
                             gradients, or -1 */
     size_t finished_capacity;
-    wfi_name *moved; /* [n_moved] that the next change moves */
-    int32_t n_moved;
-    size_t moved_capacity;
+    wfi_name *names; /* [n_names] of the next instruction's blocks */
+    int32_t n_names;
+    size_t name_capacity;
     bool adds_state;      /* blocks that are made now live for ever */
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
@@ -58,7 +58,15 @@ bool wfi_take_stage(wfi_lowering *l, int32_t stage);
 /* The block of that name on this rank; made if it is not there, enlarged if it is smaller. */
 wf_status wfi_find_block(wfi_lowering *l, wfi_name name, size_t bytes, int32_t *block_out);
 
-/* Appends an instruction of this rank with room for so many references. */
+/* One more tensor for the next instruction. All members of a change name the same ones. */
+wf_status wfi_add_name(wfi_lowering *l, wfi_name name);
+/* Appends an instruction of this rank with references to those tensors. The table of instructions
+ * gives the bytes and the access of each. */
+wf_status wfi_emit_named(wfi_lowering *l, wfi_instruction instruction, int32_t n,
+                         const wfi_name *names);
+/* The same with the names that were added. */
+wf_status wfi_emit_added(wfi_lowering *l, wfi_instruction instruction);
+/* Appends one with room for so many references. */
 wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_references,
                    int32_t *index_out);
 wfi_instruction wfi_make(wfi_instruction_kind kind, int32_t unit, int32_t id, int64_t micro);
@@ -80,9 +88,6 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
 /* Copies an extent of a tensor from one of its copies to another: fetches or evicts it, if it is
  * offloaded. */
 wf_status wfi_lower_copy(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent);
-/* An instruction that touches one block. */
-wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_name name,
-                       wfi_extent extent, int access);
 /* Makes the instruction wait for an earlier one of the rank, if there is one. */
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier);
 /* A transfer into memory may begin one action ahead of the one that needs it, not

@@ -208,7 +208,7 @@ static wf_status gather_parameters(wfi_lowering *l, const wfi_gather *gather) {
     wfi_name used = wfi_in_turn(gather->what, ++l->n_gathered[unit]);
     wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
     if (kept.bytes) WF_TRY(wfi_lower_copy(l, wfi_kept(gather->what), used, kept));
-    WF_TRY(wfi_add_moved(l, used));
+    WF_TRY(wfi_add_name(l, used));
     return wfi_lower_change(l, wfi_stage_shards(p, gather->stage, l->rank),
                             stage->strategy->parameter, is_forward ? WFI_ROOT : WFI_REPLICATE,
                             unit);

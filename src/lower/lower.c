@@ -28,15 +28,11 @@ static wf_status name_slot(wfi_lowering *l, const wfi_segment *segment, const wf
 /* Binds a segment's slots to blocks. */
 static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
                               const wfi_segment *segment, int32_t accumulator) {
-    int32_t i;
     instruction.segment = segment;
     instruction.part = segment->part;
-    WF_TRY(wfi_emit(l, instruction, segment->n_slots, &i));
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         wfi_name name = wfi_named(slot->kind, slot->id, instruction.micro);
-        int access = slot->access;
-        size_t bytes = slot->bytes;
         switch (slot->kind) {
         case WFI_BLOCK_PARAM:
             name.micro = -1;
@@ -53,7 +49,6 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         case WFI_BLOCK_GRADIENT:
             name.micro = -1;
             name.accumulator = accumulator;
-            bytes = l->p->graph->units[slot->id].trained_bytes;
             break;
         case WFI_BLOCK_TIED:
             name.micro = wfi_last_of_lane(l->p, instruction.micro);
@@ -62,17 +57,15 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
                 name.accumulator = wfi_local_slice(l->p, segment->unit);
             break;
         case WFI_BLOCK_WORKSPACE:
-            name.turn = i;
-            bytes = slot->workspace_bytes[instruction.first];
+            name.turn = l->p->n_instructions;
             break;
         default:
             WF_TRY(name_slot(l, segment, slot, &name));
             break;
         }
-        if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
-        WF_TRY(wfi_refer(l, i, s, name, (wfi_extent){slot->begin, bytes}, access));
+        WF_TRY(wfi_add_name(l, name));
     }
-    return WF_OK;
+    return wfi_emit_added(l, instruction);
 }
 
 static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
@@ -164,8 +157,8 @@ static wf_status emit_outputs(wfi_lowering *l) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
         if (wfi_mesh_at(&p->mesh, WFI_TP, l->rank)) continue; /* all of them have it */
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
-        WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, -1, k, 0), wfi_named(WFI_BLOCK_VALUE, v, 0),
-                            wfi_whole(p->code->place[v].bytes), WFI_READ));
+        wfi_name name = wfi_named(WFI_BLOCK_VALUE, v, 0);
+        WF_TRY(wfi_emit_named(l, wfi_make(WFI_STORE, -1, k, 0), 1, &name));
     }
     return WF_OK;
 }
@@ -201,13 +194,10 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
                 wfi_extent all = wfi_whole(wfi_program_code_of(p, m)->units[u].hidden_bytes);
                 int32_t i;
                 if (!all.bytes || !wfi_unit_is_on(p, u, l->rank)) continue;
-                if (adds) {
-                    WF_TRY(wfi_find_block(l, wfi_named(WFI_BLOCK_HIDDEN, u, m), all.bytes, &i));
-                    continue;
-                }
-                WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, u, 0, m), 2, &i));
-                WF_TRY(wfi_refer(l, i, 0, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), all, WFI_READ));
-                WF_TRY(wfi_refer(l, i, 1, wfi_named(WFI_BLOCK_HIDDEN, u, m), all, WFI_WRITE));
+                wfi_name hidden = wfi_named(WFI_BLOCK_HIDDEN, u, m);
+                WF_TRY(
+                    adds ? wfi_find_block(l, hidden, all.bytes, &i)
+                         : wfi_lower_copy(l, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), hidden, all));
             }
     }
     return WF_OK;
@@ -223,7 +213,7 @@ static wf_status change_parameters(wfi_lowering *l) {
             if (!p->graph->units[u].param_bytes || wfi_is_kept_apart(p, WFI_BLOCK_PARAM, u) ||
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
-            WF_TRY(wfi_add_moved(l, wfi_of_unit(WFI_BLOCK_PARAM, u)));
+            WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_PARAM, u)));
             WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank),
                                     p->stages[s].strategy->parameter, WFI_REPLICATE, u));
         }
@@ -286,7 +276,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists,
         wfi_free(p->ctx, l.evicted);
         wfi_free(p->ctx, l.table);
         wfi_free(p->ctx, l.finished);
-        wfi_free(p->ctx, l.moved);
+        wfi_free(p->ctx, l.names);
     }
     wfi_free(p->ctx, transfers);
     return status;

@@ -57,7 +57,7 @@ static wf_status change_bucket(wfi_lowering *l, int32_t n, int32_t group, wfi_pl
     int32_t unit = -1;
     for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) {
         if (is_part && !wfi_summed_extent(l->p, l->finished[k], l->rank).bytes) continue;
-        WF_TRY(wfi_add_moved(l, wfi_of_unit(WFI_BLOCK_GRADIENT, l->finished[k])));
+        WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_GRADIENT, l->finished[k])));
         if (unit < 0) unit = l->finished[k];
     }
     return wfi_lower_change(l, group, WFI_PARTIAL, to, unit);

@@ -10,17 +10,10 @@
 #include "lower/slices.h"
 #include "base/tree.h"
 #include "lower/change.h"
-#include "program/need.h"
 
-/* Adds accumulator fold.from of a tensor to its accumulator fold.into. */
-static wf_status fold(wfi_lowering *l, int32_t unit, wfi_name name, size_t bytes,
-                      wfi_lane_fold fold) {
-    wfi_instruction now = wfi_make(WFI_FOLD, unit, fold.from, name.micro);
-    wfi_extent all = wfi_whole(bytes);
-    int32_t i;
-    WF_TRY(wfi_emit(l, now, 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, wfi_in_accumulator(name, fold.into), all, WFI_READ | WFI_WRITE));
-    return wfi_refer(l, i, 1, wfi_in_accumulator(name, fold.from), all, WFI_READ);
+wf_status wfi_lower_fold(wfi_lowering *l, int32_t unit, wfi_name name, wfi_lane_fold fold) {
+    wfi_name names[] = {wfi_in_accumulator(name, fold.into), wfi_in_accumulator(name, fold.from)};
+    return wfi_emit_named(l, wfi_make(WFI_FOLD, unit, fold.from, name.micro), 2, names);
 }
 
 /* The placements of a value: as slices make it, and as its readers need it. */
@@ -41,7 +34,7 @@ static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t mic
         int32_t v = segment->slots[s].id;
         if (wfi_gives_part(p, segment, &segment->slots[s]) && made_as(p, v) == from &&
             read_as(p, v, micro) == to)
-            WF_TRY(wfi_add_moved(l, wfi_named(WFI_BLOCK_VALUE, v, micro)));
+            WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_VALUE, v, micro)));
     }
     return wfi_lower_change(l, wfi_slice_group(p, l->rank), from, to, first);
 }
@@ -62,10 +55,9 @@ wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t m
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         bool is_sum = wfi_gives_part(p, segment, slot) && wfi_is_slice_sum(p->graph, slot->id);
-        size_t bytes = is_sum ? wfi_program_code_of(p, micro)->place[slot->id].bytes : 0;
         for (int32_t f = sums->first_fold[k]; f < sums->first_fold[k + 1] && is_sum; f++)
-            WF_TRY(fold(l, segment->unit, wfi_named(slot->kind, slot->id, micro), bytes,
-                        sums->folds[f]));
+            WF_TRY(wfi_lower_fold(l, segment->unit, wfi_named(slot->kind, slot->id, micro),
+                                  sums->folds[f]));
     }
     if (!wfi_is_last_slice(p, segment->unit) || !is_summed_by_ranks(p, segment->unit)) return WF_OK;
     WF_TRY(change(l, segment, micro, WFI_PARTIAL, WFI_SHARD));
@@ -80,8 +72,8 @@ static wf_status fold_uses(wfi_lowering *l, int32_t unit, int32_t use, int64_t m
     if (n == 1) return WF_OK;
     WF_TRY(fold_uses(l, unit, use, micro, first, left));
     WF_TRY(fold_uses(l, unit, use, micro, first + left, n - left));
-    return fold(l, unit, wfi_named(WFI_BLOCK_TIED, use, micro), wfi_tied_bytes(l->p, use),
-                (wfi_lane_fold){.into = first, .from = first + left});
+    return wfi_lower_fold(l, unit, wfi_named(WFI_BLOCK_TIED, use, micro),
+                          (wfi_lane_fold){.into = first, .from = first + left});
 }
 
 wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
@@ -92,10 +84,10 @@ wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
         if (!wfi_is_slices_use(g, i)) continue;
         int32_t use = wfi_use_of(g, i);
         WF_TRY(fold_uses(l, unit, use, micro, 0, wfi_n_local_slices(p, unit)));
-        WF_TRY(wfi_add_moved(l, wfi_named(WFI_BLOCK_TIED, use, micro)));
+        WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_TIED, use, micro)));
     }
-    if (!is_summed_by_ranks(p, unit)) l->n_moved = 0;
-    return l->n_moved ? wfi_lower_change(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
+    if (!is_summed_by_ranks(p, unit)) l->n_names = 0;
+    return l->n_names ? wfi_lower_change(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
                                          unit - g->units[unit].slice)
                       : WF_OK;
 }

@@ -5,37 +5,25 @@
 #include "lower/tie.h"
 #include "lower/reduce.h"
 #include "lower/slices.h"
-#include "program/need.h"
 
 static wfi_name sum_of(int32_t unit, int32_t accumulator) {
     return wfi_in_accumulator(wfi_of_unit(WFI_BLOCK_GRADIENT, unit), accumulator);
-}
-
-static wf_status add(wfi_lowering *l, wfi_instruction now, wfi_name name, size_t bytes,
-                     int32_t into) {
-    int32_t i;
-    WF_TRY(wfi_emit(l, now, 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, sum_of(now.unit, into),
-                     wfi_whole(l->p->graph->units[now.unit].trained_bytes), WFI_READ | WFI_WRITE));
-    return wfi_refer(l, i, 1, name, wfi_whole(bytes), WFI_READ);
 }
 
 static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t accumulator, int64_t micro) {
     const wf_graph *g = l->p->graph;
     for (int32_t k = g->units[unit].first_tied; k < g->units[unit].end_tied; k++) {
         int32_t i = g->tied[k];
-        WF_TRY(add(l, wfi_make(WFI_TIE, unit, i, micro), wfi_named(WFI_BLOCK_TIED, i, micro),
-                   wfi_tied_bytes(l->p, i), accumulator));
+        wfi_name names[] = {sum_of(unit, accumulator), wfi_named(WFI_BLOCK_TIED, i, micro)};
+        WF_TRY(wfi_emit_named(l, wfi_make(WFI_TIE, unit, i, micro), 2, names));
     }
     return WF_OK;
 }
 
 static wf_status fold_from(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums, int32_t begin,
                            int32_t end) {
-    size_t bytes = l->p->graph->units[unit].trained_bytes;
     for (int32_t k = begin; k < end; k++)
-        WF_TRY(add(l, wfi_make(WFI_FOLD, unit, sums->folds[k].from, -1),
-                   sum_of(unit, sums->folds[k].from), bytes, sums->folds[k].into));
+        WF_TRY(wfi_lower_fold(l, unit, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), sums->folds[k]));
     return WF_OK;
 }
 
@@ -47,9 +35,8 @@ static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t u
     wfi_instruction now = wfi_make(kind, unit, wfi_first_parameter(p->graph, unit), micro);
     int32_t number = p->n_instructions;
     now.peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit), l->rank);
-    WF_TRY(wfi_emit_one(l, now, sum_of(unit, move->accumulator),
-                        wfi_whole(p->graph->units[unit].trained_bytes),
-                        kind == WFI_SEND ? WFI_READ : WFI_WRITE));
+    wfi_name sum = sum_of(unit, move->accumulator);
+    WF_TRY(wfi_emit_named(l, now, 1, &sum));
     return kind == WFI_SEND ? WF_OK : wfi_depend_on_freed(l, number);
 }
 

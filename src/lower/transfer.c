@@ -6,7 +6,6 @@
  */
 #include "lower/transfer.h"
 #include "lower/tie.h"
-#include "program/need.h"
 
 #include <stdlib.h>
 
@@ -137,22 +136,14 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 
 /* ---- of the rank at hand ---- */
 
-static wfi_extent extent_of(const wfi_lowering *l, wfi_name what) {
-    return what.kind == WFI_BLOCK_TIED ? wfi_whole(wfi_tied_bytes(l->p, what.owner))
-                                       : wfi_value_extent(l->p, what.owner, what.micro, l->rank);
-}
-
 /* Emits an instruction that brings a tensor here, unless the rank has it already. */
 static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_name what) {
     wf_program *p = l->p;
-    int32_t block, index, n_before = p->n_blocks;
-    wfi_extent extent = extent_of(l, what);
-    WF_TRY(wfi_find_block(l, what, extent.offset + extent.bytes, &block));
+    int32_t block, n_before = p->n_blocks;
+    WF_TRY(wfi_find_block(l, what, 0, &block));
     if (p->n_blocks == n_before) return WF_OK;
-    WF_TRY(wfi_emit(l, i, 1, &index));
-    p->instructions[index].references[0] =
-        (wfi_reference){block, extent.offset, extent.bytes, WFI_WRITE};
-    return wfi_depend_on_lookahead(l, index);
+    WF_TRY(wfi_emit_named(l, i, 1, &what));
+    return wfi_depend_on_lookahead(l, p->n_instructions - 1);
 }
 
 static wf_status emit_load(wfi_lowering *l, int32_t unit, wfi_name input) {
@@ -181,7 +172,7 @@ static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
     if (what.kind == WFI_BLOCK_INPUT) WF_TRY(emit_load(l, unit, what));
     wfi_instruction send = wfi_make(WFI_SEND, unit, what.owner, what.micro);
     send.peer = t->to;
-    return wfi_emit_one(l, send, what, extent_of(l, what), WFI_READ);
+    return wfi_emit_named(l, send, 1, &what);
 }
 
 static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {

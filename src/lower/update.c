@@ -54,13 +54,13 @@ static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
  * it. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
     const wf_program *p = l->p;
+    wfi_name name = here(l, WFI_BLOCK_PARAM, send.unit);
     for (int32_t k = 0; k < p->stages[to].n_replicas; k++) {
         send.peer = wfi_program_rank_of(p, k, to, l->rank);
         bool wants =
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
         if (!wants || source_of(p, from, k, l->rank) != l->rank) continue;
-        WF_TRY(wfi_emit_one(l, send, here(l, WFI_BLOCK_PARAM, send.unit),
-                            updated_extent(l, send.unit), WFI_READ));
+        WF_TRY(wfi_emit_named(l, send, 1, &name));
     }
     return WF_OK;
 }
@@ -68,9 +68,8 @@ static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instr
 /* Sends the owner's new parameters once to each other stage that reads some of them. */
 static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
     wf_program *p = l->p;
-    wfi_extent kept = updated_extent(l, owner);
     int32_t from = wfi_program_stage_of(p, owner);
-    for (int32_t to = 0; to < p->n_stages && kept.bytes; to++) {
+    for (int32_t to = 0; to < p->n_stages && updated_extent(l, owner).bytes; to++) {
         if (to == from || !wfi_stage_reads_parameters(p, to, owner)) continue;
         bool is_here = take_updated(l, from);
         int32_t id = wfi_first_parameter(p->graph, owner);
@@ -79,7 +78,8 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
         wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);
         receive.peer = source_of(p, from, l->replica, l->rank);
         int32_t number = p->n_instructions;
-        WF_TRY(wfi_emit_one(l, receive, here(l, WFI_BLOCK_PARAM, owner), kept, WFI_WRITE));
+        wfi_name name = here(l, WFI_BLOCK_PARAM, owner);
+        WF_TRY(wfi_emit_named(l, receive, 1, &name));
         WF_TRY(not_before(l, WFI_BLOCK_PARAM, number));
     }
     return WF_OK;
@@ -107,21 +107,12 @@ static bool updates(const wfi_lowering *l, int32_t unit) {
 }
 
 static wf_status emit_update(wfi_lowering *l, int32_t u) {
-    wf_program *p = l->p;
-    int n_states = wfi_recipe_n_states(&p->recipe);
-    bool clips = p->recipe.clip_norm > 0;
-    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, u, l->rank);
-    int32_t i, k = 0;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1), 2 + (n_states > 0) + clips, &i));
-    WF_TRY(wfi_refer(l, i, k++, here(l, WFI_BLOCK_PARAM, u), own, WFI_READ | WFI_WRITE));
-    WF_TRY(wfi_refer(l, i, k++, wfi_summed_name(p, u), own, WFI_READ));
-    if (n_states)
-        WF_TRY(wfi_refer(l, i, k++, here(l, WFI_BLOCK_STATE, u),
-                         wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
-    if (clips)
-        WF_TRY(wfi_refer(l, i, k++, wfi_of_unit(WFI_BLOCK_TOTAL_NORM, 0), wfi_whole(sizeof(double)),
-                         WFI_READ));
-    return WF_OK;
+    const wf_recipe *recipe = &l->p->recipe;
+    WF_TRY(wfi_add_name(l, here(l, WFI_BLOCK_PARAM, u)));
+    WF_TRY(wfi_add_name(l, wfi_summed_name(l->p, u)));
+    if (wfi_recipe_n_states(recipe)) WF_TRY(wfi_add_name(l, here(l, WFI_BLOCK_STATE, u)));
+    if (recipe->clip_norm > 0) WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_TOTAL_NORM, 0)));
+    return wfi_emit_added(l, wfi_make(WFI_UPDATE, u, 0, -1));
 }
 
 /* Moves new parameters from the ranks that updated them to the ranks that keep them. */
@@ -129,7 +120,7 @@ static wf_status change_updated(wfi_lowering *l, int32_t u) {
     const wf_program *p = l->p;
     int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
     if (!wfi_unit_is_on(p, u, l->rank) || !wfi_take_stage(l, s)) return WF_OK;
-    WF_TRY(wfi_add_moved(l, here(l, WFI_BLOCK_PARAM, u)));
+    WF_TRY(wfi_add_name(l, here(l, WFI_BLOCK_PARAM, u)));
     WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank), p->stages[s].strategy->state,
                             p->stages[s].strategy->parameter, u));
     return not_before(l, WFI_BLOCK_PARAM, i);

@@ -1,7 +1,7 @@
 /* The table of instructions. The number of references of each instruction, and the requirements for
- * each: which kind of block, which bytes, read or written. The executor touches only the bytes of
- * the references; check_sizes.c compares them with the needs here, which come only from the graph,
- * the compiled units, the recipe and the plan.
+ * each: which kind of block, which bytes, read or written. Lowering fills references with the needs
+ * here, which come only from the graph, the compiled units, the recipe and the plan. The executor
+ * touches only the bytes of the references, which check_sizes.c compares with the needs.
  */
 #include "program/change.h"
 #include "program/clock.h"
