@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-int32_t wfi_first_parameter(const wf_graph *g, int32_t unit) {
-    int32_t v = 0;
-    while (g->values[v].kind != WFI_VALUE_PARAM || g->values[v].unit != unit) v++;
-    return v;
-}
-
 bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
     int32_t replica = wfi_stage_replica_on(l->p, stage, l->rank);
     l->stage = stage;
@@ -150,17 +144,6 @@ wf_status wfi_emit_added(wfi_lowering *l, wfi_instruction instruction) {
     int32_t n = l->n_names;
     l->n_names = 0;
     return wfi_emit_named(l, instruction, n, l->names);
-}
-
-wf_status wfi_lower_copy(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent) {
-    bool is_value = wfi_block_types[from.kind].owner == WFI_OWNER_VALUE;
-    wfi_instruction_kind how = !wfi_is_offloaded(l->p, from.kind) ? WFI_COPY
-                               : from.copy == WFI_COPY_KEPT       ? WFI_FETCH
-                                                                  : WFI_EVICT;
-    int32_t i, unit = is_value ? l->p->graph->values[from.owner].unit : from.owner;
-    WF_TRY(wfi_emit(l, wfi_make(how, unit, is_value ? from.owner : 0, from.micro), 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, from, extent, WFI_READ));
-    return wfi_refer(l, i, 1, to, extent, WFI_WRITE);
 }
 
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier) {

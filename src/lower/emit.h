@@ -50,8 +50,6 @@ typedef struct wfi_lowering {
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
 
-/* A transfer of a unit's parameters or gradient is named for the first of its parameters. */
-int32_t wfi_first_parameter(const wf_graph *g, int32_t unit);
 /* Takes the stage in hand. Returns whether the rank is on it. */
 bool wfi_take_stage(wfi_lowering *l, int32_t stage);
 
@@ -85,9 +83,6 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     return parts[kind];
 }
 
-/* Copies an extent of a tensor from one of its copies to another: fetches or evicts it, if it is
- * offloaded. */
-wf_status wfi_lower_copy(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent);
 /* Makes the instruction wait for an earlier one of the rank, if there is one. */
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier);
 /* A transfer into memory may begin one action ahead of the one that needs it, not

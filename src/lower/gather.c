@@ -12,7 +12,7 @@
  * do inputs of slices that are passed from pair to pair.
  */
 #include "lower/gather.h"
-#include "lower/change.h"
+#include "lower/move.h"
 #include "lower/update.h"
 
 #include <stdlib.h>
@@ -207,11 +207,9 @@ static wf_status gather_parameters(wfi_lowering *l, const wfi_gather *gather) {
     int32_t unit = gather->what.owner;
     wfi_name used = wfi_in_turn(gather->what, ++l->n_gathered[unit]);
     wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
-    if (kept.bytes) WF_TRY(wfi_lower_copy(l, wfi_kept(gather->what), used, kept));
-    WF_TRY(wfi_add_name(l, used));
-    return wfi_lower_change(l, wfi_stage_shards(p, gather->stage, l->rank),
-                            stage->strategy->parameter, is_forward ? WFI_ROOT : WFI_REPLICATE,
-                            unit);
+    if (kept.bytes) WF_TRY(wfi_move_here(l, wfi_kept(gather->what), used, kept));
+    return wfi_move_parameters(l, used, gather->stage, stage->strategy->parameter,
+                               is_forward ? WFI_ROOT : WFI_REPLICATE);
 }
 
 /* The gather follows the rank's last computation: until then its memory may be another's. */
@@ -222,7 +220,7 @@ static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
     if (what.kind == WFI_BLOCK_PARAM)
         WF_TRY(gather_parameters(l, gather));
     else if (extent.bytes)
-        WF_TRY(wfi_lower_copy(l, wfi_kept(what), wfi_in_turn(what, 1), extent));
+        WF_TRY(wfi_move_here(l, wfi_kept(what), wfi_in_turn(what, 1), extent));
     for (int32_t i = first; i < l->p->n_instructions; i++)
         WF_TRY(wfi_depend_on(l, i, l->last_compute));
     return WF_OK;
@@ -273,8 +271,8 @@ wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction) {
         const wfi_gather *e = &l->evicted[l->next_evicted];
         if (e->use >= l->n_uses) break;
         l->last_evict[1] = l->p->n_instructions;
-        WF_TRY(wfi_lower_copy(l, e->what, wfi_kept(e->what),
-                              wfi_moved_extent(l->p, e->what, l->rank)));
+        WF_TRY(
+            wfi_move_here(l, e->what, wfi_kept(e->what), wfi_moved_extent(l->p, e->what, l->rank)));
     }
     return WF_OK;
 }

@@ -3,9 +3,9 @@
  * order on one thread; depend.c turns it into streams with dependencies.
  */
 #include "lower/lower.h"
-#include "lower/change.h"
 #include "lower/finish.h"
 #include "lower/gather.h"
+#include "lower/move.h"
 #include "lower/reduce.h"
 #include "lower/slices.h"
 #include "lower/tie.h"
@@ -195,9 +195,9 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
                 int32_t i;
                 if (!all.bytes || !wfi_unit_is_on(p, u, l->rank)) continue;
                 wfi_name hidden = wfi_named(WFI_BLOCK_HIDDEN, u, m);
-                WF_TRY(
-                    adds ? wfi_find_block(l, hidden, all.bytes, &i)
-                         : wfi_lower_copy(l, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), hidden, all));
+                WF_TRY(adds
+                           ? wfi_find_block(l, hidden, all.bytes, &i)
+                           : wfi_move_here(l, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), hidden, all));
             }
     }
     return WF_OK;
@@ -213,9 +213,8 @@ static wf_status change_parameters(wfi_lowering *l) {
             if (!p->graph->units[u].param_bytes || wfi_is_kept_apart(p, WFI_BLOCK_PARAM, u) ||
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
-            WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_PARAM, u)));
-            WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank),
-                                    p->stages[s].strategy->parameter, WFI_REPLICATE, u));
+            WF_TRY(wfi_move_parameters(l, wfi_of_unit(WFI_BLOCK_PARAM, u), s,
+                                       p->stages[s].strategy->parameter, WFI_REPLICATE));
         }
     }
     return WF_OK;

@@ -8,7 +8,7 @@
  * wait for that copy: so the memory of the full sum can be used again.
  */
 #include "lower/reduce.h"
-#include "lower/change.h"
+#include "lower/move.h"
 #include "lower/update.h"
 
 #include <string.h>
@@ -35,8 +35,8 @@ static wf_status keep_slice(wfi_lowering *l, int32_t unit) {
     wfi_extent kept = wfi_summed_extent(l->p, unit, l->rank);
     if (!kept.bytes) return WF_OK;
     l->freed[1][1] = l->p->n_instructions;
-    return wfi_lower_copy(l, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), wfi_summed_name(l->p, unit),
-                          kept);
+    return wfi_move_here(l, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), wfi_summed_name(l->p, unit),
+                         kept);
 }
 
 static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
@@ -60,7 +60,7 @@ static wf_status change_bucket(wfi_lowering *l, int32_t n, int32_t group, wfi_pl
         WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_GRADIENT, l->finished[k])));
         if (unit < 0) unit = l->finished[k];
     }
-    return wfi_lower_change(l, group, WFI_PARTIAL, to, unit);
+    return wfi_move_among(l, group, WFI_PARTIAL, to, unit);
 }
 
 /* The next n of those that are finished: the parts in each group that has all of them, then each

@@ -9,7 +9,7 @@
  */
 #include "lower/slices.h"
 #include "base/tree.h"
-#include "lower/change.h"
+#include "lower/move.h"
 
 wf_status wfi_lower_fold(wfi_lowering *l, int32_t unit, wfi_name name, wfi_lane_fold fold) {
     wfi_name names[] = {wfi_in_accumulator(name, fold.into), wfi_in_accumulator(name, fold.from)};
@@ -36,7 +36,7 @@ static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t mic
             read_as(p, v, micro) == to)
             WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_VALUE, v, micro)));
     }
-    return wfi_lower_change(l, wfi_slice_group(p, l->rank), from, to, first);
+    return wfi_move_among(l, wfi_slice_group(p, l->rank), from, to, first);
 }
 
 bool wfi_is_last_slice(const wf_program *p, int32_t unit) {
@@ -87,7 +87,7 @@ wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
         WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_TIED, use, micro)));
     }
     if (!is_summed_by_ranks(p, unit)) l->n_names = 0;
-    return l->n_names ? wfi_lower_change(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
-                                         unit - g->units[unit].slice)
+    return l->n_names ? wfi_move_among(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
+                                       unit - g->units[unit].slice)
                       : WF_OK;
 }

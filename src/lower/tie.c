@@ -3,6 +3,7 @@
  * are made before replicas are summed, in one order under every plan. Then lanes are folded.
  */
 #include "lower/tie.h"
+#include "lower/move.h"
 #include "lower/reduce.h"
 #include "lower/slices.h"
 
@@ -28,16 +29,13 @@ static wf_status fold_from(wfi_lowering *l, int32_t unit, const wfi_lane_sums *s
 }
 
 /* A partial sum of a unit's gradient goes to or comes from another replica. */
-static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t unit,
-                           const wfi_lane_move *move) {
+static wf_status move_lane(wfi_lowering *l, int32_t unit, const wfi_lane_move *move, bool sends) {
     const wf_program *p = l->p;
     int64_t micro = move->lane * (p->recipe.n_micro / p->recipe.n_lanes);
-    wfi_instruction now = wfi_make(kind, unit, wfi_first_parameter(p->graph, unit), micro);
-    int32_t number = p->n_instructions;
-    now.peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit), l->rank);
-    wfi_name sum = sum_of(unit, move->accumulator);
-    WF_TRY(wfi_emit_named(l, now, 1, &sum));
-    return kind == WFI_SEND ? WF_OK : wfi_depend_on_freed(l, number);
+    int32_t peer = wfi_program_rank_of(p, move->replica, wfi_program_stage_of(p, unit), l->rank);
+    WF_TRY(wfi_move_between(l, sum_of(unit, move->accumulator), micro, sends ? l->rank : peer,
+                            sends ? peer : l->rank));
+    return sends ? WF_OK : wfi_depend_on_freed(l, p->n_instructions - 1);
 }
 
 /* With uneven shares: sends the partial sums of other homes, receives those of its own home, and
@@ -45,10 +43,9 @@ static wf_status emit_move(wfi_lowering *l, wfi_instruction_kind kind, int32_t u
 static wf_status exchange(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums) {
     const wf_program *p = l->p;
     if (!sums->n_sends && !sums->n_receives) return WF_OK;
-    for (int32_t k = 0; k < sums->n_sends; k++)
-        WF_TRY(emit_move(l, WFI_SEND, unit, &sums->sends[k]));
+    for (int32_t k = 0; k < sums->n_sends; k++) WF_TRY(move_lane(l, unit, &sums->sends[k], true));
     for (int32_t k = 0; k < sums->n_receives; k++)
-        WF_TRY(emit_move(l, WFI_RECEIVE, unit, &sums->receives[k]));
+        WF_TRY(move_lane(l, unit, &sums->receives[k], false));
     int32_t replica = wfi_stage_replica_on(p, wfi_program_stage_of(p, unit), l->rank);
     const int64_t *first = p->stages[wfi_program_stage_of(p, unit)].shares.first;
     int64_t n_lanes = first[replica + 1] - first[replica];

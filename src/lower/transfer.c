@@ -5,6 +5,7 @@
  * a stream behind one that is needed later, so none waits for one that waits for it.
  */
 #include "lower/transfer.h"
+#include "lower/move.h"
 #include "lower/tie.h"
 
 #include <stdlib.h>
@@ -136,18 +137,13 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 
 /* ---- of the rank at hand ---- */
 
-/* Emits an instruction that brings a tensor here, unless the rank has it already. */
-static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_name what) {
-    wf_program *p = l->p;
-    int32_t block, n_before = p->n_blocks;
-    WF_TRY(wfi_find_block(l, what, 0, &block));
-    if (p->n_blocks == n_before) return WF_OK;
-    WF_TRY(wfi_emit_named(l, i, 1, &what));
-    return wfi_depend_on_lookahead(l, p->n_instructions - 1);
-}
-
+/* Loads an input unless the rank has it already. */
 static wf_status emit_load(wfi_lowering *l, int32_t unit, wfi_name input) {
-    return emit_arrival(l, wfi_make(WFI_LOAD, unit, input.owner, input.micro), input);
+    int32_t block, n_before = l->p->n_blocks;
+    WF_TRY(wfi_find_block(l, input, 0, &block));
+    if (l->p->n_blocks == n_before) return WF_OK;
+    WF_TRY(wfi_emit_named(l, wfi_make(WFI_LOAD, unit, input.owner, input.micro), 1, &input));
+    return wfi_depend_on_lookahead(l, l->p->n_instructions - 1);
 }
 
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
@@ -159,36 +155,21 @@ wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t m
     return WF_OK;
 }
 
-/* The unit that declared or makes it. */
-static int32_t unit_of(const wf_program *p, wfi_name what) {
-    if (what.kind == WFI_BLOCK_TIED) return p->graph->weight_gradients[what.owner].unit;
-    return what.kind == WFI_BLOCK_INPUT ? p->graph->values[what.owner].unit
-                                        : p->code->place[what.owner].unit;
-}
-
-static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
-    wfi_name what = t->what;
-    int32_t unit = unit_of(l->p, what);
-    if (what.kind == WFI_BLOCK_INPUT) WF_TRY(emit_load(l, unit, what));
-    wfi_instruction send = wfi_make(WFI_SEND, unit, what.owner, what.micro);
-    send.peer = t->to;
-    return wfi_emit_named(l, send, 1, &what);
-}
-
-static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {
-    wfi_name what = t->what;
-    wfi_instruction receive = wfi_make(WFI_RECEIVE, unit_of(l->p, what), what.owner, what.micro);
-    receive.peer = t->from;
-    WF_TRY(emit_arrival(l, receive, what));
-    return what.kind == WFI_BLOCK_TIED ? wfi_lower_tied(l, what.owner, what.micro) : WF_OK;
+static wf_status emit_transfer(wfi_lowering *l, wfi_name what, int32_t from, int32_t to) {
+    bool is_input = what.kind == WFI_BLOCK_INPUT;
+    if (is_input && from == l->rank)
+        WF_TRY(emit_load(l, l->p->graph->values[what.owner].unit, what));
+    WF_TRY(wfi_move_between(l, what, what.micro, from, to));
+    if (to == l->rank) WF_TRY(wfi_depend_on_lookahead(l, l->p->n_instructions - 1));
+    bool arrives = to == l->rank && what.kind == WFI_BLOCK_TIED;
+    return arrives ? wfi_lower_tied(l, what.owner, what.micro) : WF_OK;
 }
 
 wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end) {
     for (; l->next_transfer < l->n_transfers; l->next_transfer++) {
         const wfi_transfer *t = &l->transfers[l->next_transfer];
         if (t->place >= end) break;
-        if (t->from == l->rank) WF_TRY(emit_send(l, t));
-        if (t->to == l->rank) WF_TRY(emit_receive(l, t));
+        WF_TRY(emit_transfer(l, t->what, t->from, t->to));
     }
     return WF_OK;
 }

@@ -2,21 +2,7 @@
  * new parameters go to every rank that keeps or reads them.
  */
 #include "lower/update.h"
-#include "lower/change.h"
-
-/* Takes the stage in hand. Returns whether the rank updates something of it. */
-static bool take_updated(wfi_lowering *l, int32_t stage) {
-    return wfi_take_stage(l, stage) && wfi_stage_is_updated(l->p, stage, l->rank);
-}
-
-/* ---- tied weights ---- */
-
-/* The rank of stage `from` that sends to `rank`, in replica `replica` of another stage: in the
- * replica of the same number if it updates the stage, else in the first. */
-static int32_t source_of(const wf_program *p, int32_t from, int32_t replica, int32_t rank) {
-    int32_t beside = wfi_program_rank_of(p, replica, from, rank);
-    return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from, rank);
-}
+#include "lower/move.h"
 
 /* Whether the last use read the unit's parameters, so that they are still gathered. */
 static bool is_gathered(const wfi_lowering *l, int32_t unit) {
@@ -50,38 +36,22 @@ static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
     return wfi_trained_extent(l->p, unit, wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank));
 }
 
-/* Sends the rank's part of the unit's new parameters to every rank that updates the stage and lacks
- * it. */
-static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
-    const wf_program *p = l->p;
-    wfi_name name = here(l, WFI_BLOCK_PARAM, send.unit);
-    for (int32_t k = 0; k < p->stages[to].n_replicas; k++) {
-        send.peer = wfi_program_rank_of(p, k, to, l->rank);
-        bool wants =
-            wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
-        if (!wants || source_of(p, from, k, l->rank) != l->rank) continue;
-        WF_TRY(wfi_emit_named(l, send, 1, &name));
-    }
-    return WF_OK;
-}
-
-/* Sends the owner's new parameters once to each other stage that reads some of them. */
-static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
+/* Sends the new parameters once to each rank that updates another stage that reads some of them, if
+ * it lacks them: from the replica of the same number if that updates the unit's stage, else from
+ * the first. */
+static wf_status move_tied_weights(wfi_lowering *l, int32_t unit) {
     wf_program *p = l->p;
-    int32_t from = wfi_program_stage_of(p, owner);
-    for (int32_t to = 0; to < p->n_stages && updated_extent(l, owner).bytes; to++) {
-        if (to == from || !wfi_stage_reads_parameters(p, to, owner)) continue;
-        bool is_here = take_updated(l, from);
-        int32_t id = wfi_first_parameter(p->graph, owner);
-        if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, id, -1)));
-        if (is_here || !take_updated(l, to)) continue;
-        wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);
-        receive.peer = source_of(p, from, l->replica, l->rank);
-        int32_t number = p->n_instructions;
-        wfi_name name = here(l, WFI_BLOCK_PARAM, owner);
-        WF_TRY(wfi_emit_named(l, receive, 1, &name));
-        WF_TRY(not_before(l, WFI_BLOCK_PARAM, number));
-    }
+    int32_t own = wfi_program_stage_of(p, unit), end = p->first_reader[unit + 1];
+    for (int32_t r = p->first_reader[unit]; r < end && updated_extent(l, unit).bytes; r++)
+        for (int32_t k = 0; k < p->stages[p->readers[r]].n_replicas; k++) {
+            int32_t to = wfi_program_rank_of(p, k, p->readers[r], l->rank), i = p->n_instructions;
+            int32_t from = wfi_program_rank_of(p, k, own, l->rank);
+            if (!wfi_stage_is_updated(p, own, from)) from = wfi_program_rank_of(p, 0, own, l->rank);
+            if (wfi_stage_is_updated(p, own, to) || !wfi_stage_is_updated(p, p->readers[r], to))
+                continue;
+            WF_TRY(wfi_move_between(l, here(l, WFI_BLOCK_PARAM, unit), -1, from, to));
+            if (to == l->rank) WF_TRY(not_before(l, WFI_BLOCK_PARAM, i));
+        }
     return WF_OK;
 }
 
@@ -98,7 +68,7 @@ static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool 
     if (!wfi_is_offloaded(l->p, kind) || !kept.bytes) return WF_OK;
     if (fetches && kind == WFI_BLOCK_PARAM && at.copy != WFI_COPY_PART && is_gathered(l, unit))
         return WF_OK; /* it is there */
-    WF_TRY(wfi_lower_copy(l, fetches ? there : at, fetches ? at : there, kept));
+    WF_TRY(wfi_move_here(l, fetches ? there : at, fetches ? at : there, kept));
     return fetches ? not_before(l, kind, i) : WF_OK;
 }
 
@@ -120,9 +90,8 @@ static wf_status change_updated(wfi_lowering *l, int32_t u) {
     const wf_program *p = l->p;
     int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
     if (!wfi_unit_is_on(p, u, l->rank) || !wfi_take_stage(l, s)) return WF_OK;
-    WF_TRY(wfi_add_name(l, here(l, WFI_BLOCK_PARAM, u)));
-    WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank), p->stages[s].strategy->state,
-                            p->stages[s].strategy->parameter, u));
+    WF_TRY(wfi_move_parameters(l, here(l, WFI_BLOCK_PARAM, u), s, p->stages[s].strategy->state,
+                               p->stages[s].strategy->parameter));
     return not_before(l, WFI_BLOCK_PARAM, i);
 }
 
@@ -132,7 +101,7 @@ static wf_status update(wfi_lowering *l, int32_t u) {
         WF_TRY(bring(l, WFI_BLOCK_STATE, u, false));
     }
     WF_TRY(change_updated(l, u));
-    WF_TRY(emit_tied_weights(l, u));
+    WF_TRY(move_tied_weights(l, u));
     return bring(l, WFI_BLOCK_PARAM, u, false);
 }
 
