@@ -75,7 +75,11 @@ by_hand 0 "$folder/nowhere" || got=$?
 [[ $got == 1 ]] && grep -q "there is no run in $folder/nowhere, which" "$folder/said0" || fail "rank 0 without a checkpoint: exit $got: $(cat "$folder/said0")"
 got=0
 wait $! || got=$?
-[[ $got == 1 ]] && grep -q "rank 0 cannot resume" "$folder/said1" || fail "rank 1 is not told: exit $got: $(cat "$folder/said1")"
+[[ $got == 1 ]] && grep -q "rank 0 cannot start from" "$folder/said1" || fail "rank 1 is not told: exit $got: $(cat "$folder/said1")"
+mkdir "$folder/empty"
+got=0
+"$WEFT" eval --ranks 2 --init "$folder/empty" --data "$folder/images" >"$folder/said0" 2>&1 || got=$?
+[[ $got == 1 ]] && grep -q "rank 0 cannot start from" "$folder/said0" && ! grep resume "$folder/said0" || fail "eval from an empty folder: exit $got: $(cat "$folder/said0")"
 
 # ---- the data: its path is the run's own or --data, never the state's, and it is the same ----
 images "$folder/moved"

@@ -80,9 +80,9 @@ exit_status agree_on_text(const cli *c, exit_status bad, char **text) {
     wf_status status = wf_job_broadcast(c->job, head, sizeof head);
     if (status != WF_OK) return complain_of(c, status);
     if (head[0] && !c->is_root)
-        complain(
-            (exit_status)head[0],
-            "rank 0 cannot resume from the files it has read; its own message gives the reason");
+        complain((exit_status)head[0],
+                 "rank 0 cannot start from the files that it reads; its own message gives the "
+                 "reason");
     if (head[0]) return (exit_status)head[0];
     if (!c->is_root && !(*text = malloc((size_t)head[1])))
         return complain(EXIT_FAILED, "no memory left");
