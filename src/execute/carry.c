@@ -76,10 +76,10 @@ static wf_status run_gate(void *self, void *argument) {
     return wfi_issue_copies(e, e->first[p.i], wfi_argument_phase(argument), mirror, &p);
 }
 
-/* How many tasks of instruction i come after the gate. */
-static int32_t n_after_gate(const wfi_executor *e, int32_t i, int32_t number) {
+/* The event of the gate in phase `number` of instruction i. */
+static wfi_event gate_of(const wfi_executor *e, int32_t i, int32_t number) {
     bool is_change = wfi_type_of(&e->p->instructions[i])->class == WFI_CLASS_CHANGE;
-    return wfi_issue_n_tasks(e, i) - (is_change ? 2 + 2 * number : 1);
+    return wfi_executor_event(e, i, wfi_issue_n_tasks(e, i) - (is_change ? 2 + 2 * number : 1));
 }
 
 /* ---- messages ---- */
@@ -108,15 +108,14 @@ static wf_status carry_messages(part *p, wfi_stream_queue *stream, int32_t at, i
 
 /* A stream waits only for bytes, not for other ranks' streams. So a rank waits itself for all of
  * its own instructions that happen before this one by way of other ranks. */
-static wf_status await_own(const wfi_executor *e, int32_t i) {
+static wf_status await_own(wfi_executor *e, int32_t i) {
     const wf_program *p = e->p;
     const wfi_instruction *now = &p->instructions[i];
     const int32_t *clock = wfi_clock_of(p, i);
     for (int s = 0; s < WFI_N_STREAMS; s++) {
         if (s == (int)now->stream || !clock[s]) continue;
         int32_t last = p->ranks[now->rank].stream[s][clock[s] - 1];
-        WF_TRY(wfi_stream_wait(e->workers[now->rank].streams[now->stream],
-                               wfi_executor_event(e, last, 0)));
+        WF_TRY(wfi_issue_wait(e, i, wfi_executor_event(e, last, 0)));
     }
     return WF_OK;
 }
@@ -169,16 +168,43 @@ static wf_status carry_by_wire(part *p, wfi_stream_queue *stream, int32_t at, in
     WF_TRY(wfi_issue_copies(e, at, number, count, p));
     for (int32_t m = 0; m < e->n_group[p->i]; m++) {
         int32_t k = e->p->order[at + m];
-        wfi_event gate = wfi_executor_event(e, k, n_after_gate(e, k, number));
         if (k != p->i && wfi_control_transport(own->job))
             WF_TRY(wfi_control_notify(own->job, own->trainer, e->p->instructions[k].rank,
                                       stream->number, p->gate));
-        if (p->n) WF_TRY(wfi_stream_wait(wire, gate));
+        if (p->n) WF_TRY(wfi_stream_wait(wire, gate_of(e, k, number)));
     }
     if (!p->n) return WF_OK;
     WF_TRY(wfi_stream_push(wire, do_nothing, NULL, NULL));
     WF_TRY(wfi_stream_push(wire, run_wire, (void *)(uintptr_t)e, wfi_argument(p->i, number)));
     return wfi_stream_wait(stream, wfi_stream_record(wire));
+}
+
+/* ---- the checker's view ---- */
+
+static wf_status touch_sent(void *self, const wfi_carried *copy) {
+    const part *p = self;
+    if (owner_of(p->e, &copy->from)->owner.rank != p->e->p->instructions[p->i].rank) return WF_OK;
+    return wfi_issue_touch(p->e, copy->from.reference, copy->from.offset, copy->bytes, WFI_READ);
+}
+
+wf_status wfi_carry_touch_sent(const wfi_executor *e, int32_t i, int32_t number) {
+    part p = {.e = e, .i = i};
+    if (e->carrier <= WFI_CARRIER_MIRROR) return WF_OK;
+    return wfi_issue_copies(e, e->first[i], number, touch_sent, &p);
+}
+
+static int32_t member_of(const wfi_executor *e, int32_t at, int32_t rank) {
+    while (e->p->instructions[e->p->order[at]].rank != rank) at++;
+    return e->p->order[at];
+}
+
+/* The bytes come after the gate of their owner. */
+static wf_status order_copy(void *self, const wfi_carried *copy) {
+    const part *p = self;
+    int32_t from = member_of(p->e, p->i, owner_of(p->e, &copy->from)->owner.rank);
+    int32_t to = member_of(p->e, p->i, owner_of(p->e, &copy->to)->owner.rank);
+    wfi_happens_wait(p->e->happens, to, gate_of(p->e, from, p->n));
+    return WF_OK;
 }
 
 /* ---- all ---- */
@@ -193,12 +219,13 @@ wf_status wfi_carry(wfi_executor *e, int32_t at, int32_t number) {
         const wfi_instruction *now = &e->p->instructions[group[m]];
         if (e->workers[now->rank].is_local) own = group[m];
         if (now->kind == WFI_RECEIVE) p.reads_in = (int)now->stream;
-        if (own == group[m] && e->carrier > WFI_CARRIER_MIRROR && !number)
-            WF_TRY(await_own(e, own));
+        if (e->carrier > WFI_CARRIER_MIRROR && !number) WF_TRY(await_own(e, group[m]));
         WF_TRY(wfi_issue(e, group[m], number, &gate));
     }
+    if (e->happens && e->carrier > WFI_CARRIER_MIRROR)
+        WF_TRY(wfi_issue_copies(e, at, number, order_copy, &(part){.e = e, .i = at, .n = number}));
     if (own < 0 || e->carrier == WFI_CARRIER_MIRROR) return WF_OK;
-    wfi_event begins = wfi_executor_event(e, own, n_after_gate(e, own, number));
+    wfi_event begins = gate_of(e, own, number);
     p.i = own;
     p.gate = begins.epoch;
     return (e->carrier == WFI_CARRIER_WIRE ? carry_by_wire : carry_messages)(&p, begins.stream, at,

@@ -48,5 +48,8 @@ typedef struct wfi_executor wfi_executor;
 wf_status wfi_carry(wfi_executor *e, int32_t at, int32_t number);
 /* A task of instruction i makes the copy, unless its bytes have been moved. */
 wf_status wfi_carry_copy(const wfi_executor *e, int32_t i, const wfi_carried *copy);
+/* Reports to the checker that the task, which comes after the departure of this rank's bytes, reads
+ * them: if messages or a wire carry them. */
+wf_status wfi_carry_touch_sent(const wfi_executor *e, int32_t i, int32_t number);
 
 #endif

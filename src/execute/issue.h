@@ -2,8 +2,8 @@
  *
  * All tasks and waits of a program are issued by these functions. So the happens-before checker
  * (happens.h) does not miss one; it reports a task that was issued elsewhere. Calls for an
- * instruction of a rank in another process reach only the checker. A wait for another rank's stream
- * reaches only the checker, too, if messages or a wire order these ranks (carry.h).
+ * instruction of a rank in another process reach only the checker. If messages or a wire order the
+ * ranks (carry.h), no stream waits for another rank's stream.
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H

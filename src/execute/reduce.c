@@ -149,9 +149,11 @@ each_step(const wfi_executor *e, int32_t i, int32_t number,
 
 static wf_status touch_step(const gradient *g, const wfi_reduce_step *step, void *self) {
     const wfi_executor *e = g->f->e;
+    bool is_carried = e->carrier > WFI_CARRIER_MIRROR && copies(step);
     wfi_access a;
     (void)self;
     for (int32_t i = 0; wfi_reduce_access(&g->f->part, step, i, &a); i++) {
+        if (is_carried && a.rank != g->f->part.own) continue; /* its owner touches it */
         const wfi_location place = place_of(g, &a);
         WF_TRY(wfi_issue_touch(e, place.reference, place.offset, (size_t)a.n * sizeof(float),
                                a.writes ? WFI_WRITE : WFI_READ));
@@ -160,6 +162,7 @@ static wf_status touch_step(const gradient *g, const wfi_reduce_step *step, void
 }
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
+    WF_TRY(wfi_carry_touch_sent(e, i, number));
     return each_step(e, i, number, touch_step, NULL);
 }
 

@@ -47,12 +47,14 @@ static wf_status run_send(void *self, void *argument) {
 static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase) {
     (void)phase;
     const wfi_carried copy = find_received(e, e->first[i]);
-    WF_TRY(wfi_issue_touch(e, copy.from.reference, 0, copy.bytes, WFI_READ));
+    if (e->carrier <= WFI_CARRIER_MIRROR)
+        WF_TRY(wfi_issue_touch(e, copy.from.reference, 0, copy.bytes, WFI_READ));
     return wfi_issue_touch(e, copy.to.reference, 0, copy.bytes, WFI_WRITE);
 }
 
 static wf_status transfer_pair(wfi_executor *e, int32_t at) {
-    static const wfi_work copy = {copy_received, touch_received}, sent = {run_send, NULL};
+    static const wfi_work copy = {copy_received, touch_received},
+                          sent = {run_send, wfi_carry_touch_sent};
     int32_t a = e->p->order[at], b = e->p->order[at + 1];
     bool sends = e->p->instructions[a].kind == WFI_SEND;
     int32_t send = sends ? a : b, receive = sends ? b : a;
