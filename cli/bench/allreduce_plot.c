@@ -57,37 +57,36 @@ static void write_tics(const bench_allreduce *b, char *tics, size_t bytes) {
 }
 
 static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
-    char name[40], title[120], tics[1500], lines[2500] = "", script[5000];
+    char name[40], tics[1500], lines[2500] = "";
     double copy = reduce_copy_busbw_gb_s(b), points = 3;
     chart p;
     snprintf(name, sizeof name, "allreduce_%s", wire);
-    exit_status bad = chart_begin(&p, b->all.c, name, WIRE_FIELDS);
+    exit_status bad =
+        chart_begin(&p, b->all.c, name, WIRE_FIELDS, "all-reduce of %d ranks, %s", b->n_ranks,
+                    !strcmp(wire, "inproc") ? "threads"
+                    : !strcmp(wire, "shm")  ? "processes that share memory"
+                                            : "processes over MPI");
     if (bad) return bad;
     for (int k = 0; look_at(k).title; k++) {
         look as = look_at(k);
         if (!write_series(b, p.csv, as.algorithm, wire)) continue;
         snprintf(lines + strlen(lines), sizeof lines - strlen(lines),
-                 "'%s.csv' skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
+                 "csv skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
                  "%d ps %g lc rgb '#%06x' title \"%s\",",
-                 name, as.algorithm, as.point, points, as.color, as.title);
+                 as.algorithm, as.point, points, as.color, as.title);
         points = fmax(points - 0.35, 1); /* a lower line keeps a visible edge */
     }
     write_tics(b, tics, sizeof tics);
-    snprintf(script, sizeof script,
-             "set ylabel 'bus bandwidth (GB/s)'; set xlabel 'buffer of a rank'; set logscale x 2;"
-             "set logscale y; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
-             "stats '%s.csv' skip 1 using 8 nooutput name 'y';"
-             "set yrange [y_min/1.6:(y_max>%.9g?y_max:%.9g)*1.6];"
-             "set key outside right center vertical maxrows 20 Left reverse samplen 2 spacing 1.3; "
-             "set rmargin 28;"
-             "plot %s %.9g with lines dt 2 lw 2.5 lc rgb '#333333' title 'copying as many bytes';",
-             tics, (double)b->bytes[0] / 1.4, (double)b->bytes[b->n_bytes - 1] * 1.4, name, copy,
-             copy, lines, copy);
-    snprintf(title, sizeof title, "all-reduce of %d ranks, %s", b->n_ranks,
-             !strcmp(wire, "inproc") ? "threads"
-             : !strcmp(wire, "shm")  ? "processes that share memory"
-                                     : "processes over MPI");
-    return chart_end(&p, title, script);
+    return chart_end(
+        &p,
+        "set ylabel 'bus bandwidth (GB/s)'; set xlabel 'buffer of a rank'; set logscale x 2;"
+        "set logscale y; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
+        "stats csv skip 1 using 8 nooutput name 'y'; copy=%.9g;"
+        "set yrange [y_min/1.6:(y_max>copy?y_max:copy)*1.6];"
+        "set key outside right center vertical maxrows 20 Left reverse samplen 2 spacing 1.3; "
+        "set rmargin 28;"
+        "plot %s copy with lines dt 2 lw 2.5 lc rgb '#333333' title 'copying as many bytes';",
+        tics, (double)b->bytes[0] / 1.4, (double)b->bytes[b->n_bytes - 1] * 1.4, copy, lines);
 }
 
 /* ---- traffic ---- */
@@ -111,11 +110,12 @@ static double moved_by(const json_t *row, const char *list, int rank) {
 
 /* For each algorithm a group of bars, one a rank: bytes sent below bytes received. */
 static exit_status plot_traffic(const bench_allreduce *b) {
-    char tics[600] = "", title[120], script[3000];
+    char tics[600] = "";
     double x = 0, width = b->n_ranks > 8 ? 8.0 / b->n_ranks : 1;
     chart p;
     exit_status bad = chart_begin(&p, b->all.c, "allreduce_traffic",
-                                  "algorithm,rank,sent_x_bytes,received_x_bytes,x");
+                                  "algorithm,rank,sent_x_bytes,received_x_bytes,x",
+                                  "buffers moved by each of %d ranks in an all-reduce", b->n_ranks);
     if (bad) return bad;
     for (int k = 0; wf_group_algorithm_name(k); k++) {
         const char *name = wf_group_algorithm_name(k);
@@ -129,25 +129,20 @@ static exit_status plot_traffic(const bench_allreduce *b) {
         x += 1.2;
     }
     bool is_full = b->n_ranks * b->n_algorithms > 48; /* no room for numbers */
-    snprintf(
-        script, sizeof script,
+    return chart_end(
+        &p,
         "set ylabel 'moved by a rank (buffers)'; set xtics (%s) scale 0 font ',20' offset "
-        "0,-0.9; set bmargin 5.5; set style fill solid 1 noborder; set boxwidth %.9g;"
-        "set xrange [-1:%.9g];"
-        "stats 'allreduce_traffic.csv' skip 1 using ($3+$4) nooutput name 'top';"
-        "set yrange [0:top_max*1.12];"
-        "hot(x)=(strcol(1) eq 'root' && $3>1 ? $5 : NaN);"
-        "plot 'allreduce_traffic.csv' skip 1 using 5:($3+$4) with boxes lc rgb '#56b4e9' title "
+        "0,-0.9; set bmargin 5.5; set boxwidth %.9g; set xrange [-1:%.9g];"
+        "stats csv skip 1 using ($3+$4) nooutput name 'top'; set yrange [0:top_max*1.12];"
+        "hot(x)=(strcol(1) eq 'root' && $3>1 ? $5 : NaN);" /* the hot device stands out */
+        "plot csv skip 1 using 5:($3+$4) with boxes lc rgb '#56b4e9' title "
         "'receives','' skip 1 using 5:3 with boxes lc rgb '#0072b2' title 'sends',"
-        /* The hot device stands out. */
         "'' skip 1 using (hot(0)):($3+$4) with boxes lc rgb '#f2ae8a' notitle,"
         "'' skip 1 using (hot(0)):3 with boxes lc rgb '#d55e00' notitle,"
         "'' skip 1 using 5:($3+$4):(sprintf('%s',$3+$4)) with labels offset 0,0.7 notitle,"
         "'' skip 1 using 5:(0):(sprintf('%s',$2)) with labels offset 0,-0.7 textcolor rgb "
         "'#777777' font ',14' notitle;",
         tics, 0.9 * width, x - 1.2 + 0.4 * width, is_full ? "" : "%.3g", is_full ? "" : "%d");
-    snprintf(title, sizeof title, "buffers moved by each of %d ranks in an all-reduce", b->n_ranks);
-    return chart_end(&p, title, script);
 }
 
 exit_status reduce_plot(const bench_allreduce *b) {

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -75,8 +74,7 @@ int apart_n_cores(void) {
     return wf_info_limits().n_cores;
 }
 
-/* The last n of the cores: the first often has the system's own work. */
-static bool take_cores(int n, cpu_set_t *all_out) {
+bool cores_take(int n, cpu_set_t *all_out) {
     cpu_set_t some;
     if (sched_getaffinity(0, sizeof *all_out, all_out) || CPU_COUNT(all_out) <= n) return false;
     CPU_ZERO(&some);
@@ -86,6 +84,10 @@ static bool take_cores(int n, cpu_set_t *all_out) {
         n--;
     }
     return sched_setaffinity(0, sizeof some, &some) == 0;
+}
+
+void cores_give_back(const cpu_set_t *all) {
+    (void)sched_setaffinity(0, sizeof *all, all);
 }
 
 /* ---- a run ---- */
@@ -147,9 +149,9 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
     config.argv = w->word;
     config.out = config.err = log;
     signal(SIGCHLD, SIG_DFL);
-    bool taken = take_cores(n_cores, &cores);
+    bool taken = cores_take(n_cores, &cores);
     wf_status status = wf_launch(a->c->ctx, &config, &result);
-    if (taken) (void)sched_setaffinity(0, sizeof cores, &cores);
+    if (taken) cores_give_back(&cores);
     close(log);
     if (status != WF_OK && is_peer)
         snprintf(a->last, sizeof a->last, "%.250s", wf_context_error(a->c->ctx));

@@ -6,6 +6,8 @@
 
 #include "common/cli.h"
 
+#include <sched.h>
+
 #define APART_MAX_WORDS   96
 #define APART_MAX_REPEATS 1000
 
@@ -49,6 +51,10 @@ exit_status apart_check_weights(const char *plan, const json_t *report, char sha
 
 /* Cores that this process may use, at least 1. */
 int apart_n_cores(void);
+/* Takes the last n of them for this thread and its children: the first often has the system's own
+ * work. False: there are not more, and nothing changes. */
+bool cores_take(int n, cpu_set_t *all_out);
+void cores_give_back(const cpu_set_t *all);
 
 /* ---- peers: programs that weft is compared with ---- */
 

@@ -279,8 +279,11 @@ static void describe_staleness(json_t *row) {
 }
 
 /* Synchronous gradients are never stale; local steps have no common parameters to compare with. */
-static void finish_rows(rounds *b) {
+static exit_status finish_rows(rounds *b) {
     options *o = &b->c->o;
+    async_costs *costs = &((bench_async *)b)->costs;
+    *costs = take_costs(b);
+    wf_status status = async_predict(b, costs);
     size_t n_last = (size_t)o->steps - 1;
     if (!option_is_given(o, OPT_target_loss))
         o->target_loss = async_mean_loss(json_array_get(b->rows, 0), n_last);
@@ -295,6 +298,7 @@ static void finish_rows(rounds *b) {
         row_set(row, "loss", async_mean_loss(row, n_last));
         row_set(row, "seconds_to_loss", seconds_to_target(b, row));
     }
+    return complain_of(b->c, status);
 }
 
 static void say_part(const rounds *b, double slow) {
@@ -334,17 +338,15 @@ static void say_rows(const rounds *b) {
         window_of((size_t)o->steps), (long long)o->steps, o->target_loss);
 }
 
-static exit_status write_report(const bench_async *a) {
-    const rounds *b = &a->all;
+static exit_status add_to_report(const rounds *b, json_t *report) {
     const options *o = &b->c->o;
-    json_t *report = json_pack(
-        "{s:s, s:O, s:I, s:I, s:I, s:i, s:o, s:{s:f, s:f, s:f}}", "weft", WEFT_VERSION, "recipe",
-        b->recipe, "workers", (json_int_t)o->recipe.n_workers, "steps", (json_int_t)o->steps,
-        "repeat", (json_int_t)o->repeat, "cores", apart_n_cores(), "target_loss",
-        json_number(o->target_loss), "one_worker", "compute_ms", a->costs.compute_ms, "transfer_ms",
-        a->costs.transfer_ms, "update_ms", a->costs.update_ms);
-    rounds_report(b, report);
-    return report_write(b->c, report);
+    const async_costs *costs = &((const bench_async *)b)->costs;
+    json_object_update_new(report, json_pack("{s:I, s:o, s:{s:f, s:f, s:f}}", "workers",
+                                             (json_int_t)o->recipe.n_workers, "target_loss",
+                                             json_number(o->target_loss), "one_worker",
+                                             "compute_ms", costs->compute_ms, "transfer_ms",
+                                             costs->transfer_ms, "update_ms", costs->update_ms));
+    return EXIT_DONE;
 }
 
 /* ---- the command ---- */
@@ -392,20 +394,9 @@ static exit_status resolve(cli *c) {
 }
 
 exit_status run_bench_async(cli *c) {
+    static const bench parts = {add_rows, run_row,    NULL,         finish_rows,
+                                say_rows, async_plot, add_to_report};
     bench_async a = {0};
-    rounds *b = &a.all;
     exit_status bad = resolve(c);
-    if (!bad) bad = rounds_open(b, c);
-    if (!bad) bad = add_rows(b);
-    if (!bad) bad = rounds_all(b, run_row, NULL);
-    if (!bad) {
-        a.costs = take_costs(b);
-        bad = complain_of(c, async_predict(b, &a.costs));
-    }
-    if (!bad) finish_rows(b);
-    if (!bad) bad = rounds_end(b, say_rows);
-    if (!bad && c->o.out) bad = async_plot(b);
-    if (!bad) bad = write_report(&a);
-    rounds_close(b);
-    return bad;
+    return bad ? bad : rounds_bench(&a.all, c, &parts);
 }

@@ -14,9 +14,11 @@ static bool is_in_panel(const json_t *row, int panel) {
     return panel == (row_number(row, "slow") > 1);
 }
 
-static void title_of(const rounds *b, const char *subject, char title[200]) {
-    snprintf(title, 200, "%.40s, %lld workers, batch %lld: %s", b->c->o.model,
-             (long long)b->c->o.recipe.n_workers, (long long)b->c->o.recipe.batch, subject);
+static exit_status begin(chart *p, const rounds *b, const char *name, const char *header,
+                         const char *subject) {
+    const options *o = &b->c->o;
+    return chart_begin(p, b->c, name, header, "%.40s, %lld workers, batch %lld: %s", o->model,
+                       (long long)o->recipe.n_workers, (long long)o->recipe.batch, subject);
 }
 
 /* The row's update, by its place in the last panel, which has all updates. -1: there is none. */
@@ -65,85 +67,70 @@ static void add_tics(const rounds *b, char *text, size_t bytes) {
 }
 
 static exit_status plot_rates(const rounds *b) {
-    char drawing[SCRIPT_BYTES], title[200], tics[1500] = "";
+    char tics[1500] = "";
     chart p;
     set_places(b);
-    exit_status bad = chart_begin(&p, b->c, "async", "row,slow,per_second,predicted,x");
+    exit_status bad = begin(&p, b, "async", "row,slow,per_second,predicted,x", "speed by update");
     if (bad) return bad;
     for (json_t *row = NULL; (row = next_row(b->rows, row));)
         chart_row(p.csv, row, "name,slow,samples_per_second,predicted,.x");
     add_tics(b, tics, sizeof tics);
-    title_of(b, "speed by update", title);
-    snprintf(drawing, sizeof drawing,
-             "set ylabel 'samples per second'; set xtics (%s) scale 0 font ',13'; set bmargin 7;"
-             "set style fill solid 1 noborder; set boxwidth %g; set xrange [-0.6:%g];"
-             "stats 'async.csv' skip 1 using ($3>$4?$3:$4) nooutput name 'top';"
-             "set yrange [0:top_max*1.12];"
-             "plot 'async.csv' skip 1 using ($2==1?$5:NaN):3 with boxes lc rgb '#0072b2' title "
-             "'even workers','' skip 1 using ($2>1?$5:NaN):3 with boxes lc rgb '#e69f00' %s,"
-             "'' skip 1 using 5:4 with points pt 2 ps 1.6 lw 3 lc rgb 'black' title 'predicted',"
-             "'' skip 1 using 5:3:(sprintf($3<100?\"%%.3g\":\"%%.0f\",$3)) with labels offset "
-             "0,0.7 font ',12' "
-             "notitle;",
-             tics, 0.94 * BAR_WIDTH, count_rows(b, n_panels(b) - 1, "losses") - 0.4,
-             n_panels(b) > 1 ? "title 'one worker slowed'" : "notitle");
-    return chart_end(&p, title, drawing);
+    return chart_end(
+        &p,
+        "set ylabel 'samples per second'; set xtics (%s) scale 0 font ',13'; set bmargin 7;"
+        "set boxwidth %g; set xrange [-0.6:%g];"
+        "stats csv skip 1 using ($3>$4?$3:$4) nooutput name 'top';set yrange [0:top_max*1.12];"
+        "plot csv skip 1 using ($2==1?$5:NaN):3 with boxes lc rgb '#0072b2' title 'even workers',"
+        "'' skip 1 using ($2>1?$5:NaN):3 with boxes lc rgb '#e69f00' %s,"
+        "'' skip 1 using 5:4 with points pt 2 ps 1.6 lw 3 lc rgb 'black' title 'predicted',"
+        "'' skip 1 using 5:3:(sprintf($3<100?\"%%.3g\":\"%%.0f\",$3)) with labels offset 0,0.7 "
+        "font ',12' notitle;",
+        tics, 0.94 * BAR_WIDTH, count_rows(b, n_panels(b) - 1, "losses") - 0.4,
+        n_panels(b) > 1 ? "title 'one worker slowed'" : "notitle");
 }
 
 /* ---- panels ---- */
 
-/* One above the other, each with its legend. */
-static void begin_panels(const rounds *b, const char *title, char *text, size_t bytes) {
-    snprintf(text, bytes,
-             "unset title; set multiplot layout %d,1 title \"%s\"; set key outside right center "
-             "vertical maxrows 12 Left reverse font ',13' spacing 1.1; set tmargin 2; set rmargin "
-             "30; set tics "
-             "font ',14'; set style fill solid 1 noborder; ",
-             n_panels(b), title);
-}
-
-static void begin_panel(const rounds *b, int panel, char *text, size_t bytes) {
-    size_t n = strlen(text);
-    if (panel)
-        snprintf(text + n, bytes - n, "set title 'worker 0 slowed %g x' offset 0,-0.7; plot ",
-                 b->c->o.slow);
-    else
-        snprintf(text + n, bytes - n, "set title 'even workers' offset 0,-0.7; plot ");
-}
-
-/* Adds rows with curves in each panel: lines of the file with the row's index in the first column,
- * drawn as `style`. `width`: of bars side by side; 0: lines. */
-static void add_panels(const rounds *b, const char *list, double width, const char *style,
-                       char *text, size_t bytes) {
+/* Panels one above the other, each with its legend. A row with that list is a curve: lines of the
+ * file with the row's index in the first column, drawn as `style`. `width`: of bars side by side;
+ * 0: lines. */
+static exit_status end_panels(chart *p, const rounds *b, const char *list, double width,
+                              const char *style, const char *axes) {
     static const unsigned colors[] = {CHART_BLACK, CHART_GREY,   CHART_BLUE, CHART_SKY,
                                       CHART_GREEN, CHART_ORANGE, CHART_RED,  CHART_PINK};
+    char text[SCRIPT_BYTES] = "", head[60] = "even workers";
+    int n = 0;
     for (int panel = 0; panel < n_panels(b); panel++) {
-        int at = 0;
-        size_t i, n;
+        int at = 0, n_rows = count_rows(b, panel, list);
+        size_t i;
         const json_t *row;
-        begin_panel(b, panel, text, bytes);
+        if (panel) snprintf(head, sizeof head, "worker 0 slowed %g x", b->c->o.slow);
+        n += snprintf(text + n, sizeof text - (size_t)n, "set title '%s' offset 0,-0.7; plot ",
+                      head);
         json_array_foreach(b->rows, i, row) {
             if (!is_in_panel(row, panel) || !json_array_size(json_object_get(row, list))) continue;
-            n = strlen(text);
-            snprintf(text + n, bytes - n,
-                     "%s using ($1==%zu?$2+%.4g:NaN):3 %s lc rgb '#%06x' title '%s'",
-                     at ? ",'' skip 1" : "file skip 1", i,
-                     width * (at - (count_rows(b, panel, list) - 1) / 2.0), style,
-                     colors[number_of(b, row) % (int)(sizeof colors / sizeof *colors)],
-                     row_text(row, "name"));
+            n += snprintf(text + n, sizeof text - (size_t)n,
+                          "%s skip 1 using ($1==%zu?$2+%.4g:NaN):3 %s lc rgb '#%06x' title '%s'%s",
+                          at ? "''" : "csv", i, width * (at - (n_rows - 1) / 2.0), style,
+                          colors[number_of(b, row) % (int)(sizeof colors / sizeof *colors)],
+                          row_text(row, "name"), at + 1 < n_rows ? "," : "; ");
             at++;
         }
-        strncat(text, "; ", bytes - strlen(text) - 1);
     }
-    strncat(text, "unset multiplot;", bytes - strlen(text) - 1);
+    return chart_end(
+        p,
+        "unset title; set multiplot layout %d,1 title \"%s\"; set key outside right center "
+        "vertical "
+        "maxrows 12 Left reverse font ',13' spacing 1.1; set tmargin 2; set rmargin 30; set tics "
+        "font ',14'; %s%sunset multiplot;",
+        n_panels(b), p->title, axes, text);
 }
 
 /* ---- losses ---- */
 
 static exit_status plot_losses(const rounds *b) {
-    char drawing[SCRIPT_BYTES], title[200];
     chart p;
-    exit_status bad = chart_begin(&p, b->c, "async_loss", "row,seconds,loss,name,slow");
+    exit_status bad = begin(&p, b, "async_loss", "row,seconds,loss,name,slow", "loss over time");
     if (bad) return bad;
     size_t i, k;
     const json_t *row, *loss;
@@ -153,12 +140,9 @@ static exit_status plot_losses(const rounds *b) {
             fprintf(p.csv, "%zu,%.9g,%.9g,\"%s\",%.9g\n", i, (double)(k + 1) * each_s,
                     async_mean_loss(row, k), row_text(row, "name"), row_number(row, "slow"));
     }
-    title_of(b, "loss over time", title);
-    begin_panels(b, title, drawing, sizeof drawing);
-    strcat(drawing, "file='async_loss.csv'; set xlabel 'seconds'; set ylabel 'loss'; stats file "
-                    "skip 1 using 3 nooutput name 'y'; set yrange [y_min:y_max]; ");
-    add_panels(b, "losses", 0, "with lines lw 3", drawing, sizeof drawing);
-    return chart_end(&p, title, drawing);
+    return end_panels(&p, b, "losses", 0, "with lines lw 3",
+                      "set xlabel 'seconds'; set ylabel 'loss'; stats csv skip 1 using 3 nooutput "
+                      "name 'y'; set yrange [y_min:y_max]; ");
 }
 
 /* ---- staleness ---- */
@@ -186,27 +170,24 @@ static int write_bins(const json_t *row, size_t index, FILE *csv) {
 }
 
 static exit_status plot_staleness(const rounds *b) {
-    char drawing[SCRIPT_BYTES], title[200];
+    char axes[300];
     int last = 0;
     size_t i;
     const json_t *row;
     chart p;
-    exit_status bad = chart_begin(&p, b->c, "async_staleness", "row,steps,percent,name,slow");
+    exit_status bad =
+        begin(&p, b, "async_staleness", "row,steps,percent,name,slow", "staleness of gradients");
     if (bad) return bad;
     json_array_foreach(b->rows, i, row) {
         int own = write_bins(row, i, p.csv);
         last = own > last ? own : last;
     }
     double width = 0.8 / count_rows(b, 0, STALENESS);
-    title_of(b, "staleness of gradients", title);
-    begin_panels(b, title, drawing, sizeof drawing);
-    snprintf(drawing + strlen(drawing), sizeof drawing - strlen(drawing),
-             "file='async_staleness.csv'; set xlabel 'steps old%s'; set ylabel '%% of the "
-             "gradients'; set yrange [0:100]; set xrange [-0.6:%d.6]; set xtics 1; set boxwidth "
-             "%.4g; ",
+    snprintf(axes, sizeof axes,
+             "set xlabel 'steps old%s'; set ylabel '%% of the gradients'; set yrange [0:100]; set "
+             "xrange [-0.6:%d.6]; set xtics 1; set boxwidth %.4g; ",
              last < MOST_BINS ? "" : " (12: or older)", last, 0.94 * width);
-    add_panels(b, STALENESS, width, "with boxes", drawing, sizeof drawing);
-    return chart_end(&p, title, drawing);
+    return end_panels(&p, b, STALENESS, width, "with boxes", axes);
 }
 
 exit_status async_plot(const rounds *b) {

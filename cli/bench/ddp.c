@@ -87,6 +87,18 @@ static exit_status add(rounds *b, const char *peer, int n_ranks, bool overlap) {
     return rounds_add(b, row, MAX_ROWS);
 }
 
+static void describe(const cli *c) {
+    const options *o = &c->o;
+    int n_cores = apart_n_cores();
+    say(c, "%s: %lld samples a rank, whatever their number (weak scaling), %d thread%s each\n",
+        o->model, (long long)o->recipe.batch, o->recipe.n_threads,
+        o->recipe.n_threads == 1 ? "" : "s");
+    say(c, "%lld rounds; a run is an untimed and %lld timed steps, ranks as processes\n",
+        (long long)o->repeat, (long long)o->steps);
+    if (o->ranks * o->recipe.n_threads > n_cores)
+        say(c, "there are %d cores: more ranks than that take turns and gain nothing\n", n_cores);
+}
+
 /* 1, 2, 4, ... and --ranks. */
 static exit_status add_rows(rounds *b) {
     static const char *const peers[] = {"eager", "eager, tuned malloc", "compiled",
@@ -94,6 +106,7 @@ static exit_status add_rows(rounds *b) {
     int last = (int)b->c->o.ranks;
     size_t n_peers = b->c->o.peers && has_script() ? sizeof peers / sizeof *peers : 0;
     exit_status bad = EXIT_DONE;
+    describe(b->c);
     for (int n = 1; n <= last && !bad; n = n < last && 2 * n > last ? last : 2 * n) {
         bad = add(b, NULL, n, false);
         if (!bad && n > 1) bad = add(b, NULL, n, true);
@@ -164,13 +177,14 @@ static exit_status run_row(rounds *b, json_t *row) {
 }
 
 /* Ways of PyTorch that are far from its best need no second run. */
-static void leave_out_slow(rounds *b) {
+static exit_status leave_out_slow(rounds *b) {
     for (json_t *row = NULL; (row = next_row(b->rows, row));) {
         const json_t *best = ddp_best_peer(b, (int)row_number(row, "ranks"));
         if (json_object_get(row, ".peer") && best && row != best &&
             !(1.1 * row_median(row, "runs") >= row_median(best, "runs")))
             json_object_set_new(row, ".left_out", json_true());
     }
+    return EXIT_DONE;
 }
 
 /* ---- when reductions run ---- */
@@ -228,7 +242,7 @@ static exit_status trace_all(rounds *b) {
             json_array_append(traced.rows, row);
     traced.n_runs += (int)json_array_size(traced.rows);
     progress_open(&traced.bar, !b->c->o.quiet);
-    exit_status bad = rounds_once(&traced, "trace", 0, trace_row);
+    exit_status bad = rounds_once(&traced, "trace", 0, 0, trace_row);
     progress_clear(&traced.bar);
     json_decref(traced.rows);
     return bad;
@@ -253,8 +267,10 @@ static exit_status check_bits(const rounds *b) {
 }
 
 /* Rows without a run are no rows of the report. */
-static void finish_rows(rounds *b) {
+static exit_status finish_rows(rounds *b) {
     char rate[40];
+    exit_status bad = trace_all(b);
+    if (!bad) bad = check_bits(b);
     rate_of(b, rate);
     for (size_t i = json_array_size(b->rows); i-- > 0;) {
         json_t *row = json_array_get(b->rows, i);
@@ -262,6 +278,7 @@ static void finish_rows(rounds *b) {
         row_set(row, "efficiency", efficiency_of(b, row));
         if (isnan(row_median(row, "runs"))) json_array_remove(b->rows, i);
     }
+    return bad;
 }
 
 static void say_rows(const rounds *b) {
@@ -290,15 +307,12 @@ static void say_rows(const rounds *b) {
                 row_text(ddp_best_peer(b, n), "way"), ratio(b, n));
 }
 
-static exit_status write_report(const rounds *b) {
+static exit_status add_to_report(const rounds *b, json_t *report) {
     const options *o = &b->c->o;
     /* The same weights: else the run has failed. */
-    json_t *report =
-        json_pack("{s:s, s:O, s:I, s:s, s:I, s:I, s:i, s:b}", "weft", WEFT_VERSION, "recipe",
-                  b->recipe, "batch_per_rank", (json_int_t)o->recipe.batch, "scaling", "weak",
-                  "steps", (json_int_t)o->steps, "repeat", (json_int_t)o->repeat, "cores",
-                  apart_n_cores(), "same_weights", true);
-    rounds_report(b, report);
+    json_object_update_new(report, json_pack("{s:I, s:s, s:b}", "batch_per_rank",
+                                             (json_int_t)o->recipe.batch, "scaling", "weak",
+                                             "same_weights", true));
     json_t *ratios = json_object();
     for (int n = 1; n <= o->ranks; n++) {
         char key[20];
@@ -308,7 +322,7 @@ static exit_status write_report(const rounds *b) {
     if (o->peers) json_object_set(report, "weft_over_peer", ratios);
     if (o->peers && !has_script()) json_object_set_new(report, "no_peer", json_string(NO_SCRIPT));
     json_decref(ratios);
-    return report_write(b->c, report);
+    return EXIT_DONE;
 }
 
 /* ---- the command ---- */
@@ -336,18 +350,6 @@ static exit_status resolve(cli *c) {
     return check_plan(o->plan);
 }
 
-static void describe(const cli *c) {
-    const options *o = &c->o;
-    int n_cores = apart_n_cores();
-    say(c, "%s: %lld samples a rank, whatever their number (weak scaling), %d thread%s each\n",
-        o->model, (long long)o->recipe.batch, o->recipe.n_threads,
-        o->recipe.n_threads == 1 ? "" : "s");
-    say(c, "%lld rounds; a run is an untimed and %lld timed steps, ranks as processes\n",
-        (long long)o->repeat, (long long)o->steps);
-    if (o->ranks * o->recipe.n_threads > n_cores)
-        say(c, "there are %d cores: more ranks than that take turns and gain nothing\n", n_cores);
-}
-
 /* ---- the picture ---- */
 
 #define BAR_WIDTH 0.27
@@ -371,52 +373,43 @@ static void write_group(const rounds *b, FILE *csv, int n_ranks, int middle) {
                 n_ranks * row_median(ddp_weft(b, 1, false), "runs"), middle);
 }
 
-static exit_status ddp_plot(const rounds *b, const char *unit) {
-    char drawing[3000], title[200], tics[1500] = "";
-    bool has_peer = ddp_best_peer(b, 1) || ddp_best_peer(b, (int)b->c->o.ranks);
+static exit_status ddp_plot(const rounds *b) {
+    const options *o = &b->c->o;
+    char tics[1500] = "";
+    bool has_peer = ddp_best_peer(b, 1) || ddp_best_peer(b, (int)o->ranks);
     int n_groups = 0;
     chart p;
-    exit_status bad = chart_begin(&p, b->c, "ddp", "way,ranks,per_second,x");
+    exit_status bad = chart_begin(&p, b->c, "ddp", "way,ranks,per_second,x",
+                                  "%.40s: replicas, each with %lld samples", o->model,
+                                  (long long)o->recipe.batch);
     if (bad) return bad;
-    for (int n_ranks = 1; n_ranks <= b->c->o.ranks; n_ranks++) {
+    for (int n_ranks = 1; n_ranks <= o->ranks; n_ranks++) {
         size_t n = strlen(tics);
         if (!ddp_weft(b, n_ranks, false)) continue;
         snprintf(tics + n, sizeof tics - n, "%s'%d rank%s' %d", n ? "," : "", n_ranks,
                  n_ranks == 1 ? "" : "s", n_groups);
         write_group(b, p.csv, n_ranks, n_groups++);
     }
-    snprintf(
-        drawing, sizeof drawing,
-        "set ylabel '%s per second'; set xtics (%s) scale 0 font ',20';set style fill solid 1 "
-        "noborder; set boxwidth %g;stats 'ddp.csv' skip 1 using 3 nooutput name 'top'; set yrange "
+    return chart_end(
+        &p,
+        "set ylabel '%s per second'; set xtics (%s) scale 0 font ',20';"
+        "set boxwidth %g;stats csv skip 1 using 3 nooutput name 'top'; set yrange "
         "[0:top_max*1.25];set xrange [-0.6:%g];is(way)=(strcol(1) eq way ? $4 : NaN);plot "
-        "'ddp.csv' skip 1 using (is('one')):3 with boxes lc rgb '#999999' title 'weft, one "
+        "csv skip 1 using (is('one')):3 with boxes lc rgb '#999999' title 'weft, one "
         "rank','' skip 1 using (is('off')):3 with boxes lc rgb '#56b4e9' title 'weft, sums after "
         "backward','' skip 1 using (is('on')):3 with boxes lc rgb '#0072b2' title 'weft, sums "
         "during backward','' skip 1 using (is('peer')):3 with boxes lc rgb '#e69f00' %s,'' skip 1 "
         "using (is('ideal')-0.42):3:(0.84):(0) with vectors nohead dt 2 lw 2.5 lc rgb '#333333' "
         "title 'ideal: ranks times the speed of one','' skip 1 using (strcol(1) eq 'ideal' ? NaN : "
         "$4):3:(sprintf($3<100?\"%%.1f\":\"%%.0f\",$3)) with labels offset 0,0.7 notitle;",
-        unit, tics, 0.94 * BAR_WIDTH, n_groups - 0.4,
+        unit_of(b->c), tics, 0.94 * BAR_WIDTH, n_groups - 0.4,
         has_peer ? "title 'PyTorch DDP over gloo'" : "notitle");
-    snprintf(title, sizeof title, "%.40s: replicas, each with %lld samples", b->c->o.model,
-             (long long)b->c->o.recipe.batch);
-    return chart_end(&p, title, drawing);
 }
 
 exit_status run_bench_ddp(cli *c) {
+    static const bench parts = {add_rows, run_row,  leave_out_slow, finish_rows,
+                                say_rows, ddp_plot, add_to_report};
     rounds b = {0};
     exit_status bad = resolve(c);
-    if (!bad) bad = rounds_open(&b, c);
-    if (!bad) describe(c);
-    if (!bad) bad = add_rows(&b);
-    if (!bad) bad = rounds_all(&b, run_row, leave_out_slow);
-    if (!bad) bad = trace_all(&b);
-    if (!bad) bad = check_bits(&b);
-    if (!bad) finish_rows(&b);
-    if (!bad) bad = rounds_end(&b, say_rows);
-    if (!bad && c->o.out) bad = ddp_plot(&b, unit_of(c));
-    if (!bad) bad = write_report(&b);
-    rounds_close(&b);
-    return bad;
+    return bad ? bad : rounds_bench(&b, c, &parts);
 }

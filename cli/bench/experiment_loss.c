@@ -11,54 +11,58 @@
  */
 #include "bench/experiment.h"
 
-bool loss_of(const experiment *e, loss_account *a) {
-    const row *pipeline = experiment_best(e, "pipeline", NULL, NULL, 0);
-    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
-    const row *same_split =
-        pipeline ? experiment_best(e, "single device", NULL, NULL, pipeline->split) : NULL;
-    if (!single || !same_split) return false;
-    int n = pipeline->n_ranks;
-    *a = (loss_account){.pipeline = pipeline, .single = single, .seconds = row_mean(pipeline)};
-    a->ideal = row_mean(single) / n;
-    double mean = row_compute(pipeline) / n, longest = 0;
-    for (int rank = 0; rank < n; rank++) {
-        rank_time t = row_time(pipeline, rank);
-        a->bubble += t.bubble / n;
-        a->transfer += t.transfer / n;
-        if (t.compute > longest) longest = t.compute;
-    }
-    a->imbalance = longest - mean;
-    a->waiting = a->seconds - mean - a->bubble - a->transfer; /* the host's part included */
-    a->bubble -= a->imbalance;
-    a->small_microbatch = (row_compute(same_split) - row_compute(single)) / n;
-    a->shared_memory = mean - row_compute(same_split) / n;
-    a->single_idle = (row_compute(single) - row_mean(single)) / n;
-    return true;
+#include <math.h>
+
+static double sum_of(const json_t *row, const char *field) {
+    const json_t *times = json_object_get(row, "rank_times");
+    double sum = 0;
+    for (json_t *time = NULL; (time = next_row(times, time));) sum += row_number(time, field);
+    return sum;
 }
 
-static void say_part(const experiment *e, const loss_account *a, const char *what, double seconds) {
-    say(e->c, "  %-58s %8.3f s %6.1f %%\n", what, seconds, 100 * seconds / a->ideal);
-}
-
-void loss_say(const experiment *e, const loss_account *a) {
-    say(e->c, "\nWhere the rest of %d x goes, for %s at split %lld:\n", a->pipeline->n_ranks,
-        a->pipeline->plan, (long long)a->pipeline->split);
-    say_part(e, a, "ideal: the best single device, divided by its number", a->ideal);
-    say_part(e, a, "bubble: the pipeline fills and drains", a->bubble);
-    say_part(e, a, "imbalance: the longest stage over the mean one", a->imbalance);
-    say_part(e, a, "small microbatches: this split over the best, one device", a->small_microbatch);
-    say_part(e, a, "shared memory: busy neighbours, at the same split", a->shared_memory);
-    say_part(e, a, "transfer", a->transfer);
-    say_part(e, a, "waiting: waking up, queues, the host", a->waiting);
-    say_part(e, a, "less idle time of the single device", a->single_idle);
-    say_part(e, a, "measured", a->seconds);
-}
-
-json_t *loss_json(const loss_account *a) {
+json_t *experiment_loss(const rounds *b) {
+    const json_t *pipeline = experiment_best(b, "pipeline", NULL, NULL, 0);
+    const json_t *single = experiment_best(b, "single device", NULL, NULL, 0);
+    int64_t split = pipeline ? (int64_t)row_number(pipeline, "split") : 0;
+    const json_t *same_split = experiment_best(b, "single device", NULL, NULL, split);
+    if (!pipeline || !single || !same_split) return NULL;
+    const json_t *times = json_object_get(pipeline, "rank_times");
+    double n = (double)json_array_size(times), longest = 0;
+    double seconds = row_mean(pipeline, "seconds"), single_s = row_mean(single, "seconds");
+    double mean = sum_of(pipeline, "compute") / n, bubble = sum_of(pipeline, "bubble") / n;
+    double transfer = sum_of(pipeline, "transfer") / n, alone = sum_of(single, "compute");
+    double alone_split = sum_of(same_split, "compute");
+    for (json_t *time = NULL; (time = next_row(times, time));)
+        longest = fmax(longest, row_number(time, "compute"));
     return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "plan",
-                     a->pipeline->plan, "split", (json_int_t)a->pipeline->split, "seconds",
-                     a->seconds, "ideal_seconds", a->ideal, "bubble", a->bubble, "imbalance",
-                     a->imbalance, "small_microbatch", a->small_microbatch, "shared_memory",
-                     a->shared_memory, "transfer", a->transfer, "waiting", a->waiting,
-                     "single_idle", a->single_idle);
+                     row_text(pipeline, "plan"), "split", (json_int_t)split, "seconds", seconds,
+                     "ideal_seconds", single_s / n, "bubble", bubble - (longest - mean),
+                     "imbalance", longest - mean, "small_microbatch", (alone_split - alone) / n,
+                     "shared_memory", mean - alone_split / n, "transfer", transfer, "waiting",
+                     seconds - mean - bubble - transfer, /* with the host's */
+                     "single_idle", (alone - single_s) / n);
+}
+
+void experiment_say_loss(const rounds *b) {
+    static const struct {
+        const char *field, *text;
+    } parts[] = {{"ideal_seconds", "ideal: the best single device, divided by its number"},
+                 {"bubble", "bubble: the pipeline fills and drains"},
+                 {"imbalance", "imbalance: the longest stage over the mean one"},
+                 {"small_microbatch", "small microbatches: this split over the best, one device"},
+                 {"shared_memory", "shared memory: busy neighbours, at the same split"},
+                 {"transfer", "transfer"},
+                 {"waiting", "waiting: waking up, queues, the host"},
+                 {"single_idle", "less idle time of the single device"},
+                 {"seconds", "measured"}};
+    json_t *loss = experiment_loss(b);
+    if (!loss) return;
+    say(b->c, "\nWhere the rest of 2 x goes, for %s at split %.0f:\n", row_text(loss, "plan"),
+        row_number(loss, "split"));
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        double seconds = row_number(loss, parts[k].field);
+        say(b->c, "  %-58s %8.3f s %6.1f %%\n", parts[k].text, seconds,
+            100 * seconds / row_number(loss, "ideal_seconds"));
+    }
+    json_decref(loss);
 }

@@ -232,7 +232,7 @@ static exit_status check_bits(const rounds *b) {
 
 /* "disk_share" is the part of a step in which a disk that does nothing else could read and write
  * the bytes that are there. */
-static void finish_rows(rounds *b) {
+static exit_status finish_rows(rounds *b) {
     for (json_t *row = NULL; (row = next_row(b->rows, row));) {
         double ms = row_median(row, "runs"), disk_ms = row_median(row, ".disk_ms");
         row_set(row, "step_ms", ms);
@@ -243,6 +243,7 @@ static void finish_rows(rounds *b) {
         json_object_del(row, "disk_plain_ms");
         json_object_del(row, "disk_share");
     }
+    return check_bits(b);
 }
 
 static void say_disks(const rounds *b) {
@@ -273,15 +274,6 @@ static void say_rows(const rounds *b) {
     say_disks(b);
 }
 
-static exit_status write_report(const rounds *b) {
-    const options *o = &b->c->o;
-    json_t *report =
-        json_pack("{s:s, s:O, s:I, s:I, s:i}", "weft", WEFT_VERSION, "recipe", b->recipe, "steps",
-                  (json_int_t)o->steps, "repeat", (json_int_t)o->repeat, "cores", apart_n_cores());
-    rounds_report(b, report);
-    return report_write(b->c, report);
-}
-
 /* ---- the command ---- */
 
 static exit_status resolve(cli *c) {
@@ -301,16 +293,9 @@ static exit_status resolve(cli *c) {
 }
 
 exit_status run_bench_memory(cli *c) {
+    static const bench parts = {add_rows, run_row, .finish = finish_rows, .say_rows = say_rows,
+                                .plot = memory_plot};
     rounds b = {0};
     exit_status bad = resolve(c);
-    if (!bad) bad = rounds_open(&b, c);
-    if (!bad) bad = add_rows(&b);
-    if (!bad) bad = rounds_all(&b, run_row, NULL);
-    if (!bad) bad = check_bits(&b);
-    if (!bad) finish_rows(&b);
-    if (!bad) bad = rounds_end(&b, say_rows);
-    if (!bad && c->o.out) bad = memory_plot(&b);
-    if (!bad) bad = write_report(&b);
-    rounds_close(&b);
-    return bad;
+    return bad ? bad : rounds_bench(&b, c, &parts);
 }

@@ -3,11 +3,10 @@
  * pipeline, for each split of the batch and each schedule. One core and one thread a device,
  * or two devices of another kind.
  */
-#include "bench/apart.h"
 #include "bench/experiment.h"
-#include "checkpoint/checkpoint.h"
 #include "job/report.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define TUTORIAL_BATCH 120
@@ -76,17 +75,17 @@ static exit_status resolve(cli *c) {
 
 /* Two devices of one kind, as the bits of each kind are its own: rows are compared. One rank is on
  * the first of the kind. */
-static exit_status find_devices(experiment *e) {
-    const char *list = e->c->o.devices;
+static exit_status find_devices(experiment *e, const cli *c) {
+    const char *list = c->o.devices;
     char kind[2][WF_DEVICE_NAME_BYTES];
     int n = 0;
     if (!list) return EXIT_DONE;
-    wf_status status = wf_devices_count(e->c->ctx, list, &n);
+    wf_status status = wf_devices_count(c->ctx, list, &n);
     for (int rank = 0; rank < 2 && n == 2 && status == WF_OK; rank++) {
-        status = wf_devices_name(e->c->ctx, list, rank, kind[rank]);
+        status = wf_devices_name(c->ctx, list, rank, kind[rank]);
         kind[rank][strcspn(kind[rank], ":")] = '\0';
     }
-    if (status != WF_OK) return complain_of(e->c, status);
+    if (status != WF_OK) return complain_of(c, status);
     if (n != 2 || strcmp(kind[0], kind[1]) != 0)
         return complain(EXIT_USAGE, "--devices %.60s: the experiment has two devices of one kind",
                         list);
@@ -98,133 +97,114 @@ static exit_status find_devices(experiment *e) {
 
 /* ---- rows ---- */
 
-static exit_status add(experiment *e, const char *name, const char *schedule, const char *cut,
+static exit_status add(rounds *b, const char *name, const char *schedule, const char *cut,
                        int64_t split) {
-    if (experiment_best(e, name, schedule, cut, split)) return EXIT_DONE;
-    if (e->n_rows == MAX_ROWS) return complain(EXIT_FAILED, "more than %d rows", MAX_ROWS);
-    e->rows[e->n_rows++] = (row){.name = name,
-                                 .schedule = schedule,
-                                 .cut = cut,
-                                 .split = split,
-                                 .n_ranks = strcmp(schedule, "none") ? 2 : 1};
-    return EXIT_DONE;
+    char shown[100];
+    if (experiment_best(b, name, schedule, cut, split)) return EXIT_DONE;
+    snprintf(shown, sizeof shown, "%s, %s, split %lld", name, schedule, (long long)split);
+    json_t *times = json_array();
+    for (int rank = 0; rank < (strcmp(schedule, "none") ? 2 : 1); rank++)
+        json_array_append_new(times, json_pack("{s:f, s:f, s:f, s:f}", "compute", 0.0, "bubble",
+                                               0.0, "transfer", 0.0, "wait", 0.0));
+    return rounds_add(
+        b,
+        json_pack("{s:s, s:s, s:s, s:I, s:n, s:n, s:n, s:n, s:n, s:[], s:f, s:n, s:n, s:I, s:s, "
+                  "s:s, s:o, s:{s:[], s:[]}}",
+                  ".name", shown, "name", name, "schedule", schedule, "split", (json_int_t)split,
+                  "seconds_mean", "seconds_std", "speedup", "predicted_seconds",
+                  "images_per_second", "seconds", "cpu_seconds", 0.0, "loss", "plan", "micro",
+                  (json_int_t)(b->c->o.recipe.batch / split), "cut", cut, "second_stage", "",
+                  "rank_times", times, "peak_bytes", "planned", "measured"),
+        MAX_ROWS);
 }
 
-static exit_status add_tutorial(experiment *e, const splits *s) {
-    int64_t batch = e->c->o.recipe.batch;
-    exit_status bad = add(e, "single device", "none", "", batch);
-    for (int i = 0; i < s->count && !bad; i++) {
-        bad = add(e, "single device", "none", "", s->n[i]);
-        if (!bad) bad = add(e, "pipeline", "1f1b", "", s->n[i]);
+static exit_status add_tutorial(rounds *b) {
+    int64_t batch = b->c->o.recipe.batch;
+    splits s;
+    find_splits(&b->c->o, &s);
+    exit_status bad = add(b, "single device", "none", "none", batch);
+    for (int i = 0; i < s.count && !bad; i++) {
+        bad = add(b, "single device", "none", "none", s.n[i]);
+        if (!bad) bad = add(b, "pipeline", "1f1b", "balanced", s.n[i]);
     }
-    if (!bad) bad = add(e, "model parallel", "naive", TUTORIAL_CUT, batch);
-    if (!bad) bad = add(e, "pipeline", "1f1b", TUTORIAL_CUT, s->tutorial);
-    if (!bad) bad = add(e, "pipeline", "gpipe", TUTORIAL_CUT, s->tutorial);
-    if (!bad) bad = add(e, "pipeline", "gpipe", "", s->tutorial);
-    return bad;
+    if (!bad) bad = add(b, "model parallel", "naive", TUTORIAL_CUT, batch);
+    if (!bad) bad = add(b, "pipeline", "1f1b", TUTORIAL_CUT, s.tutorial);
+    if (!bad) bad = add(b, "pipeline", "gpipe", TUTORIAL_CUT, s.tutorial);
+    return bad ? bad : add(b, "pipeline", "gpipe", "balanced", s.tutorial);
 }
 
-/* Each schedule at the splits that are best so far. */
-static exit_status add_schedules(experiment *e, const splits *s, int n_candidates) {
-    const row *single = experiment_best(e, "single device", NULL, NULL, 0);
-    exit_status bad = add(e, "model parallel", "naive", TUTORIAL_CUT, single->split);
+static exit_status add_rows(rounds *b) {
+    experiment *e = (experiment *)b;
+    const options *o = &b->c->o;
+    exit_status bad = job_open(b->c, ROW_BATCHES + 1, &e->j);
+    if (bad) return bad;
+    b->recipe = options_recipe(o);
+    json_object_del(b->recipe, "micro"); /* each row has its own */
+    say(b->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %lld\n", o->model, ROW_BATCHES,
+        (long long)o->recipe.batch, (long long)o->image, (long long)o->image, (long long)o->repeat);
+    if (e->devices) say(b->c, "devices: %s; alone: %s\n", e->devices, e->device);
+    if (!e->devices && apart_n_cores() < 2)
+        say(b->c, "there is one core only: two devices take turns on it, and gain nothing\n");
+    bad = complain_of(b->c, experiment_draw(e));
+    return bad ? bad : add_tutorial(b);
+}
+
+/* The first round tells which splits are worth more rows, of each schedule; these then run as often
+ * as all. */
+static exit_status add_schedules(rounds *b) {
+    const json_t *single = experiment_best(b, "single device", NULL, NULL, 0);
+    size_t n_first = json_array_size(b->rows);
     bool taken[MAX_SPLITS] = {false};
-    for (int n = 0; n < n_candidates && n < s->count && !bad; n++) {
+    splits s;
+    find_splits(&b->c->o, &s);
+    exit_status bad =
+        add(b, "model parallel", "naive", TUTORIAL_CUT, (int64_t)row_number(single, "split"));
+    for (int n = 0; n < (b->c->o.quick ? 1 : 2) && n < s.count && !bad; n++) {
         int best = -1;
         double least = 0;
-        for (int i = 0; i < s->count; i++) {
-            double mean = row_mean(experiment_best(e, "pipeline", "1f1b", "", s->n[i]));
+        for (int i = 0; i < s.count; i++) {
+            double mean =
+                row_mean(experiment_best(b, "pipeline", "1f1b", "balanced", s.n[i]), "seconds");
             if (!taken[i] && (best < 0 || mean < least)) best = i, least = mean;
         }
         taken[best] = true;
         for (int k = 0; wf_schedule_name(k) && !bad; k++)
             if (strcmp(wf_schedule_name(k), "naive") != 0)
-                bad = add(e, "pipeline", wf_schedule_name(k), "", s->n[best]);
+                bad = add(b, "pipeline", wf_schedule_name(k), "balanced", s.n[best]);
     }
-    return bad;
+    b->n_runs += (int)(json_array_size(b->rows) - n_first);
+    return bad ? bad : rounds_once(b, "run", n_first, 0, experiment_run);
 }
 
-/* ---- rounds ---- */
+/* ---- the command ---- */
 
-static void show(experiment *e, const row *r, const char *doing) {
-    char text[150];
-    snprintf(text, sizeof text, "%s %d/%d  %s, %s, split %lld", doing, e->n_runs_done + 1,
-             e->n_runs, r->name, r->schedule, (long long)r->split);
-    progress_show(&e->bar, (double)e->n_runs_done / e->n_runs, text);
-}
-
-/* Runs all rows from `first` on, once; odd repeats run backwards, so no row always follows the same
- * one. */
-static exit_status round_of(experiment *e, int first, int repeat) {
-    exit_status bad = EXIT_DONE;
-    for (int i = first; i < e->n_rows && !bad; i++) {
-        row *r = &e->rows[repeat % 2 ? first + e->n_rows - 1 - i : i];
-        show(e, r, "run");
-        bad = experiment_learn(e, r);
-        if (!bad) bad = experiment_run(e, r);
-        e->n_runs_done++;
-    }
-    return bad;
-}
-
-/* The first round tells which splits are worth more rows; these then run as often as all. */
-static exit_status run_all(experiment *e) {
+static exit_status plot(const rounds *b) {
     splits s;
-    int n_candidates = e->c->o.quick ? 1 : 2;
-    find_splits(&e->c->o, &s);
-    exit_status bad = add_tutorial(e, &s);
-    int n_first = e->n_rows;
-    int n_more = 0; /* beside 1f1b, which is there already, and naive */
-    while (wf_schedule_name(n_more + 2)) n_more++;
-    e->n_runs = (n_first + 1 + n_candidates * n_more) * e->n_repeats;
-    if (!bad) bad = round_of(e, 0, 0);
-    if (!bad) bad = add_schedules(e, &s, n_candidates);
-    e->n_runs = e->n_rows * e->n_repeats;
-    if (!bad) bad = round_of(e, n_first, 0);
-    for (int repeat = 1; repeat < e->n_repeats && !bad; repeat++) bad = round_of(e, 0, repeat);
-    return bad;
+    find_splits(&b->c->o, &s);
+    return experiment_plot(b, s.tutorial, TUTORIAL_CUT);
 }
 
-static exit_status finish(experiment *e) {
-    loss_account account;
-    splits s;
-    find_splits(&e->c->o, &s);
-    experiment_sort(e);
-    experiment_say(e);
-    if (loss_of(e, &account)) loss_say(e, &account);
-    effort_say(e->c, &e->spent);
-    exit_status bad = experiment_write(e);
-    return bad ? bad : experiment_plot(e, s.tutorial, TUTORIAL_CUT);
-}
-
-static void describe(const experiment *e) {
-    const options *o = &e->c->o;
-    say(e->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %d\n", o->model, ROW_BATCHES,
-        (long long)o->recipe.batch, (long long)o->image, (long long)o->image, e->n_repeats);
-    if (e->devices) say(e->c, "devices: %s; alone: %s\n", e->devices, e->device);
-    if (!e->devices && apart_n_cores() < 2)
-        say(e->c, "there is one core only: two devices take turns on it, and gain nothing\n");
+static exit_status add_to_report(const rounds *b, json_t *report) {
+    const char *devices = ((const experiment *)b)->devices;
+    json_t *loss = experiment_loss(b);
+    char path[4096];
+    json_object_set_new(report, "batches", json_integer(ROW_BATCHES));
+    if (devices) json_object_set_new(report, "devices", json_string(devices));
+    if (loss) json_object_set_new(report, "loss", loss);
+    snprintf(path, sizeof path, "%s/results.json", b->c->o.out);
+    return report_put(b->c, report, "--out:", path);
 }
 
 exit_status run_bench_model_parallel(cli *c) {
-    experiment e = {.c = c};
+    static const bench parts = {add_rows,       experiment_run, add_schedules, experiment_finish,
+                                experiment_say, plot,           add_to_report};
+    experiment e = {.devices = NULL};
     exit_status bad = resolve(c);
-    if (!bad) bad = report_check(c);
-    if (!bad) bad = find_devices(&e);
-    if (!bad) bad = checkpoint_folder(c);
-    if (!bad) bad = job_open(c, ROW_BATCHES + 1, &e.j);
-    if (bad) return bad;
-    interrupt_watch();
-    e.n_repeats = (int)c->o.repeat;
-    describe(&e);
-    wf_status status = experiment_draw(&e);
-    if (status != WF_OK) bad = complain_of(c, status);
-    progress_open(&e.bar, !c->o.quiet);
-    e.begin = effort_now();
-    if (!bad) bad = run_all(&e);
-    if (!bad) bad = complain_of(c, effort_since(c, &e.begin, &e.spent));
-    progress_clear(&e.bar);
-    if (!bad) bad = finish(&e);
-    experiment_release(&e);
+    if (!bad) bad = find_devices(&e, c);
+    if (!bad) bad = rounds_bench(&e.all, c, &parts);
+    for (int i = 0; i < e.n_costs; i++) wf_costs_destroy(e.costs[i].costs);
+    free(e.x);
+    free(e.y);
+    job_close(&e.j);
     return bad;
 }

@@ -1,6 +1,4 @@
 #include "bench/predict.h"
-#include "checkpoint/checkpoint.h"
-#include "job/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,24 +10,32 @@
 #define USUAL_SLICED USUAL ";tp=2;tp=2,sp" /* where the recipe has slices */
 
 static exit_status add(bench_predict *b, const char *text, size_t n) {
-    predict_row *r = &b->rows[b->n_rows];
-    if (b->n_rows == PREDICT_MAX_ROWS)
-        return complain(EXIT_USAGE, "--plans: there can be %d rows", PREDICT_MAX_ROWS);
-    *r = (predict_row){.measured_ms = NAN, .predicted_ms = NAN, .fastest_ms = NAN};
-    char *copy = strndup(text, n);
-    wf_status status = copy ? wf_plan_parse(b->c->ctx, copy, &r->plan)
-                            : wf_context_fail(b->c->ctx, WF_NO_MEMORY, "no memory left");
-    free(copy);
-    if (status != WF_OK) return complain_of(b->c, status);
-    r->n_ranks = wf_plan_n_ranks(r->plan);
-    b->n_rows++;
-    return EXIT_DONE;
+    size_t place = json_array_size(b->all.rows);
+    exit_status bad = rounds_add(&b->all,
+                                 json_pack("{s:I, s:s%, s:n, s:n, s:n, s:n, s:n, s:{s:[], s:[]}}",
+                                           ".plan", (json_int_t)place, ".name", text, n, "plan",
+                                           "measured_ms", "predicted_ms", "error", "fastest_ms",
+                                           "peak_bytes", "planned", "measured"),
+                                 PREDICT_MAX_ROWS);
+    if (bad) return bad;
+    const char *name = row_text(json_array_get(b->all.rows, place), ".name");
+    return complain_of(b->all.c, wf_plan_parse(b->all.c->ctx, name, &b->plans[place]));
 }
 
-static exit_status add_rows(bench_predict *b) {
-    const char *usual = b->c->o.recipe.n_slices > 1 ? USUAL_SLICED : USUAL;
-    exit_status bad = EXIT_DONE;
-    for (const char *at = b->c->o.plans ? b->c->o.plans : usual; at && !bad;) {
+/* All steps train on the first batch. */
+static exit_status add_rows(rounds *all) {
+    bench_predict *b = (bench_predict *)all;
+    const options *o = &all->c->o;
+    const wf_batch *batch;
+    exit_status bad = job_open(all->c, o->steps + 1, &b->j);
+    if (bad) return bad;
+    all->recipe = options_recipe(o);
+    wf_status status = job_loader(&b->j, WF_DATA_TRAIN, 0, 0, &b->loader);
+    if (status == WF_OK) status = wf_loader_next(b->loader, &batch);
+    if (status != WF_OK) return complain_of(all->c, status);
+    b->n_feeds = job_feeds(batch, b->feeds);
+    const char *usual = o->recipe.n_slices > 1 ? USUAL_SLICED : USUAL;
+    for (const char *at = o->plans ? o->plans : usual; at && !bad;) {
         size_t n = strcspn(at, ";");
         bad = add(b, at, n);
         at = at[n] ? at + n + 1 : NULL;
@@ -37,70 +43,63 @@ static exit_status add_rows(bench_predict *b) {
     return bad;
 }
 
-static exit_status run_row(bench_predict *b, int row) {
-    int n_runs = b->n_rows * (int)b->c->o.repeat;
-    progress_show(&b->bar, (double)b->n_runs_done++ / n_runs, wf_plan_text(b->rows[row].plan));
-    wf_status status = predict_run(b, &b->rows[row]);
-    if (status != WF_OK) progress_clear(&b->bar);
-    return complain_of(b->c, status);
+static exit_status finish_rows(rounds *all) {
+    bench_predict *b = (bench_predict *)all;
+    for (json_t *row = NULL; (row = next_row(all->rows, row));) {
+        double error = row_number(row, "predicted_ms") / row_number(row, "measured_ms") - 1;
+        row_set(row, "error", error);
+        b->mean_error += fabs(error) / (double)json_array_size(all->rows);
+        b->worst_error = fmax(b->worst_error, fabs(error));
+    }
+    return EXIT_DONE;
 }
 
-static exit_status run_all(bench_predict *b) {
-    exit_status bad = EXIT_DONE;
-    progress_open(&b->bar, !b->c->o.quiet);
-    for (int k = 0; k < b->n_rows * (int)b->c->o.repeat && !bad; k++) {
-        int round = k / b->n_rows, at = k % b->n_rows; /* odd rounds go backwards */
-        bad = interrupt_status()
-                  ? complain(interrupt_status(), "interrupted; no results have been written")
-                  : run_row(b, round % 2 ? b->n_rows - 1 - at : at);
-    }
-    progress_clear(&b->bar);
-    for (const predict_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        b->mean_error += fabs(predict_error(r)) / b->n_rows;
-        b->worst_error = fmax(b->worst_error, fabs(predict_error(r)));
-    }
-    return bad;
+static void say_rows(const rounds *all) {
+    static const column columns[] = {{"plan", "plan", -39, AS_TEXT},
+                                     {"measured ms", "measured_ms", 12, 2},
+                                     {"predicted", "predicted_ms", 11, 2},
+                                     {"error", "error", 9, AS_ERROR},
+                                     {"peak", "peak_bytes.measured", 11, AS_BYTES},
+                                     {"planned", "peak_bytes.planned", 11, AS_BYTES}};
+    const bench_predict *b = (const bench_predict *)all;
+    say(all->c, "\n");
+    SAY_COLUMNS(all->c, all->rows, columns);
+    say(all->c, "mean error %.1f %%, worst %.1f %%; steps by the CPU time of their instructions\n",
+        100 * b->mean_error, 100 * b->worst_error);
 }
 
-/* All steps train on the first batch. */
-static exit_status run(bench_predict *b) {
-    wf_loader *loader = NULL;
-    const wf_batch *batch;
-    cli *c = b->c;
-    b->begin = effort_now();
-    wf_status status = job_loader(&b->j, WF_DATA_TRAIN, 0, 0, &loader);
-    if (status == WF_OK) status = wf_loader_next(loader, &batch);
-    if (status == WF_OK) b->n_feeds = job_feeds(batch, b->feeds);
-    exit_status bad = status == WF_OK ? add_rows(b) : complain_of(c, status);
-    if (!bad) bad = run_all(b);
-    if (!bad) bad = complain_of(c, effort_since(c, &b->begin, &b->spent));
-    wf_loader_destroy(loader);
-    return bad;
+static exit_status plot(const rounds *b) {
+    const options *o = &b->c->o;
+    chart p;
+    exit_status bad = chart_begin(&p, b->c, "predict", "measured,predicted,plan",
+                                  "%.40s, batch %lld: a step's time, predicted and measured",
+                                  o->model, (long long)o->recipe.batch);
+    if (bad) return bad;
+    for (json_t *row = NULL; (row = next_row(b->rows, row));)
+        chart_row(p.csv, row, "measured_ms,predicted_ms,plan");
+    return chart_end(
+        &p,
+        "set xlabel 'measured ms'; set ylabel 'predicted ms'; set size square; stats csv skip 1 "
+        "using 1:2 nooutput name 'top'; m = 1.1*(top_max_x>top_max_y?top_max_x:top_max_y); set "
+        "xrange [0:m]; set yrange [0:m]; plot x with lines lc rgb '#999999' title 'equal', csv "
+        "skip 1 using 1:2 with points pt 7 ps 2 lc rgb '#0072b2' title 'plans';");
 }
 
-static void release(bench_predict *b) {
-    for (predict_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        wf_plan_destroy(r->plan);
-        json_decref(r->planned);
-        json_decref(r->measured);
-    }
-    job_close(&b->j);
+static exit_status add_to_report(const rounds *all, json_t *report) {
+    const bench_predict *b = (const bench_predict *)all;
+    row_set(report, "mean_error", b->mean_error);
+    row_set(report, "worst_error", b->worst_error);
+    return EXIT_DONE;
 }
 
 exit_status run_bench_predict(cli *c) {
-    static bench_predict b;
-    b = (bench_predict){.c = c};
+    static const bench parts = {add_rows, predict_run, NULL,         finish_rows,
+                                say_rows, plot,        add_to_report};
+    bench_predict b = {.loader = NULL};
     exit_status bad = apart_resolve(c, 3);
-    if (!bad) bad = apart_check_alone(c);
-    if (!bad) bad = report_check(c);
-    if (!bad && c->o.out) bad = checkpoint_folder(c);
-    if (!bad) bad = job_open(c, c->o.steps + 1, &b.j);
-    if (bad) return bad;
-    interrupt_watch();
-    bad = run(&b);
-    if (!bad) predict_say(&b);
-    if (!bad) effort_say(c, &b.spent);
-    if (!bad) bad = predict_write(&b);
-    release(&b);
+    if (!bad) bad = rounds_bench(&b.all, c, &parts);
+    wf_loader_destroy(b.loader);
+    for (int k = 0; k < PREDICT_MAX_ROWS; k++) wf_plan_destroy(b.plans[k]);
+    job_close(&b.j);
     return bad;
 }

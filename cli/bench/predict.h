@@ -8,38 +8,24 @@
 #ifndef CLI_BENCH_PREDICT_H
 #define CLI_BENCH_PREDICT_H
 
-#include "bench/apart.h"
-#include "common/processor.h"
-#include "job/progress.h"
+#include "bench/rounds.h"
+#include "job/job.h"
 
 #define PREDICT_MAX_ROWS 64
 
-typedef struct predict_row {
-    wf_plan *plan; /* with the first round's costs, which choose its cut */
-    int n_ranks;
-    double measured_ms, predicted_ms; /* the least of the rounds */
-    double fastest_ms;                /* a step by the clock, with all that disturbed it */
-    json_t *planned, *measured;       /* peak bytes of each rank; NULL: it has not run */
-} predict_row;
-
+/* A row's ".plan" is its place in `plans`. Its times are the least of the rounds; "fastest_ms" is a
+ * step by the clock, with all that disturbed it. */
 typedef struct bench_predict {
-    cli *c;
+    rounds all;
     job j;
+    wf_loader *loader;
     wf_feed feeds[WF_WORKER_MAX_FEEDS]; /* of all steps */
     int n_feeds;
-    predict_row rows[PREDICT_MAX_ROWS];
-    int n_rows, n_runs_done;
+    wf_plan *plans[PREDICT_MAX_ROWS]; /* with the first round's costs, which choose their cuts */
     double mean_error, worst_error;
-    progress bar;
-    effort begin, spent;
 } bench_predict;
 
-/* Measures one rank, then the row. */
-wf_status predict_run(const bench_predict *b, predict_row *r);
-
-double predict_error(const predict_row *r);
-void predict_say(const bench_predict *b);
-/* The picture into --out, the report to --json. Complains. */
-exit_status predict_write(const bench_predict *b);
+/* Measures one rank, then the row. Complains. */
+rounds_run predict_run;
 
 #endif

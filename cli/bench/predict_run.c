@@ -19,10 +19,10 @@ static void *take_steps(void *self) {
     const bench_predict *b = s->b;
     wf_step_result ignored;
     s->fastest_ms = NAN;
-    for (int64_t n = 0; n <= b->c->o.steps && s->status == WF_OK; n++) {
+    for (int64_t n = 0; n <= b->all.c->o.steps && s->status == WF_OK; n++) {
         double begin_s = now_seconds();
         s->status =
-            wf_trainer_step(s->trainer, b->feeds, b->n_feeds, b->c->o.recipe.batch, &ignored);
+            wf_trainer_step(s->trainer, b->feeds, b->n_feeds, b->all.c->o.recipe.batch, &ignored);
         if (n) s->fastest_ms = fmin(s->fastest_ms, (now_seconds() - begin_s) * 1e3);
     }
     return NULL;
@@ -31,7 +31,8 @@ static void *take_steps(void *self) {
 static wf_status create(const bench_predict *b, const wf_plan *plan, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.trace = 1;
-    return wf_trainer_create(b->c->ctx, b->j.model, &b->c->o.recipe, plan, &config, trainer_out);
+    return wf_trainer_create(b->all.c->ctx, b->j.model, &b->all.c->o.recipe, plan, &config,
+                             trainer_out);
 }
 
 /* ---- one rank ---- */
@@ -61,7 +62,7 @@ static wf_status add_rates(const bench_predict *b, wf_costs *costs) {
     memory_speed speed;
     wf_rates rates = wf_costs_rates(costs);
     if (!speed_of_memory(&speed))
-        return wf_context_fail(b->c->ctx, WF_NO_MEMORY, "no memory left to measure copies");
+        return wf_context_fail(b->all.c->ctx, WF_NO_MEMORY, "no memory left to measure copies");
     rates.message_us = speed.latency_us;
     rates.copy_us_per_byte = speed.link_us_per_byte;
     rates.host_us_per_byte = speed.memory_us_per_byte;
@@ -72,7 +73,7 @@ static wf_status add_rates(const bench_predict *b, wf_costs *costs) {
 
 static wf_status create_alone(const bench_predict *b, const char *text, wf_trainer **trainer_out) {
     wf_plan *plan;
-    wf_status status = wf_plan_parse(b->c->ctx, text, &plan);
+    wf_status status = wf_plan_parse(b->all.c->ctx, text, &plan);
     if (status != WF_OK) return status;
     status = create(b, plan, trainer_out);
     wf_plan_destroy(plan);
@@ -84,7 +85,7 @@ static wf_status step_together(const bench_predict *b, wf_trainer *const *alone)
     stepping own = {.b = b, .trainer = alone[0]}, other = {.b = b, .trainer = alone[1]};
     pthread_t thread;
     if (pthread_create(&thread, NULL, take_steps, &other))
-        return wf_context_fail(b->c->ctx, WF_NO_MEMORY, "no thread for a second rank");
+        return wf_context_fail(b->all.c->ctx, WF_NO_MEMORY, "no thread for a second rank");
     take_steps(&own);
     pthread_join(thread, NULL);
     return own.status != WF_OK ? own.status : other.status;
@@ -104,49 +105,51 @@ static wf_status measure_costs(const bench_predict *b, wf_costs **costs_out) {
 
 /* ---- a row ---- */
 
-static void keep_least(double *least_ms, wf_timeline *timeline) {
-    *least_ms = fmin(*least_ms, wf_timeline_step_us(timeline) / 1e3);
-    wf_timeline_destroy(timeline);
+static void keep_least(json_t *row, const char *field, double ms) {
+    row_set(row, field, fmin(row_number(row, field), ms));
 }
 
-static void keep_bytes(predict_row *r, const wf_trainer *trainer) {
-    if (r->planned) return; /* every run has the same */
-    r->planned = json_array();
-    r->measured = json_array();
-    for (int k = 0; k < r->n_ranks; k++) {
+static wf_status keep(json_t *row, const wf_trainer *trainer, const wf_costs *costs) {
+    const wf_program *program = wf_trainer_program(trainer);
+    json_t *peaks = json_object_get(row, "peak_bytes");
+    bool is_first = !json_array_size(json_object_get(peaks, "planned"));
+    wf_timeline *measured, *predicted;
+    for (int k = 0; k < wf_program_n_ranks(program) && is_first; k++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, k);
-        json_array_append_new(r->planned, json_integer((json_int_t)memory.planned_peak_bytes));
-        json_array_append_new(r->measured, json_integer((json_int_t)memory.measured_peak_bytes));
+        row_append_peak(peaks, &memory);
     }
-}
-
-static wf_status keep(predict_row *r, const wf_trainer *trainer, const wf_costs *costs) {
-    wf_timeline *timeline;
-    wf_status status = wf_trainer_replay(trainer, &timeline);
-    if (status == WF_OK) keep_least(&r->measured_ms, timeline);
-    if (status == WF_OK)
-        status = wf_program_simulate(wf_trainer_program(trainer), costs, &timeline);
-    if (status == WF_OK) keep_least(&r->predicted_ms, timeline);
-    keep_bytes(r, trainer);
-    return status;
-}
-
-static wf_status measure_row(const bench_predict *b, predict_row *r, const wf_costs *costs) {
-    stepping steps = {.b = b};
-    wf_status status = r->planned ? WF_OK : wf_plan_use_costs(r->plan, costs);
-    if (status == WF_OK) status = create(b, r->plan, &steps.trainer);
+    wf_status status = wf_trainer_replay(trainer, &measured);
     if (status != WF_OK) return status;
+    keep_least(row, "measured_ms", wf_timeline_step_us(measured) / 1e3);
+    wf_timeline_destroy(measured);
+    status = wf_program_simulate(program, costs, &predicted);
+    if (status != WF_OK) return status;
+    keep_least(row, "predicted_ms", wf_timeline_step_us(predicted) / 1e3);
+    wf_timeline_destroy(predicted);
+    return WF_OK;
+}
+
+static wf_status measure_row(const bench_predict *b, json_t *row, const wf_costs *costs) {
+    wf_plan *plan = b->plans[(int)row_number(row, ".plan")];
+    bool is_first = json_is_null(json_object_get(row, "plan"));
+    stepping steps = {.b = b};
+    wf_status status = is_first ? wf_plan_use_costs(plan, costs) : WF_OK;
+    if (status == WF_OK) status = create(b, plan, &steps.trainer);
+    if (status != WF_OK) return status;
+    json_object_set_new(row, "plan", json_string(wf_plan_text(plan)));
     take_steps(&steps);
-    r->fastest_ms = fmin(r->fastest_ms, steps.fastest_ms);
-    status = steps.status == WF_OK ? keep(r, steps.trainer, costs) : steps.status;
+    keep_least(row, "fastest_ms", steps.fastest_ms);
+    status = steps.status == WF_OK ? keep(row, steps.trainer, costs) : steps.status;
     wf_trainer_destroy(steps.trainer);
     return status;
 }
 
-wf_status predict_run(const bench_predict *b, predict_row *r) {
+exit_status predict_run(rounds *all, json_t *row) {
+    const bench_predict *b = (const bench_predict *)all;
     wf_costs *costs = NULL;
     wf_status status = measure_costs(b, &costs);
-    if (status == WF_OK) status = measure_row(b, r, costs);
+    if (status == WF_OK) status = measure_row(b, row, costs);
     wf_costs_destroy(costs);
-    return status;
+    if (status != WF_OK) progress_clear(&all->bar);
+    return complain_of(all->c, status);
 }

@@ -37,7 +37,7 @@ static exit_status run_row(rounds *b, json_t *row) {
 }
 
 /* Only a run knows its defaults, so equal rows are found after the first round. */
-static void remove_same(rounds *b) {
+static exit_status remove_same(rounds *b) {
     for (size_t i = json_array_size(b->rows) - 1; i > 0; i--)
         for (size_t k = 0; k < i; k++)
             if (!strcmp(row_text(json_array_get(b->rows, i), "recipe"),
@@ -45,6 +45,7 @@ static void remove_same(rounds *b) {
                 json_array_remove(b->rows, i);
                 break;
             }
+    return EXIT_DONE;
 }
 
 static void say_rows(const rounds *b) {
@@ -60,29 +61,22 @@ static void say_rows(const rounds *b) {
     SAY_COLUMNS(b->c, b->rows, columns);
 }
 
-static exit_status write_report(const rounds *b) {
-    json_t *report =
-        json_pack("{s:s, s:O, s:I, s:I}", "weft", WEFT_VERSION, "recipe", b->recipe, "steps",
-                  (json_int_t)b->c->o.steps, "repeat", (json_int_t)b->c->o.repeat);
-    rounds_report(b, report);
-    return report_write(b->c, report);
-}
-
-exit_status run_bench_price(cli *c) {
-    rounds b = {0};
-    exit_status bad = apart_resolve(c, 3);
-    if (!bad) bad = rounds_open(&b, c);
-    if (!bad)
-        say(c, "%s on one rank; %lld rounds; a run is an untimed and %lld timed steps\n\n",
-            c->o.model, (long long)c->o.repeat, (long long)c->o.steps);
+static exit_status add_rows(rounds *b) {
+    const options *o = &b->c->o;
+    exit_status bad = EXIT_DONE;
+    say(b->c, "%s on one rank; %lld rounds; a run is an untimed and %lld timed steps\n\n", o->model,
+        (long long)o->repeat, (long long)o->steps);
     for (size_t i = 0; i < N_ROWS && !bad; i++)
-        bad = rounds_add(&b,
+        bad = rounds_add(b,
                          json_pack("{s:i, s:i, s:n, s:n, s:n, s:n}", ".asked", (int)i, "ranks", 1,
                                    "plan", "recipe", "cpu_ms", "over"),
                          N_ROWS);
-    if (!bad) bad = rounds_all(&b, run_row, remove_same);
-    if (!bad) bad = rounds_end(&b, say_rows);
-    if (!bad) bad = write_report(&b);
-    rounds_close(&b);
     return bad;
+}
+
+exit_status run_bench_price(cli *c) {
+    static const bench parts = {add_rows, run_row, remove_same, .say_rows = say_rows};
+    rounds b = {0};
+    exit_status bad = apart_resolve(c, 3);
+    return bad ? bad : rounds_bench(&b, c, &parts);
 }

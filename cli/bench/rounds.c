@@ -9,7 +9,7 @@
 
 /* ---- rows ---- */
 
-exit_status rounds_open(rounds *b, cli *c) {
+static exit_status open_rounds(rounds *b, cli *c) {
     b->c = c;
     b->rows = json_array();
     exit_status bad = apart_check_alone(c);
@@ -39,11 +39,11 @@ static int count_active(const rounds *b) {
     return n;
 }
 
-exit_status rounds_once(rounds *b, const char *verb, int round, rounds_run *run) {
+exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, rounds_run *run) {
     size_t n = json_array_size(b->rows);
     exit_status bad = EXIT_DONE;
-    for (size_t i = 0; i < n && !bad; i++) {
-        json_t *row = json_array_get(b->rows, round % 2 ? n - 1 - i : i);
+    for (size_t i = first; i < n && !bad; i++) {
+        json_t *row = json_array_get(b->rows, round % 2 ? first + n - 1 - i : i);
         char text[150];
         if (interrupt_status())
             return complain(interrupt_status(), "interrupted; no results have been written");
@@ -56,14 +56,14 @@ exit_status rounds_once(rounds *b, const char *verb, int round, rounds_run *run)
     return bad;
 }
 
-exit_status rounds_all(rounds *b, rounds_run *run, void (*after_first)(rounds *b)) {
+static exit_status run_all(rounds *b, const bench *parts) {
     exit_status bad = EXIT_DONE;
     int n_rounds = (int)b->c->o.repeat;
     progress_open(&b->bar, !b->c->o.quiet);
     for (int round = 0; round < n_rounds && !bad; round++) {
         b->n_runs = b->n_runs_done + count_active(b) * (n_rounds - round);
-        bad = rounds_once(b, "run", round, run);
-        if (!round && !bad && after_first) after_first(b);
+        bad = rounds_once(b, "run", 0, round, parts->run);
+        if (!round && !bad && parts->after_first) bad = parts->after_first(b);
     }
     progress_clear(&b->bar);
     return bad;
@@ -102,38 +102,48 @@ exit_status rounds_weft(rounds *b, json_t *row, words *w, json_t **report_out) {
     return bad;
 }
 
-/* ---- the end ---- */
+/* ---- the bench ---- */
 
-exit_status rounds_end(rounds *b, void (*say_rows)(const rounds *b)) {
-    exit_status bad = complain_of(b->c, effort_since(b->c, &b->begin, &b->spent));
-    if (bad) return bad;
-    say_rows(b);
-    effort_say(b->c, &b->spent);
-    return EXIT_DONE;
-}
-
-json_t *row_public(const json_t *row) {
-    json_t *copy = json_object(), *value;
-    const char *key;
-    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
-        if (*key != '.') json_object_set(copy, key, value);
-    }
-    return copy;
-}
-
-void rounds_report(const rounds *b, json_t *report) {
+static json_t *create_report(const rounds *b) {
+    const options *o = &b->c->o;
     json_t *rows = json_array(), *peers = json_array();
-    for (json_t *row = NULL; (row = next_row(b->rows, row));) {
-        bool is_peer = json_object_get(row, ".peer");
-        json_array_append_new(is_peer ? peers : rows, row_public(row));
-    }
-    json_object_set_new(report, "rows", rows);
+    for (json_t *row = NULL; (row = next_row(b->rows, row));)
+        json_array_append_new(json_object_get(row, ".peer") ? peers : rows, row_public(row));
+    json_t *report = json_pack("{s:s, s:O, s:I, s:I, s:i, s:o}", "weft", WEFT_VERSION, "recipe",
+                               b->recipe, "steps", (json_int_t)o->steps, "repeat",
+                               (json_int_t)o->repeat, "cores", apart_n_cores(), "rows", rows);
+    if (!(option_about(OPT_steps).commands & b->c->command)) json_object_del(report, "steps");
     effort_report(&b->spent, report);
-    if (b->c->o.peers) {
+    if (o->peers) {
         json_object_set(report, "peers", peers);
         json_object_set_new(report, "peer_version", json_string(b->peer_version));
     }
     json_decref(peers);
+    return report;
+}
+
+static exit_status finish(rounds *b, const bench *parts) {
+    exit_status bad = parts->finish ? parts->finish(b) : EXIT_DONE;
+    if (!bad) bad = complain_of(b->c, effort_since(b->c, &b->begin, &b->spent));
+    if (bad) return bad;
+    parts->say_rows(b);
+    effort_say(b->c, &b->spent);
+    if (b->c->o.out && parts->plot) bad = parts->plot(b);
+    if (bad) return bad;
+    json_t *report = create_report(b);
+    if (parts->report) bad = parts->report(b, report);
+    if (!bad) return report_write(b->c, report);
+    json_decref(report);
+    return bad;
+}
+
+exit_status rounds_bench(rounds *b, cli *c, const bench *parts) {
+    exit_status bad = open_rounds(b, c);
+    if (!bad) bad = parts->add_rows(b);
+    if (!bad) bad = run_all(b, parts);
+    if (!bad) bad = finish(b, parts);
+    rounds_close(b);
+    return bad;
 }
 
 void rounds_close(rounds *b) {
@@ -143,6 +153,15 @@ void rounds_close(rounds *b) {
 }
 
 /* ---- rows and their fields ---- */
+
+json_t *row_public(const json_t *row) {
+    json_t *copy = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
+        if (*key != '.') json_object_set(copy, key, value);
+    }
+    return copy;
+}
 
 json_t *next_row(const json_t *rows, const json_t *row) {
     size_t i = 0;
@@ -171,26 +190,15 @@ double row_number(const json_t *row, const char *path) {
     return json_is_number(value) ? json_number_value(value) : most;
 }
 
-static samples list_of(const json_t *row, const char *name) {
+double row_statistic(const json_t *row, const char *name,
+                     double (*statistic)(const samples *s, size_t first)) {
     const json_t *list = json_object_get(row, name);
     samples s = {0};
     for (size_t i = 0; i < json_array_size(list); i++)
         (void)samples_add(&s, json_number_value(json_array_get(list, i)));
-    return s;
-}
-
-double row_median(const json_t *row, const char *list) {
-    samples s = list_of(row, list);
-    double median = samples_median(&s, 0);
+    double value = statistic(&s, 0);
     samples_release(&s);
-    return median;
-}
-
-double row_least(const json_t *row, const char *list) {
-    samples s = list_of(row, list);
-    double least = samples_least(&s, 0);
-    samples_release(&s);
-    return least;
+    return value;
 }
 
 void row_set(json_t *row, const char *field, double value) {
@@ -203,6 +211,13 @@ exit_status row_append(json_t *row, const char *name, double value) {
     if (json_array_append_new(list, json_number(value)))
         return complain(EXIT_FAILED, "no memory left");
     return EXIT_DONE;
+}
+
+void row_append_peak(json_t *peaks, const wf_trainer_memory *memory) {
+    json_array_append_new(json_object_get(peaks, "planned"),
+                          json_integer((json_int_t)memory->planned_peak_bytes));
+    json_array_append_new(json_object_get(peaks, "measured"),
+                          json_integer((json_int_t)memory->measured_peak_bytes));
 }
 
 /* ---- tables and pictures ---- */

@@ -21,20 +21,32 @@ typedef struct rounds {
     effort begin, spent;
 } rounds;
 
-/* Checks that nothing else has started this process and that --json and --out can be written, and
- * begins. Complains. */
-exit_status rounds_open(rounds *b, cli *c);
+/* Runs a row once. Complains. */
+typedef exit_status rounds_run(rounds *b, json_t *row);
+
+/* The parts of a bench. Those that return a status complain; NULL: the bench does without. */
+typedef struct bench {
+    exit_status (*add_rows)(rounds *b);
+    rounds_run *run;
+    exit_status (*after_first)(rounds *b); /* of the rounds: may add rows and leave some out */
+    exit_status (*finish)(rounds *b);      /* after all rounds: checks rows, sets their results */
+    void (*say_rows)(const rounds *b);
+    exit_status (*plot)(const rounds *b);                   /* into --out */
+    exit_status (*report)(const rounds *b, json_t *report); /* adds fields of its own */
+} bench;
+
+/* Runs the bench with --repeat rounds: checks first that nothing else has started this process and
+ * that --json and --out can be written, prints the table and the effort in the end, and writes the
+ * report: the recipe, --steps, --repeat, the rows, and "peers", the rows with ".peer". Complains.
+ */
+exit_status rounds_bench(rounds *b, cli *c, const bench *parts);
 /* Appends the row (a new reference). Complains if there are more than `most` rows or the row is
  * NULL. */
 exit_status rounds_add(rounds *b, json_t *row, size_t most);
 
-/* Runs a row once. Complains. */
-typedef exit_status rounds_run(rounds *b, json_t *row);
-/* Calls `run` for each row without ".left_out", in odd rounds backwards, so no row always follows
- * the same one. The progress line shows `verb` and the row's ".name". Complains. */
-exit_status rounds_once(rounds *b, const char *verb, int round, rounds_run *run);
-/* Does --repeat rounds. `after_first` (or NULL) may leave rows out of the later ones. */
-exit_status rounds_all(rounds *b, rounds_run *run, void (*after_first)(rounds *b));
+/* Calls `run` for each row from `first` on without ".left_out", in odd rounds backwards, so no row
+ * always follows the same one. The progress line shows `verb` and the row's ".name". Complains. */
+exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, rounds_run *run);
 
 /* Adds "weft bench train" or "weft plan" (by `name`), the options that were given, and the
  * report's path. The caller adds --repeat. */
@@ -43,10 +55,6 @@ void rounds_words(const rounds *b, const char *name, words *w);
  * "weights_sha256", which are the same in all runs. */
 exit_status rounds_weft(rounds *b, json_t *row, words *w, json_t **report_out);
 
-/* Ends the measurement: prints the table by `say_rows` and the effort. */
-exit_status rounds_end(rounds *b, void (*say_rows)(const rounds *b));
-/* Adds the rows and the effort to the report, and "peers", the rows with "way", under --peers. */
-void rounds_report(const rounds *b, json_t *report);
 void rounds_close(rounds *b);
 
 /* ---- rows and their fields ---- */
@@ -58,11 +66,18 @@ json_t *row_public(const json_t *row); /* a copy without fields that begin with 
 const char *row_text(const json_t *row, const char *field); /* "" if there is none */
 /* The number at a path such as "peak_bytes.planned"; the largest of a list. NAN: there is none. */
 double row_number(const json_t *row, const char *path);
-double row_median(const json_t *row, const char *list); /* NAN: none */
-double row_least(const json_t *row, const char *list);
+/* Of a list of the row; NAN: it is empty. */
+double row_statistic(const json_t *row, const char *list,
+                     double (*statistic)(const samples *s, size_t first));
+#define row_median(row, list) row_statistic(row, list, samples_median)
+#define row_least(row, list)  row_statistic(row, list, samples_least)
+#define row_mean(row, list)   row_statistic(row, list, samples_mean)
+#define row_std(row, list)    row_statistic(row, list, samples_std)
 void row_set(json_t *row, const char *field, double value); /* NAN: null */
 /* Appends to a list of the row. Complains. */
 exit_status row_append(json_t *row, const char *list, double value);
+/* Appends the peak of a rank to the lists "planned" and "measured". */
+void row_append_peak(json_t *peaks, const wf_trainer_memory *memory);
 
 /* ---- tables and pictures ---- */
 

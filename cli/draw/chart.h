@@ -17,14 +17,16 @@
 typedef struct chart {
     const cli *c;
     const char *name; /* of both files, without their ends */
+    char title[200];
     output out;
     FILE *csv;
 } chart;
 
-/* Begins DIR/name.csv with its first line. Complains. */
-exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header);
-/* Writes it, draws DIR/name.png by `drawing`, a gnuplot script, and says so; or why not, which is
- * no error. Complains if a file could not be written. */
-exit_status chart_end(chart *p, const char *title, const char *drawing);
+/* Begins DIR/name.csv with its first line. `title`: a format. Complains. */
+exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header,
+                        const char *title, ...) __attribute__((format(printf, 5, 6)));
+/* Writes it, draws DIR/name.png by `drawing`, the format of a gnuplot script with the variable
+ * `csv`, and says so; or why not, which is no error. Complains if a file could not be written. */
+exit_status chart_end(chart *p, const char *drawing, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
