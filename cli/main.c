@@ -15,38 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define COMMAND_ROW(flag, function, name, summary)                                                 \
+    {name, summary, FOR_##flag, run_##function, NULL},
+
 const command commands[] = {
-    {"train", "train a model with checkpoints, a log and a picture", FOR_TRAIN, run_train, NULL},
-    {"eval", "compute loss and accuracy of saved weights", FOR_EVAL, run_eval, NULL},
-    {"predict", "classify pictures with saved weights", FOR_PREDICT, run_predict, NULL},
-    {"convert", "write weights in another type or in shards", FOR_CONVERT, run_convert, NULL},
-    {"generate", "continue a text with a language model's weights", FOR_GENERATE, run_generate,
-     NULL},
-    {"plan", "show the cost of a plan without running it", FOR_PLAN, run_plan, NULL},
-    {"advise", "compare the strategies for a model on a cluster", FOR_ADVISE, run_advise, NULL},
-    {"bench train", "time training steps on synthetic data", FOR_BENCH, run_bench, NULL},
-    {"bench model-parallel", "time one device, two in turn, and pipelines", FOR_BENCH_PARALLEL,
-     run_bench_model_parallel, NULL},
-    {"bench allreduce", "time all-reduces by size, algorithm and wire", FOR_BENCH_ALLREDUCE,
-     run_bench_allreduce, NULL},
-    {"bench ddp", "time data parallelism, with and without overlap", FOR_BENCH_DDP, run_bench_ddp,
-     NULL},
-    {"bench memory", "measure memory and time of several plans", FOR_BENCH_MEMORY, run_bench_memory,
-     NULL},
-    {"bench price", "measure the cost of the default lanes and slices", FOR_BENCH_PRICE,
-     run_bench_price, NULL},
-    {"bench async", "time synchronous, asynchronous and local updates", FOR_BENCH_ASYNC,
-     run_bench_async, NULL},
-    {"bench published", "predict published runs on clusters", FOR_BENCH_PUBLISHED,
-     run_bench_published, NULL},
-    {"bench predict", "compare predicted and measured steps of plans", FOR_BENCH_PREDICT,
-     run_bench_predict, NULL},
-    {"tune", "find the fastest kernels and write them as a table", FOR_TUNE, run_tune, NULL},
-    {"simulate", "simulate a schedule or asynchronous updates for given times", FOR_SIMULATE,
-     run_simulate, NULL},
-    {"draw", "draw a trace of weft train: weft draw TRACE.json", FOR_DRAW, run_draw, NULL},
-    {"info", "show the machine, devices, libraries and variables", FOR_INFO, run_info, NULL},
-    {"run", "start a program: weft run -n N PROGRAM [ARGUMENTS]", FOR_RUN, NULL, run_run},
+    COMMAND_LIST(COMMAND_ROW){"run", "start a program: weft run -n N PROGRAM [ARGUMENTS]", FOR_RUN,
+                              NULL, run_run},
     {0},
 };
 

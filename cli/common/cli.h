@@ -50,26 +50,8 @@ typedef struct command {
 /* The last one has no name. */
 extern const command commands[];
 
-exit_status run_train(cli *c);
-exit_status run_eval(cli *c);
-exit_status run_convert(cli *c);
-exit_status run_generate(cli *c);
-exit_status run_predict(cli *c);
-exit_status run_plan(cli *c);
-exit_status run_advise(cli *c);
-exit_status run_bench(cli *c);
-exit_status run_tune(cli *c);
-exit_status run_bench_model_parallel(cli *c);
-exit_status run_bench_ddp(cli *c);
-exit_status run_bench_memory(cli *c);
-exit_status run_bench_price(cli *c);
-exit_status run_bench_async(cli *c);
-exit_status run_bench_published(cli *c);
-exit_status run_bench_predict(cli *c);
-exit_status run_bench_allreduce(cli *c);
-exit_status run_info(cli *c);
-exit_status run_draw(cli *c);
-exit_status run_simulate(cli *c);
+#define COMMAND_FUNCTION(flag, function, name, summary) exit_status run_##function(cli *c);
+COMMAND_LIST(COMMAND_FUNCTION)
 exit_status run_run(int argc, char *const *argv);
 
 /* "weft: " and the sentence, escaped, on standard error. Returns `status`. */

@@ -204,112 +204,76 @@ const char *option_text(const options *o, option_id id, char *text) {
 }
 
 const char *option_no_use(const options *o, option_id id) {
-    const wf_model_info *model = o->model ? wf_model_registry_find(o->model) : NULL;
-    bool tokens = model && model->takes_tokens;
-    bool synthetic = o->data && !strcmp(o->data, "synthetic");
-    bool sgd = o->recipe.optimizer == WF_SGD, is_sync = o->recipe.update == WF_UPDATE_SYNC;
-    switch (id) {
-    case OPT_n_workers:
-        return is_sync ? "--update sync has one set of parameters" : NULL;
-    case OPT_staleness:
-    case OPT_staleness_lr:
-    case OPT_n_backup:
-    case OPT_record:
-    case OPT_replay:
-        return o->recipe.update == WF_UPDATE_ASYNC ? NULL : "it is an option of --update async";
-    case OPT_local_steps:
-    case OPT_outer_lr:
-    case OPT_outer_momentum:
-        return o->recipe.update == WF_UPDATE_LOCAL ? NULL : "it is an option of --update local";
-    case OPT_proof:
-    case OPT_certificate:
-        return is_sync ? NULL : "workers of --update async and local have no equal ranks";
-    case OPT_image:
-        if (tokens) return "the model reads tokens";
-        return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
-    case OPT_init_skip:
-        return o->init ? NULL : "--init is not given";
-    case OPT_resize:
-    case OPT_skip_broken:
-    case OPT_loader_threads:
-    case OPT_cache:
-        return o->has_pictures ? NULL : "--data is not a folder of pictures";
-    case OPT_tokens:
-        return tokens ? NULL : "the model reads images";
-    case OPT_layers:
-    case OPT_hidden:
-    case OPT_vocab:
-        return model && model->has_sizes ? NULL : "only gpt, llama and lstm may have any size";
-    case OPT_heads:
-        return model && model->has_sizes && model->n_heads ? NULL
-                                                           : "only gpt and llama have any number";
-    case OPT_embedding:
-        return model && model->is_recurrent ? NULL : "it is an option of --model lstm";
-    case OPT_tied:
-        return model && (model->is_recurrent || model->is_gated)
-                   ? NULL
-                   : "it is an option of --model lstm and llama";
-    case OPT_ffn:
-    case OPT_kv_heads:
-    case OPT_rope_theta:
-        return model && model->is_gated ? NULL : "it is an option of --model llama";
-    case OPT_no_shuffle:
-        return model && model->is_recurrent ? "a recurrent model reads a text in its order" : NULL;
-    case OPT_data_format:
-        return synthetic ? "synthetic data is made, not read" : NULL;
-    case OPT_words:
-        if (!tokens) return "the model reads images";
-        if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
-            return "--data-format defines the tokens";
-        return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;
-    case OPT_tokenizer:
-        if (!tokens) return "the model reads images";
-        if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
-            return "--data-format defines the tokens";
-        if (o->words) return "--words defines the tokens";
-        return synthetic ? "synthetic tokens are made, not read" : NULL;
-    case OPT_normalize:
-        if (tokens) return "the model reads tokens";
-        return synthetic ? "synthetic images are normal already" : NULL;
-    case OPT_no_augment:
-        if (tokens) return "the model reads tokens";
-        return synthetic ? "synthetic images are never augmented" : NULL;
-    case OPT_stem:
-        return model && model->has_stem ? NULL : "only resnets have a stem";
-    case OPT_loss:
-        return tokens ? "token models use cross entropy" : NULL;
-    case OPT_label_smoothing:
-        return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
-    case OPT_mixup:
-        if (tokens) return "the model reads tokens, which cannot be mixed";
-        return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
-    case OPT_dropout:
-        return tokens && !model->is_gated ? NULL : "only gpt and lstm have dropout";
-    case OPT_momentum:
-    case OPT_nesterov:
-        return sgd ? NULL : "it is an option of --optimizer sgd";
-    case OPT_no_bias_decay:
-        return o->recipe.weight_decay == 0 &&
-                       (o->recipe.optimizer != WF_ADAMW || option_is_given(o, OPT_weight_decay))
-                   ? "--weight-decay is 0"
-                   : NULL;
-    case OPT_beta1:
-    case OPT_beta2:
-    case OPT_epsilon:
-        return sgd ? "it is an option of --optimizer adam and adamw" : NULL;
-    case OPT_schedule_steps:
-        if (o->recipe.lr_schedule == WF_LR_PLATEAU) return "--lr-schedule is plateau";
-        return o->recipe.lr_schedule == WF_LR_CONSTANT ? "--lr-schedule is constant" : NULL;
-    case OPT_lr_gamma:
-        if (o->recipe.lr_schedule == WF_LR_PLATEAU) return NULL;
-        return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
-    case OPT_warmup_shape:
-        return o->recipe.warmup_steps ? NULL : "--warmup is not given";
-    case OPT_lr_patience:
-        return o->recipe.lr_schedule == WF_LR_PLATEAU ? NULL : "--lr-schedule is not plateau";
-    default:
-        return NULL;
-    }
+    const wf_model_info unknown = {0}, *found = o->model ? wf_model_registry_find(o->model) : NULL;
+    const wf_model_info *model = found ? found : &unknown;
+    const wf_recipe *r = &o->recipe;
+    const wf_update_mode update = r->update;
+    const wf_lr_schedule falls = r->lr_schedule;
+    bool tokens = model->takes_tokens, sgd = r->optimizer == WF_SGD, mse = o->loss == WF_LOSS_MSE;
+    bool made = o->data && !strcmp(o->data, "synthetic"), plateau = falls == WF_LR_PLATEAU;
+    bool numbers = o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES;
+    bool decays =
+        r->weight_decay != 0 || (r->optimizer == WF_ADAMW && !option_is_given(o, OPT_weight_decay));
+    /* The first that matches; OPT_model, which is 0, has none. */
+    const struct {
+        option_id ids[5];
+        bool is_refused;
+        const char *why;
+    } rules[] = {
+        {{OPT_n_workers}, update == WF_UPDATE_SYNC, "--update sync has one set of parameters"},
+        {{OPT_staleness, OPT_staleness_lr, OPT_n_backup, OPT_record, OPT_replay},
+         update != WF_UPDATE_ASYNC,
+         "it is an option of --update async"},
+        {{OPT_local_steps, OPT_outer_lr, OPT_outer_momentum},
+         update != WF_UPDATE_LOCAL,
+         "it is an option of --update local"},
+        {{OPT_proof, OPT_certificate},
+         update != WF_UPDATE_SYNC,
+         "workers of --update async and local have no equal ranks"},
+        {{OPT_image, OPT_normalize, OPT_no_augment}, tokens, "the model reads tokens"},
+        {{OPT_image}, !made && !o->has_pictures, "images have their size from the data set"},
+        {{OPT_init_skip}, !o->init, "--init is not given"},
+        {{OPT_resize, OPT_skip_broken, OPT_loader_threads, OPT_cache},
+         !o->has_pictures,
+         "--data is not a folder of pictures"},
+        {{OPT_tokens, OPT_words, OPT_tokenizer}, !tokens, "the model reads images"},
+        {{OPT_layers, OPT_hidden, OPT_vocab},
+         !model->has_sizes,
+         "only gpt, llama and lstm may have any size"},
+        {{OPT_heads}, !model->has_sizes || !model->n_heads, "only gpt and llama have any number"},
+        {{OPT_embedding}, !model->is_recurrent, "it is an option of --model lstm"},
+        {{OPT_tied},
+         !model->is_recurrent && !model->is_gated,
+         "it is an option of --model lstm and llama"},
+        {{OPT_ffn, OPT_kv_heads, OPT_rope_theta},
+         !model->is_gated,
+         "it is an option of --model llama"},
+        {{OPT_no_shuffle}, model->is_recurrent, "a recurrent model reads a text in its order"},
+        {{OPT_data_format}, made, "synthetic data is made, not read"},
+        {{OPT_words, OPT_tokenizer}, numbers, "--data-format defines the tokens"},
+        {{OPT_tokenizer}, o->words, "--words defines the tokens"},
+        {{OPT_words}, made, "synthetic tokens are neither words nor bytes"},
+        {{OPT_tokenizer}, made, "synthetic tokens are made, not read"},
+        {{OPT_normalize}, made, "synthetic images are normal already"},
+        {{OPT_no_augment}, made, "synthetic images are never augmented"},
+        {{OPT_stem}, !model->has_stem, "only resnets have a stem"},
+        {{OPT_loss}, tokens, "token models use cross entropy"},
+        {{OPT_mixup}, tokens, "the model reads tokens, which cannot be mixed"},
+        {{OPT_label_smoothing, OPT_mixup}, mse, "--loss is mse"},
+        {{OPT_dropout}, !tokens || model->is_gated, "only gpt and lstm have dropout"},
+        {{OPT_momentum, OPT_nesterov}, !sgd, "it is an option of --optimizer sgd"},
+        {{OPT_no_bias_decay}, !decays, "--weight-decay is 0"},
+        {{OPT_beta1, OPT_beta2, OPT_epsilon}, sgd, "it is an option of --optimizer adam and adamw"},
+        {{OPT_schedule_steps}, plateau, "--lr-schedule is plateau"},
+        {{OPT_schedule_steps}, falls == WF_LR_CONSTANT, "--lr-schedule is constant"},
+        {{OPT_lr_gamma}, !plateau && falls != WF_LR_STEP, "--lr-schedule is not step"},
+        {{OPT_warmup_shape}, !r->warmup_steps, "--warmup is not given"},
+        {{OPT_lr_patience}, !plateau, "--lr-schedule is not plateau"},
+    };
+    for (size_t k = 0; id && k < sizeof rules / sizeof *rules; k++)
+        for (size_t i = 0; i < 5 && rules[k].is_refused; i++)
+            if (rules[k].ids[i] == id) return rules[k].why;
+    return NULL;
 }
 
 bool option_is_of_recipe(const options *o, option_id id) {

@@ -11,30 +11,38 @@
 #include <stdint.h>
 #include <weft/weft.h>
 
+/* The commands but weft run: flag, function run_..., name, summary. */
+#define COMMAND_LIST(X)                                                                            \
+    X(TRAIN, train, "train", "train a model with checkpoints, a log and a picture")                \
+    X(EVAL, eval, "eval", "compute loss and accuracy of saved weights")                            \
+    X(PREDICT, predict, "predict", "classify pictures with saved weights")                         \
+    X(CONVERT, convert, "convert", "write weights in another type or in shards")                   \
+    X(GENERATE, generate, "generate", "continue a text with a language model's weights")           \
+    X(PLAN, plan, "plan", "show the cost of a plan without running it")                            \
+    X(ADVISE, advise, "advise", "compare the strategies for a model on a cluster")                 \
+    X(BENCH, bench, "bench train", "time training steps on synthetic data")                        \
+    X(BENCH_PARALLEL, bench_model_parallel, "bench model-parallel",                                \
+      "time one device, two in turn, and pipelines")                                               \
+    X(BENCH_ALLREDUCE, bench_allreduce, "bench allreduce",                                         \
+      "time all-reduces by size, algorithm and wire")                                              \
+    X(BENCH_DDP, bench_ddp, "bench ddp", "time data parallelism, with and without overlap")        \
+    X(BENCH_MEMORY, bench_memory, "bench memory", "measure memory and time of several plans")      \
+    X(BENCH_PRICE, bench_price, "bench price", "measure the cost of the default lanes and slices") \
+    X(BENCH_ASYNC, bench_async, "bench async", "time synchronous, asynchronous and local updates") \
+    X(BENCH_PUBLISHED, bench_published, "bench published", "predict published runs on clusters")   \
+    X(BENCH_PREDICT, bench_predict, "bench predict",                                               \
+      "compare predicted and measured steps of plans")                                             \
+    X(TUNE, tune, "tune", "find the fastest kernels and write them as a table")                    \
+    X(SIMULATE, simulate, "simulate",                                                              \
+      "simulate a schedule or asynchronous updates for given times")                               \
+    X(DRAW, draw, "draw", "draw a trace of weft train: weft draw TRACE.json")                      \
+    X(INFO, info, "info", "show the machine, devices, libraries and variables")
+
+#define COMMAND_PLACE(flag, function, name, summary) COMMAND_##flag,
+enum { COMMAND_LIST(COMMAND_PLACE) COMMAND_RUN };
 /* Which commands take an option. */
-enum {
-    FOR_TRAIN = 1,
-    FOR_EVAL = 2,
-    FOR_PLAN = 4,
-    FOR_BENCH = 8,
-    FOR_INFO = 16,
-    FOR_SIMULATE = 32,
-    FOR_DRAW = 128,
-    FOR_BENCH_PARALLEL = 256,
-    FOR_RUN = 512,
-    FOR_BENCH_DDP = 1024,
-    FOR_BENCH_ALLREDUCE = 2048,
-    FOR_BENCH_MEMORY = 4096,
-    FOR_CONVERT = 8192,
-    FOR_GENERATE = 16384,
-    FOR_PREDICT = 32768,
-    FOR_TUNE = 65536,
-    FOR_BENCH_PRICE = 131072,
-    FOR_BENCH_ASYNC = 262144,
-    FOR_ADVISE = 524288,
-    FOR_BENCH_PUBLISHED = 1048576,
-    FOR_BENCH_PREDICT = 2097152
-};
+#define COMMAND_FLAG(flag, function, name, summary) FOR_##flag = 1 << COMMAND_##flag,
+enum { COMMAND_LIST(COMMAND_FLAG) FOR_RUN = 1 << COMMAND_RUN };
 #define TP    (FOR_TRAIN | FOR_PLAN)
 #define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
 #define TPBE  (TPB | FOR_EVAL)
@@ -94,17 +102,15 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "format of --data; images: JPEG and PNG; tokens: llm.c's or nanoGPT's .bin; bytes: any "     \
       "file; auto: by contents")                                                                   \
     X(image, COUNT, image, MODEL, ALL | FOR_PREDICT, 1, "N", NULL,                                 \
-      "height and width of images: synthetic (128; mlp: 28), or pictures after "                   \
-      "the crop (224; mlp: 28)")                                                                   \
+      "height and width of images: synthetic (128; mlp: 28), or pictures after the crop (224; "    \
+      "mlp: 28)")                                                                                  \
     X(resize, COUNT, resize, MODEL, (TPBEP & ~FOR_TUNE), 1, "N", NULL,                             \
-      "pictures: length of the shorter side in tests, before the centre crop "                     \
-      "(--image x 256 / 224)")                                                                     \
+      "pictures: length of the shorter side in tests, before the centre crop (--image x 256 / "    \
+      "224)")                                                                                      \
     X(skip_broken, FLAG, skip_broken, MODEL, (TPBEP & ~FOR_TUNE), 1, NULL, NULL,                   \
-      "name pictures that cannot be decoded and leave them out; decodes all "                      \
-      "once at the start")                                                                         \
+      "name pictures that cannot be decoded and leave them out; decodes all once at the start")    \
     X(tokens, COUNT, tokens, MODEL, SIZES, 1, "N", NULL,                                           \
-      "tokens per sample (256; gpt2-tiny: 32; lstm: 35; with --init: the "                         \
-      "model's)")                                                                                  \
+      "tokens per sample (256; gpt2-tiny: 32; lstm: 35; with --init: the model's)")                \
     X(layers, COUNT, layers, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                            \
       "gpt, llama: number of blocks (12); lstm: number of layers (2)")                             \
     X(hidden, COUNT, hidden, MODEL, SIZES | FOR_GENERATE, 1, "N", NULL,                            \
@@ -130,14 +136,13 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "folder with Hugging Face's byte-level BPE for a text file: tokenizer.json, or vocab.json "  \
       "and merges.txt")                                                                            \
     X(normalize, CHOICE, normalize, MODEL, TPBEP, 1, "default|none", "default",                    \
-      "pixel normalization; default: zero mean and unit variance; none: pixel "                    \
-      "/ 255")                                                                                     \
+      "pixel normalization; default: zero mean and unit variance; none: pixel / 255")              \
     X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL, "keep the order of the files")      \
     X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
       "disable random shifts, crops and flips")                                                    \
     X(stem, CHOICE, stem, MODEL, TPBEP, 1, "auto|imagenet|small", "auto",                          \
-      "first layers of resnets; imagenet: 7x7, stride 2, and a pool; small: "                      \
-      "3x3, stride 1; auto: small below 16 pixels")                                                \
+      "first layers of resnets; imagenet: 7x7, stride 2, and a pool; small: 3x3, stride 1; auto: " \
+      "small below 16 pixels")                                                                     \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
       "loss function; mse: against one-hot targets, synthetic images only")                        \
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
@@ -148,67 +153,62 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "mix pairs of images; shares from Beta(ALPHA, ALPHA)")                                       \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPBEP | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                 \
-      "division of work and memory: dp=2,pp=2,cut=layer3,recompute=all; auto: "                    \
-      "the fastest plan that fits")                                                                \
+      "division of work and memory: dp=2,pp=2,cut=layer3,recompute=all; auto: the fastest plan "   \
+      "that fits")                                                                                 \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY | FOR_BENCH_PREDICT, 0, "LIST", NULL,             \
-      "plans, separated by ; (dp=N; the same with zero=1, 2 and 3, and with "                      \
-      "breadth)")                                                                                  \
+      "plans, separated by ; (dp=N; the same with zero=1, 2 and 3, and with breadth)")             \
     X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
-      "costs used to balance stages and for schedule=auto; computed: from "                        \
-      "FLOPs and bytes")                                                                           \
+      "costs used to balance stages and for schedule=auto; computed: from FLOPs and bytes")        \
     X(devices, TEXT, devices, PLAN, TPBEP | FOR_GENERATE | FOR_BENCH_PARALLEL, 0, "LIST", NULL,    \
-      "cpu:N: N ranks as threads that share the cores; cuda:N, opencl:N: N "                       \
-      "GPUs or OpenCL devices; or one by one: cpu:1,cpu:0 (cpu:N for the "                         \
-      "plan's N ranks)")                                                                           \
+      "cpu:N: N ranks as threads that share the cores; cuda:N, opencl:N: N GPUs or OpenCL "        \
+      "devices; or one by one: cpu:1,cpu:0 (cpu:N for the plan's N ranks)")                        \
     X(rows, TEXT, rows, PLAN, FOR_BENCH_PUBLISHED, 0, "FILE", NULL,                                \
       "published runs to predict, as in tests/published/ (those that come with weft)")             \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
       "number of ranks, as processes on this machine")                                             \
     X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
-      "rendezvous of processes with RANK and WORLD_SIZE: env://, "                                 \
-      "tcp://127.0.0.1:PORT or file:///path")                                                      \
+      "rendezvous of processes with RANK and WORLD_SIZE: env://, tcp://127.0.0.1:PORT or "         \
+      "file:///path")                                                                              \
     X(cluster, TEXT, cluster, PLAN, FOR_PLAN | FOR_ADVISE | FOR_BENCH_PUBLISHED, 0, "NAME|FILE",   \
       NULL, "predict times and memory on this cluster:")                                           \
     X(nodes, COUNT, nodes, PLAN, FOR_PLAN | FOR_ADVISE, 0, "N", NULL,                              \
       "nodes of the cluster (those of its file)")                                                  \
     X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
       0, "SIZE", NULL,                                                                             \
-      "memory limit per rank: 2GiB, 512MB or bytes; recompute=auto fits into "                     \
-      "it (default: a rank's share of the control group's limit, or of the "                       \
-      "GPU's free memory)")                                                                        \
+      "memory limit per rank: 2GiB, 512MB or bytes; recompute=auto fits into it (default: a "      \
+      "rank's share of the control group's limit, or of the GPU's free memory)")                   \
     X(host_memory, SIZE, host_memory, PLAN, (TPBEP & ~FOR_TUNE), 0, "SIZE", NULL,                  \
       "host memory limit per rank, for tensors of offload=")                                       \
                                                                                                    \
     X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "number of pipeline stages")    \
     X(forward_ms, TEXT, forward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                  \
-      "forward time of a microbatch: one for all stages, or one per stage; "                       \
-      "with --update: of a worker's share of a batch")                                             \
+      "forward time of a microbatch: one for all stages, or one per stage; with --update: of a "   \
+      "worker's share of a batch")                                                                 \
     X(backward_ms, TEXT, backward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                \
       "time of the input gradients of a microbatch")                                               \
     X(weight_ms, TEXT, weight_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                    \
       "time of the weight gradients of a microbatch")                                              \
     X(transfer_ms, REAL, transfer_ms, SCHEDULE, FOR_SIMULATE, 0, "X", "0",                         \
-      "transfer time between neighbouring stages; uses no compute; with "                          \
-      "--update: of all parameters, one way")                                                      \
+      "transfer time between neighbouring stages; uses no compute; with --update: of all "         \
+      "parameters, one way")                                                                       \
     X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
       "pipeline schedule; auto searches for the best:")                                            \
     X(chunks, COUNT, chunks, SCHEDULE, FOR_SIMULATE, 0, "V", NULL,                                 \
       "chunks per stage (interleaved: 2; auto: the best)")                                         \
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
-      "microbatches that a stage may hold at most (any number; auto: 2 stages "                    \
-      "- 1)")                                                                                      \
+      "microbatches that a stage may hold at most (any number; auto: 2 stages - 1)")               \
     X(weight_held, REAL, weight_held, SCHEDULE, FOR_SIMULATE, 0, "X", "1",                         \
       "fraction of a microbatch's activations needed by the weight gradients")                     \
     X(sim_update, CHOICE, sim_update, WORKERS, FOR_SIMULATE, 0, "sync|async|local", NULL,          \
-      "simulate workers instead of a pipeline; sync: all-reduce; async: "                          \
-      "parameter servers; local: local steps, then an all-reduce")                                 \
+      "simulate workers instead of a pipeline; sync: all-reduce; async: parameter servers; "       \
+      "local: local steps, then an all-reduce")                                                    \
     X(sim_workers, COUNT, sim_workers, WORKERS, FOR_SIMULATE, 0, "M", NULL,                        \
       "number of workers, which share each batch")                                                 \
     X(servers, COUNT, servers, WORKERS, FOR_SIMULATE | FOR_BENCH_ASYNC, 0, "K", "1",               \
       "async: parameter servers, which divide the parameters")                                     \
     X(sim_staleness, COUNT, sim_staleness, WORKERS, FOR_SIMULATE, 0, "N", NULL,                    \
-      "async: highest staleness of a gradient in steps; 0: wait for all "                          \
-      "workers (default: no limit)")                                                               \
+      "async: highest staleness of a gradient in steps; 0: wait for all workers (default: no "     \
+      "limit)")                                                                                    \
     X(slow, REAL, slow, WORKERS, FOR_SIMULATE | FOR_BENCH_ASYNC, 0, "X", "1",                      \
       "worker 0 takes X times as long")                                                            \
     X(target_loss, REAL, target_loss, WORKERS, FOR_BENCH_ASYNC, 0, "X", NULL,                      \
@@ -239,15 +239,13 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
       "all-reduce algorithms (all except engine and auto):")                                       \
     X(wire, TEXT, wire, RUN, JOBS | FOR_PLAN | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,               \
-      "transport between processes: shm (shared memory), mpi (messages through "                   \
-      "an MPI library), nccl (auto, plus NCCL between CUDA GPUs), or auto: mpi "                   \
-      "on several machines, else shm")                                                             \
+      "transport between processes: shm (shared memory), mpi (messages through an MPI library), "  \
+      "nccl (auto, plus NCCL between CUDA GPUs), or auto: mpi on several machines, else shm")      \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers; shared: readable by the other ranks; plain: ordinary memory")                      \
     X(init, TEXT, init, RUN, (TPBE & ~FOR_TUNE) | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,        \
       OF_ROOT, "FILE", NULL,                                                                       \
-      "initial weights: safetensors, an index of shards, or a folder with "                        \
-      "model.safetensors")                                                                         \
+      "initial weights: safetensors, an index of shards, or a folder with model.safetensors")      \
     X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
       "tensors of --init to initialize anew, by name or prefix: fc")                               \
     X(record, TEXT, record, RUN, FOR_TRAIN, OF_ROOT, "FILE", NULL,                                 \
@@ -258,18 +256,17 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(loader_threads, COUNT, loader_threads, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,         \
       "threads that decode pictures ahead (cores not used by ranks, at least 1)")                  \
     X(cache, SIZE, cache, RUN, (TPBE & ~FOR_TUNE), OF_RANK, "SIZE", NULL,                          \
-      "memory for decoded pictures (a quarter of the machine's, shared by the "                    \
-      "ranks)")                                                                                    \
+      "memory for decoded pictures (a quarter of the machine's, shared by the ranks)")             \
     X(other_data, FLAG, other_data, RUN, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, 0, NULL, NULL,        \
-      "accept --init weights trained with another normalization, image size, "                     \
-      "tokenizer or other classes")                                                                \
+      "accept --init weights trained with another normalization, image size, tokenizer or other "  \
+      "classes")                                                                                   \
     X(out, TEXT, out, RUN,                                                                         \
       FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_BENCH_ASYNC | FOR_BENCH_PREDICT |     \
           FOR_CONVERT | FOR_TUNE,                                                                  \
       OF_ROOT, "DIR", NULL, "folder for checkpoints, log and learning curve")                      \
     X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
-      "floating-point type of the file; rounds to nearest, ties to even; a "                       \
-      "number out of range is an error")                                                           \
+      "floating-point type of the file; rounds to nearest, ties to even; a number out of range "   \
+      "is an error")                                                                               \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "save a checkpoint every N steps instead of every epoch")                                    \
     X(test_every, COUNT, test_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
@@ -279,8 +276,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(keep, COUNT, keep, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                  \
       "keep the last N checkpoints, in folders step-... of --out")                                 \
     X(keep_best, FLAG, keep_best, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                        \
-      "keep the checkpoint with the lowest test loss, in the folder best of "                      \
-      "--out")                                                                                     \
+      "keep the checkpoint with the lowest test loss, in the folder best of --out")                \
     X(save_async, FLAG, save_async, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                      \
       "write checkpoints in the background")                                                       \
     X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN | FOR_CONVERT, 0, "SIZE", NULL,                \
@@ -288,26 +284,24 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "continue from the checkpoint in --out")                                                     \
     X(on_nan, CHOICE, on_nan, RUN, FOR_TRAIN | FOR_PLAN, 0, "stop|skip|rewind", "stop",            \
-      "after a step that is not finite: stop; skip: undo the step and leave its batch "            \
-      "out, with a copy of the state in host memory; rewind: go back to the last "                 \
-      "checkpoint and leave out the batches since then")                                           \
+      "after a step that is not finite: stop; skip: undo the step and leave its batch out, with "  \
+      "a copy of the state in host memory; rewind: go back to the last checkpoint and leave out "  \
+      "the batches since then")                                                                    \
     X(verify, COUNT, verify, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                              \
-      "compare the state of replicas every N steps and before each checkpoint; a "                 \
-      "rank that differs is named (exit status 4)")                                                \
+      "compare the state of replicas every N steps and before each checkpoint; a rank that "       \
+      "differs is named (exit status 4)")                                                          \
     X(restarts, COUNT, restarts, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, OF_RANK, "N", "0",           \
-      "after a rank has failed, start all ranks again from the last checkpoint, "                  \
-      "at most N times")                                                                           \
+      "after a rank has failed, start all ranks again from the last checkpoint, at most N times")  \
     X(snapshot, COUNT, snapshot, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                          \
-      "with --restarts: copy the state to host memory every N steps; after a failure only "        \
-      "the lost ranks start again, and all continue from there")                                   \
+      "with --restarts: copy the state to host memory every N steps; after a failure only the "    \
+      "lost ranks start again, and all continue from there")                                       \
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
-      "with --resume: refuse a checkpoint of another processor or other "                          \
-      "libraries, because bits may change")                                                        \
+      "with --resume: refuse a checkpoint of another processor or other libraries, because bits "  \
+      "may change")                                                                                \
     X(profile, FLAG, profile, RUN, (TPB & ~FOR_TUNE), 0, NULL, NULL,                               \
       "print time by op and by kernel")                                                            \
     X(trace, TEXT, trace, RUN, (TPB & ~FOR_TUNE) | FOR_DRAW, OF_ROOT, "FILE", NULL,                \
-      "write a timeline of the last step with a full batch, for Perfetto and "                     \
-      "weft draw")                                                                                 \
+      "write a timeline of the last step with a full batch, for Perfetto and weft draw")           \
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW | FOR_SIMULATE | FOR_ADVISE, 0, "FILE", NULL,     \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
@@ -320,26 +314,22 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
           FOR_BENCH_PUBLISHED,                                                                     \
       OF_RANK, "FILE", NULL, "write the report to this file; -: standard output")                  \
     X(csv, TEXT, csv, RUN, FOR_PREDICT, OF_ROOT, "FILE", NULL,                                     \
-      "write the rows (input, class, probability) to this file; -: standard "                      \
-      "output")                                                                                    \
+      "write the rows (input, class, probability) to this file; -: standard output")               \
     X(config, TEXT, config, RUN, TPBEP, OF_RANK, "FILE", NULL,                                     \
       "read options from a JSON object; the command line overrides it")                            \
     X(deepspeed, TEXT, deepspeed, RUN, TPB, OF_RANK, "FILE", NULL,                                 \
-      "read DeepSpeed's configuration as options; refuses keys without a "                         \
-      "counterpart")                                                                               \
+      "read DeepSpeed's configuration as options; refuses keys without a counterpart")             \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
       "stop all ranks after this time and exit with status 4")                                     \
     X(grace, REAL, grace, RUN, FOR_TRAIN | FOR_PLAN | FOR_RUN, 0, "SECONDS", NULL,                 \
-      "kill ranks that do not stop on request within this time (2); a weft job "                   \
-      "that still makes progress is killed by a second signal only")                               \
+      "kill ranks that do not stop on request within this time (2); a weft job that still makes "  \
+      "progress is killed by a second signal only")                                                \
     X(peers, FLAG, peers, RUN, PEER, 0, NULL, NULL,                                                \
       "measure PyTorch over gloo too, in the same rounds")                                         \
     X(python, TEXT, python, RUN, PEER, 0, "PATH", NULL,                                            \
-      "Python with PyTorch, for --peers (the one that bench/setup-peers "                          \
-      "installs, else python3)")                                                                   \
+      "Python with PyTorch, for --peers (the one that bench/setup-peers installs, else python3)")  \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
-      "use fewer and smaller images, splits and repeats: minutes instead of "                      \
-      "hours")                                                                                     \
+      "use fewer and smaller images, splits and repeats: minutes instead of hours")                \
     X(quiet, FLAG, quiet, RUN,                                                                     \
       ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT |            \
           FOR_BENCH_PUBLISHED,                                                                     \
