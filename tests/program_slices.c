@@ -101,6 +101,30 @@ TEST(rows_are_units) {
     wf_model_destroy(model);
 }
 
+static int count_forwards(wf_context *ctx, const char *plan, bool of_rows) {
+    wf_model *model = find_gpt(ctx, 1);
+    wf_program *p;
+    int n = 0;
+    TEST_OK(ctx, make(ctx, model, plan, 2, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        n += now->kind == WFI_FORWARD && now->rank == 0 && now->micro == 0 &&
+             p->graph->units[now->unit].is_rows == of_rows;
+    }
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    return n;
+}
+
+/* A rank that has all rows runs one instruction for both slices, and with sp one for its own; of
+ * pairs, one rank runs both slices. */
+TEST(rows_are_joined) {
+    assert_int_equal(count_forwards(ctx, "tp=2,sp", true), 4);
+    assert_int_equal(count_forwards(ctx, "tp=2", true), 4);
+    assert_int_equal(count_forwards(ctx, "dp=1", true), 4);
+    assert_int_equal(count_forwards(ctx, "dp=1", false), count_forwards(ctx, "tp=2", false) + 4);
+}
+
 /* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token
  * to token: no stage begins there. */
 TEST(tokens_are_units) {
@@ -476,9 +500,9 @@ TEST(many_meshes_are_tried) {
 
 TEST_MAIN(cmocka_unit_test(a_pair_is_units), cmocka_unit_test(refused),
           cmocka_unit_test(as_published), cmocka_unit_test(for_the_vocabulary),
-          cmocka_unit_test(rows_are_units), cmocka_unit_test(nothing_to_divide),
-          cmocka_unit_test(rows_send_the_same), cmocka_unit_test(kept_as_published),
-          cmocka_unit_test(tokens_are_units), cmocka_unit_test(token_by_token),
-          cmocka_unit_test(gathered_once_a_pass), cmocka_unit_test(state_that_some_have),
-          cmocka_unit_test(rows_are_proposed), cmocka_unit_test(names_are_whole),
-          cmocka_unit_test(many_meshes_are_tried))
+          cmocka_unit_test(rows_are_units), cmocka_unit_test(rows_are_joined),
+          cmocka_unit_test(nothing_to_divide), cmocka_unit_test(rows_send_the_same),
+          cmocka_unit_test(kept_as_published), cmocka_unit_test(tokens_are_units),
+          cmocka_unit_test(token_by_token), cmocka_unit_test(gathered_once_a_pass),
+          cmocka_unit_test(state_that_some_have), cmocka_unit_test(rows_are_proposed),
+          cmocka_unit_test(names_are_whole), cmocka_unit_test(many_meshes_are_tried))

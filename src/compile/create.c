@@ -40,7 +40,10 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     config.lr_scale = p->recipe.lr_scale.text;
     WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
                             p->model->function, p->model->config, graph_out));
-    if (p->plan->divides_rows) WF_TRY(check_rows(p, *graph_out));
+    if (p->plan->divides_rows)
+        WF_TRY(check_rows(p, *graph_out));
+    else
+        wfi_graph_join_rows(*graph_out);
     bool has_layouts = p->backend->has_layouts && !wfi_plan_mixes_kinds(p->plan);
     if (p->recipe.kernels == WF_KERNELS_FAST && has_layouts) WF_TRY(wfi_graph_layout(*graph_out));
     WF_TRY(wfi_graph_cast(*graph_out, p->recipe.dtype));

@@ -171,6 +171,7 @@ typedef struct wfi_hidden {
 /* The gradient of one parameter as one unit sees it. */
 typedef struct wfi_weight_gradient {
     int32_t param, value, unit;
+    int32_t slice; /* that uses a weight which all slices have: their gradients are summed; or -1 */
 } wfi_weight_gradient;
 
 /* Parameters side by side in a unit's flat storage that are updated alike. */
@@ -195,7 +196,7 @@ typedef struct wfi_unit {
     bool begins_stage;   /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
     bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
-    bool is_rows;   /* a slice with some rows of the values between pairs */
+    bool is_rows;   /* a slice with some rows of the values between pairs; or all slices joined */
     bool is_inner;  /* between pairs that slices go on through, and in them: no stage begins here */
     int32_t slice;  /* which of them, otherwise 0 */
 } wfi_unit;
@@ -243,7 +244,11 @@ static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
  * of rows read parameters of the unit before them, so no stage begins there. */
 static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
     const wfi_unit *u = &g->units[unit];
-    return !u->is_inner && (!u->is_slice || (u->slice == 0 && !u->is_rows));
+    return !u->is_inner && !u->is_rows && (!u->is_slice || u->slice == 0);
+}
+/* Whether the unit has all rows, in as many parts as there are slices. */
+static inline bool wfi_is_joined(const wf_graph *g, int32_t unit) {
+    return g->units[unit].is_rows && !g->units[unit].is_slice;
 }
 /* The value that owns the bytes of v. */
 static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {
@@ -257,14 +262,16 @@ static inline size_t wfi_value_begin(const wf_graph *g, int32_t v) {
     return begin;
 }
 /* Whether weight gradient i is one of those that slices make of a weight that all of them have:
- * they are summed; that of another slice; and the one by which such a use of a weight is named. */
+ * they are summed; that of another slice, which makes as many; and the one by which such a use of a
+ * weight is named. */
 static inline bool wfi_is_slices_use(const wf_graph *g, int32_t i) {
-    const wfi_weight_gradient *w = &g->weight_gradients[i];
-    return g->units[w->unit].is_slice && !g->units[g->values[w->param].unit].is_slice;
+    return g->weight_gradients[i].slice >= 0;
 }
 static inline int32_t wfi_use_of_slice(const wf_graph *g, int32_t i, int32_t slice) {
-    const wfi_unit *own = &g->units[g->weight_gradients[i].unit];
-    return own[slice - own->slice].first_gradient + i - own->first_gradient;
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    const wfi_unit *unit = &g->units[w->unit];
+    int32_t n = unit->end_gradient - unit->first_gradient;
+    return i + (slice - w->slice) * (unit->is_slice ? n : n / g->n_slices);
 }
 static inline int32_t wfi_use_of(const wf_graph *g, int32_t i) {
     return wfi_is_slices_use(g, i) ? wfi_use_of_slice(g, i, 0) : i;

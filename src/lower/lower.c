@@ -53,8 +53,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         case WFI_BLOCK_TIED:
             name.micro = wfi_last_of_lane(l->p, instruction.micro);
             name.owner = wfi_use_of(l->p->graph, slot->id);
-            if (wfi_is_slices_use(l->p->graph, slot->id))
-                name.accumulator = wfi_local_slice(l->p, segment->unit);
+            name.accumulator = wfi_local_use(l->p, slot->id);
             break;
         case WFI_BLOCK_WORKSPACE:
             name.turn = l->p->n_instructions;

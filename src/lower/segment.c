@@ -108,7 +108,9 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     int32_t root = wfi_value_root(code->g, v), r = wfi_place_home(code, root);
     const wfi_place *place = &code->place[r];
     int32_t id = place->unit;
-    size_t rows = wfi_value_begin(code->g, v), begin = place->kind == WFI_BLOCK_VALUE ? rows : 0;
+    size_t rows = wfi_value_begin(code->g, v);
+    bool has_some = place->kind == WFI_BLOCK_VALUE && !wfi_is_joined(code->g, b->segment->unit);
+    size_t begin = has_some ? rows : 0;
     if (place->kind == WFI_BLOCK_INPUT || place->kind == WFI_BLOCK_VALUE) id = r;
     out->offset = place->offset + rows - begin;
     if (place->kind == WFI_BLOCK_WORKSPACE) {

@@ -39,10 +39,6 @@ static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t mic
     return wfi_move_among(l, wfi_slice_group(p, l->rank), from, to, first);
 }
 
-bool wfi_is_last_slice(const wf_program *p, int32_t unit) {
-    return wfi_local_slice(p, unit) + 1 == wfi_n_local_slices(p, unit);
-}
-
 static bool is_summed_by_ranks(const wf_program *p, int32_t unit) {
     return p->mesh.tp > 1 && wfi_unit_is_divided(p, unit);
 }
@@ -59,7 +55,8 @@ wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t m
             WF_TRY(wfi_lower_fold(l, segment->unit, wfi_named(slot->kind, slot->id, micro),
                                   sums->folds[f]));
     }
-    if (!wfi_is_last_slice(p, segment->unit) || !is_summed_by_ranks(p, segment->unit)) return WF_OK;
+    bool is_last = k + 1 == wfi_n_local_slices(p, segment->unit);
+    if (!is_last || !is_summed_by_ranks(p, segment->unit)) return WF_OK;
     WF_TRY(change(l, segment, micro, WFI_PARTIAL, WFI_SHARD));
     /* The next slices wait for the former. */
     WF_TRY(change(l, segment, micro, WFI_SHARD, WFI_REPLICATE));
@@ -79,9 +76,8 @@ static wf_status fold_uses(wfi_lowering *l, int32_t unit, int32_t use, int64_t m
 wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
     const wf_program *p = l->p;
     const wf_graph *g = p->graph;
-    if (!g->units[unit].is_slice || !wfi_is_last_slice(p, unit)) return WF_OK;
     for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
-        if (!wfi_is_slices_use(g, i)) continue;
+        if (!wfi_is_slices_use(g, i) || !wfi_is_last_use(p, i)) continue;
         int32_t use = wfi_use_of(g, i);
         WF_TRY(fold_uses(l, unit, use, micro, 0, wfi_n_local_slices(p, unit)));
         WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_TIED, use, micro)));

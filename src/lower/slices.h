@@ -10,7 +10,15 @@ wf_status wfi_lower_fold(wfi_lowering *l, int32_t unit, wfi_name name, wfi_lane_
 wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 /* The same of a lane of its uses of weights that all slices have. */
 wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro);
-/* Whether the unit is the last of its rank's slices. */
-bool wfi_is_last_slice(const wf_program *p, int32_t unit);
+/* Which of its rank's slices makes weight gradient i, if it is one of a use that slices have; and
+ * whether all of them have theirs when that one has. */
+static inline int32_t wfi_local_use(const wf_program *p, int32_t i) {
+    const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
+    return w->slice < 0 ? 0 : w->slice % wfi_n_local_slices(p, w->unit);
+}
+static inline bool wfi_is_last_use(const wf_program *p, int32_t i) {
+    const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
+    return w->slice < 0 || wfi_local_use(p, i) + 1 == wfi_n_local_slices(p, w->unit);
+}
 
 #endif

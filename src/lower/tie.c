@@ -81,8 +81,7 @@ wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
     for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
         int32_t owner = wfi_program_stage_of(p, wfi_owner_of(g, i));
         bool is_here = wfi_stage_rank_of(p, owner, micro, l->rank) == l->rank;
-        bool is_complete = !wfi_is_slices_use(g, i) || wfi_is_last_slice(p, unit);
-        if (wfi_is_tied(g, i) && is_here && is_complete)
+        if (wfi_is_tied(g, i) && is_here && wfi_is_last_use(p, i))
             WF_TRY(wfi_lower_tied(l, wfi_use_of(g, i), micro));
     }
     return g->units[unit].trained_bytes ? add_use(l, unit, micro) : WF_OK;

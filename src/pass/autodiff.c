@@ -77,7 +77,10 @@ static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t va
     WF_TRY(WFI_GROW(g->ctx, ad->earlier, g->n_weight_gradients, ad->earlier_capacity, "autodiff"));
     ad->earlier[g->n_weight_gradients] = ad->gradient[param];
     ad->gradient[param] = g->n_weight_gradients;
-    g->weight_gradients[g->n_weight_gradients++] = (wfi_weight_gradient){param, value, ad->unit};
+    const wfi_unit *unit = &g->units[ad->unit];
+    bool is_slices_use = unit->is_slice && !g->units[g->values[param].unit].is_slice;
+    g->weight_gradients[g->n_weight_gradients++] =
+        (wfi_weight_gradient){param, value, ad->unit, is_slices_use ? unit->slice : -1};
     return WF_OK;
 }
 
@@ -183,8 +186,7 @@ static int by_unit_then_param(const void *x, const void *y) {
 static int32_t find_owner(const wf_graph *g, int32_t i) {
     const wfi_weight_gradient *w = &g->weight_gradients[i];
     int32_t owner = g->values[w->param].unit;
-    bool is_named = !wfi_is_slices_use(g, i) || !g->units[w->unit].slice;
-    return owner != w->unit && is_named ? owner : -1;
+    return owner != w->unit && w->slice <= 0 ? owner : -1;
 }
 
 /* Each unit's stand side by side, and so do, in `tied`, those of other units for each owner. */
