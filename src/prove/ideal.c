@@ -13,60 +13,57 @@
 
 #include <string.h>
 
-/* An open-addressing table from names to terms. */
-typedef struct entry {
-    uint64_t key; /* 0: empty */
-    wfi_term term;
-} entry;
-
+/* The terms of a microbatch stand side by side, in a row: so do those that are looked for one after
+ * the other. Row 0: of the step. */
 struct wfi_ideal {
     const wf_program *p;
-    entry *table;
-    size_t n_entries, n_used;
-    wfi_term *after[4]; /* [n_units] PARAM, BUFFER, STATE, and the sums of GRADIENT */
-    wfi_term *lanes;    /* [n_units][n_lanes] sums of gradients */
-    bool *runs;         /* [n_micro] */
+    int32_t *column[WFI_N_BLOCK_KINDS]; /* [owners][n_each] of a name in each row; -1: no such name
+                                         */
+    int32_t n_columns, n_rows;
+    wfi_term *table;         /* [n_rows][n_columns] 0: not made */
+    int32_t *row;            /* [n_micro] 0: it is not run */
+    wfi_term *after[4];      /* [n_units] PARAM, BUFFER, STATE, and the sums of GRADIENT */
+    wfi_term *lanes;         /* [n_units][n_lanes] sums of gradients */
+    wfi_term *parts, *slots; /* [n_slices], [2 * most_slots] scratch */
+    int32_t most_slots;
 };
 
-static uint64_t key_of(wfi_name name) {
-    return wfi_term_mix(wfi_term_start((int)name.kind + 300, name.owner, name.micro),
-                        (uint64_t)name.accumulator << 16 | name.part);
+/* ---- names ---- */
+
+static int32_t n_each(const wfi_ideal *ideal, wfi_block_kind kind) {
+    return kind == WFI_BLOCK_VALUE    ? 1 + ideal->p->graph->n_slices
+           : kind == WFI_BLOCK_PACKED ? (int32_t)WFI_N_PACKED
+                                      : 1;
 }
 
-/* The table has a power of two of entries. */
-static entry *find_entry(const wfi_ideal *ideal, uint64_t key) {
-    size_t last = ideal->n_entries - 1, at = key & last;
-    while (ideal->table[at].key && ideal->table[at].key != key) at = (at + 1) & last;
-    return &ideal->table[at];
+static int32_t *column_of(const wfi_ideal *ideal, wfi_name name) {
+    bool is_value = name.kind == WFI_BLOCK_VALUE, is_packed = name.kind == WFI_BLOCK_PACKED;
+    int32_t k = is_value ? name.accumulator : is_packed ? (int32_t)name.part : 0;
+    return &ideal->column[name.kind][name.owner * n_each(ideal, name.kind) + k];
 }
 
-static wf_status put(wfi_ideal *ideal, wfi_name name, wfi_term term) {
-    if (2 * ideal->n_used >= ideal->n_entries) {
-        wfi_ideal larger = *ideal;
-        larger.n_entries = ideal->n_entries * 2;
-        larger.table =
-            wfi_alloc(ideal->p->ctx, larger.n_entries, sizeof *larger.table, "the program check");
-        if (!larger.table) return WF_NO_MEMORY;
-        for (size_t i = 0; i < ideal->n_entries; i++)
-            if (ideal->table[i].key) *find_entry(&larger, ideal->table[i].key) = ideal->table[i];
-        wfi_free(ideal->p->ctx, ideal->table);
-        *ideal = larger;
-    }
-    entry *e = find_entry(ideal, key_of(name));
-    ideal->n_used += !e->key;
-    *e = (entry){key_of(name), term};
-    return WF_OK;
+/* Its term, or NULL. */
+static wfi_term *term_of(const wfi_ideal *ideal, wfi_name name) {
+    int32_t column = *column_of(ideal, name), row = name.micro < 0 ? 0 : ideal->row[name.micro];
+    bool is_run = column >= 0 && (name.micro < 0 || row > 0);
+    return is_run ? &ideal->table[(size_t)row * (size_t)ideal->n_columns + (size_t)column] : NULL;
+}
+
+static void put(wfi_ideal *ideal, wfi_name name, wfi_term term) {
+    *term_of(ideal, name) = term;
 }
 
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_name name) {
     bool is_input = name.kind == WFI_BLOCK_INPUT, is_hidden = name.kind == WFI_BLOCK_HIDDEN;
-    bool is_other = name.kind == WFI_BLOCK_STATS && !ideal->runs[name.micro];
+    bool is_other = name.kind == WFI_BLOCK_STATS && !ideal->row[name.micro];
     if (is_input || is_other)
         return wfi_term_start(is_input ? (int)WFI_LOAD : (int)WFI_TERM_OTHER, name.owner,
                               name.micro);
     if (!is_hidden && name.kind != WFI_BLOCK_PARAM && name.kind != WFI_BLOCK_BUFFER &&
-        name.kind != WFI_BLOCK_STATE)
-        return find_entry(ideal, key_of(name))->term;
+        name.kind != WFI_BLOCK_STATE) {
+        const wfi_term *term = term_of(ideal, name);
+        return term ? *term : 0;
+    }
     wfi_term initial = wfi_term_start(WFI_TERM_INITIAL, name.owner, (int64_t)name.kind);
     return is_hidden ? wfi_term_mix(initial, (uint64_t)name.micro) : initial;
 }
@@ -80,22 +77,16 @@ wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t un
 
 /* Stores a slice's summand. When all slices have theirs, it also stores the sum, or the value made
  * of all rows. */
-static wf_status put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t micro,
-                             wfi_term term) {
-    const wf_program *p = ideal->p;
+static void put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t micro,
+                        wfi_term term) {
     wfi_name name = wfi_named(WFI_BLOCK_VALUE, value, micro);
-    int32_t n = p->graph->n_slices;
-    wfi_term *terms = wfi_alloc(p->ctx, (size_t)n, sizeof *terms, "the program check");
-    if (!terms) return WF_NO_MEMORY;
-    wf_status status = put(ideal, wfi_slice_summand(name, slice), term);
-    bool is_whole = true;
-    for (int32_t k = 0; k < n && status == WF_OK; k++) {
-        terms[k] = wfi_ideal_find(ideal, wfi_slice_summand(name, k));
-        is_whole &= terms[k] != 0;
+    int32_t n = ideal->p->graph->n_slices;
+    put(ideal, wfi_slice_summand(name, slice), term);
+    for (int32_t k = n - 1; k >= 0; k--) {
+        ideal->parts[k] = wfi_ideal_find(ideal, wfi_slice_summand(name, k));
+        if (!ideal->parts[k]) return;
     }
-    if (status == WF_OK && is_whole) status = put(ideal, name, wfi_term_tree(terms, n));
-    wfi_free(p->ctx, terms);
-    return status;
+    put(ideal, name, wfi_term_tree(ideal->parts, n));
 }
 
 static wfi_name name_of(const wfi_segment *segment, const wfi_slot *slot, int64_t micro) {
@@ -106,75 +97,123 @@ static wfi_name name_of(const wfi_segment *segment, const wfi_slot *slot, int64_
     return name;
 }
 
-static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
-    if (!segment) return WF_OK;
-    wfi_term *terms =
-        wfi_alloc(ideal->p->ctx, (size_t)segment->n_slots, 2 * sizeof *terms, "the program check");
-    if (!terms) return WF_NO_MEMORY;
-    wfi_term *out = terms + segment->n_slots;
-    for (int32_t s = 0; s < segment->n_slots; s++)
-        terms[s] = wfi_ideal_find(ideal, name_of(segment, &segment->slots[s], micro));
-    wfi_term_segment(segment, micro, terms, out);
-    wf_status status = WF_OK;
-    for (int32_t s = 0; s < segment->n_slots && status == WF_OK; s++) {
-        const wfi_slot *slot = &segment->slots[s];
-        bool is_made = slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL);
-        if (!is_made || slot->kind == WFI_BLOCK_WORKSPACE) continue;
-        if (slot->kind == WFI_BLOCK_BUFFER) { /* caches; of a forward run's one microbatch */
-            ideal->after[1][slot->id] = out[s];
-            continue;
-        }
-        if (wfi_gives_part(ideal->p, segment, slot))
-            status = put_summand(ideal, slot->id, ideal->p->graph->units[segment->unit].slice,
-                                 micro, out[s]);
-        else
-            status = put(ideal, name_of(segment, slot, micro), out[s]);
-    }
-    wfi_free(ideal->p->ctx, terms);
-    return status;
+static bool is_made(const wfi_slot *slot) {
+    return slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL) &&
+           slot->kind != WFI_BLOCK_WORKSPACE;
 }
 
-static wf_status run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
-    return run_segment(ideal, wfi_program_code_of(ideal->p, micro)->units[unit].part[part], micro);
+static int32_t slice_of(const wfi_ideal *ideal, const wfi_segment *segment) {
+    return ideal->p->graph->units[segment->unit].slice;
+}
+
+/* ---- the parts of the step ---- */
+
+static void run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
+    if (!segment) return;
+    wfi_term *in = ideal->slots, *out = in + segment->n_slots;
+    for (int32_t s = 0; s < segment->n_slots; s++)
+        in[s] = wfi_ideal_find(ideal, name_of(segment, &segment->slots[s], micro));
+    wfi_term_segment(segment, micro, in, out);
+    for (int32_t s = 0; s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        if (!is_made(slot)) continue;
+        if (slot->kind == WFI_BLOCK_BUFFER) /* caches; of a forward run's one microbatch */
+            ideal->after[1][slot->id] = out[s];
+        else if (wfi_gives_part(ideal->p, segment, slot))
+            put_summand(ideal, slot->id, slice_of(ideal, segment), micro, out[s]);
+        else
+            put(ideal, name_of(segment, slot, micro), out[s]);
+    }
+}
+
+static void run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
+    run_segment(ideal, wfi_program_code_of(ideal->p, micro)->units[unit].part[part], micro);
 }
 
 /* Parameters are packed for each size of microbatches. */
-static wf_status run_packs(wfi_ideal *ideal, const wfi_code *code) {
+static void run_packs(wfi_ideal *ideal, const wfi_code *code) {
     for (int32_t u = 0; u < ideal->p->graph->n_units; u++)
         for (int part = 0; part < WFI_N_PARTS; part++)
-            WF_TRY(run_segment(ideal, code->units[u].pack[part], -1));
-    return WF_OK;
+            run_segment(ideal, code->units[u].pack[part], -1);
 }
 
-static wf_status run_microbatch(wfi_ideal *ideal, int64_t m) {
+static void run_microbatch(wfi_ideal *ideal, int64_t m) {
     int32_t n_units = ideal->p->graph->n_units;
     bool splits = ideal->p->code->splits_weight, trains = wfi_differentiates(ideal->p);
-    for (int32_t u = 0; u < n_units; u++) WF_TRY(run_part(ideal, u, WFI_PART_F, m));
+    for (int32_t u = 0; u < n_units; u++) run_part(ideal, u, WFI_PART_F, m);
     for (int32_t u = n_units - 1; u >= 0 && trains; u--) {
-        WF_TRY(run_part(ideal, u, WFI_PART_R, m));
-        WF_TRY(run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m));
+        run_part(ideal, u, WFI_PART_R, m);
+        run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m);
     }
     for (int32_t u = n_units - 1; u >= 0 && trains && splits; u--)
-        WF_TRY(run_part(ideal, u, WFI_PART_W, m));
+        run_part(ideal, u, WFI_PART_W, m);
+}
+
+static void add_column(wfi_ideal *ideal, wfi_name name) {
+    int32_t *column = column_of(ideal, name);
+    if (*column < 0) *column = ideal->n_columns++;
+}
+
+static void add_columns(wfi_ideal *ideal, const wfi_segment *segment) {
+    for (int32_t s = 0; segment && s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        wfi_name name = name_of(segment, slot, 0);
+        if (!is_made(slot)) continue;
+        if (wfi_gives_part(ideal->p, segment, slot))
+            add_column(ideal, wfi_slice_summand(name, slice_of(ideal, segment)));
+        add_column(ideal, name);
+    }
+    if (segment && segment->n_slots > ideal->most_slots) ideal->most_slots = segment->n_slots;
+}
+
+/* All names that a segment makes, in the order in which it is mostly run. */
+static wf_status find_columns(wfi_ideal *ideal) {
+    const wf_program *p = ideal->p;
+    const size_t n_owners[] = {
+        [WFI_OWNER_UNIT] = (size_t)p->graph->n_units,
+        [WFI_OWNER_VALUE] = (size_t)p->graph->n_values,
+        [WFI_OWNER_USE] = (size_t)p->graph->n_weight_gradients,
+    };
+    for (int kind = 0; kind < WFI_N_BLOCK_KINDS; kind++) {
+        size_t n =
+            n_owners[wfi_block_types[kind].owner] * (size_t)n_each(ideal, (wfi_block_kind)kind);
+        ideal->column[kind] = wfi_alloc(p->ctx, n, sizeof(int32_t), "the program check");
+        if (!ideal->column[kind]) return WF_NO_MEMORY;
+        memset(ideal->column[kind], -1, n * sizeof(int32_t));
+    }
+    for (int32_t v = 0; v < p->n_variants; v++)
+        for (int32_t u = 0; u < p->graph->n_units; u++)
+            for (int part = 0; part < WFI_N_PARTS; part++) {
+                add_columns(ideal, p->variants[v].code->units[u].pack[part]);
+                add_columns(ideal, p->variants[v].code->units[u].part[part]);
+            }
     return WF_OK;
 }
 
-/* Marks the microbatches of every replica that has a lowered rank. */
-static void find_microbatches(const wf_program *p, bool *runs) {
+/* Gives a row to the microbatches of every replica that has a lowered rank. */
+static void find_rows(wfi_ideal *ideal) {
+    const wf_program *p = ideal->p;
+    ideal->n_rows = 1;
     for (int32_t s = 0; s < p->n_stages; s++)
         for (int32_t k = 0; k < p->stages[s].n_replicas; k++) {
-            bool is_lowered = wfi_rank_is_lowered(p, wfi_program_rank_of(p, k, s, 0));
+            if (!wfi_rank_is_lowered(p, wfi_program_rank_of(p, k, s, 0))) continue;
             for (int64_t m = wfi_first_micro(p, s, k); m < wfi_first_micro(p, s, k + 1); m++)
-                runs[m] |= is_lowered;
+                if (!ideal->row[m]) ideal->row[m] = ideal->n_rows++;
         }
 }
 
 static wf_status run_microbatches(wfi_ideal *ideal) {
     const wf_program *p = ideal->p;
-    find_microbatches(p, ideal->runs);
-    for (int32_t v = 0; v < p->n_variants; v++) WF_TRY(run_packs(ideal, p->variants[v].code));
+    const char *what = "the program check";
+    WF_TRY(find_columns(ideal));
+    find_rows(ideal);
+    size_t n = (size_t)ideal->n_columns * (size_t)ideal->n_rows;
+    ideal->table = wfi_alloc(p->ctx, n, sizeof *ideal->table, what);
+    ideal->slots = wfi_alloc(p->ctx, 2 * (size_t)ideal->most_slots, sizeof *ideal->slots, what);
+    if (!ideal->table || !ideal->slots) return WF_NO_MEMORY;
+    for (int32_t v = 0; v < p->n_variants; v++) run_packs(ideal, p->variants[v].code);
     for (int64_t m = 0; m < p->recipe.n_micro; m++)
-        if (ideal->runs[m]) WF_TRY(run_microbatch(ideal, m));
+        if (ideal->row[m]) run_microbatch(ideal, m);
     return WF_OK;
 }
 
@@ -215,7 +254,7 @@ static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     for (int64_t k = 0; k < n_lanes; k++) {
         wfi_term *lane = &ideal->lanes[unit * n_lanes + k];
         *lane = wfi_term_start(WFI_TERM_OTHER, unit, k);
-        if (!ideal->runs[k * per_lane]) continue; /* nor the others of the lane */
+        if (!ideal->row[k * per_lane]) continue; /* nor the others of the lane */
         *lane = sum_lane(ideal, WFI_BLOCK_GRADIENT, unit, k);
         for (int32_t t = g->units[unit].first_tied; t < g->units[unit].end_tied; t++) {
             int32_t i = g->tied[t];
@@ -288,26 +327,27 @@ static void finish_step(wfi_ideal *ideal, wfi_term *norms, wfi_term *micro) {
     }
 }
 
+static void *room(const wfi_ideal *ideal, size_t n, size_t n_bytes) {
+    return wfi_alloc(ideal->p->ctx, n, n_bytes, "the program check");
+}
+
 wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
-    wf_context *ctx = p->ctx;
     size_t n_units = (size_t)p->graph->n_units, n_micro = (size_t)p->recipe.n_micro;
-    wfi_ideal *ideal = wfi_alloc(ctx, 1, sizeof *ideal, "the program check");
+    wfi_ideal *ideal = wfi_alloc(p->ctx, 1, sizeof *ideal, "the program check");
     if (!ideal) return WF_NO_MEMORY;
     ideal->p = p;
-    ideal->n_entries = 256;
-    ideal->table = wfi_alloc(ctx, ideal->n_entries, sizeof *ideal->table, "the program check");
-    ideal->lanes =
-        wfi_alloc(ctx, n_units * (size_t)p->recipe.n_lanes, sizeof(wfi_term), "the program check");
-    ideal->runs = wfi_alloc(ctx, n_micro, sizeof *ideal->runs, "the program check");
-    bool ok = ideal->table && ideal->lanes && ideal->runs;
+    ideal->lanes = room(ideal, n_units * (size_t)p->recipe.n_lanes, sizeof(wfi_term));
+    ideal->row = room(ideal, n_micro, sizeof *ideal->row);
+    ideal->parts = room(ideal, (size_t)p->graph->n_slices, sizeof *ideal->parts);
+    bool ok = ideal->lanes && ideal->row && ideal->parts;
     for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) {
-        ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
+        ideal->after[i] = room(ideal, n_units, sizeof(wfi_term));
         ok = ok && ideal->after[i];
     }
-    wfi_term *scratch = wfi_alloc(ctx, n_units + n_micro + 1, sizeof *scratch, "the program check");
+    wfi_term *scratch = room(ideal, n_units + n_micro + 1, sizeof *scratch);
     wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
     if (status == WF_OK && wfi_differentiates(p)) finish_step(ideal, scratch, scratch + n_units);
-    wfi_free(ctx, scratch);
+    wfi_free(p->ctx, scratch);
     if (status != WF_OK) {
         wfi_ideal_destroy(ideal);
         return status;
@@ -321,7 +361,10 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     wf_context *ctx = ideal->p->ctx;
     wfi_free(ctx, ideal->table);
     wfi_free(ctx, ideal->lanes);
-    wfi_free(ctx, ideal->runs);
+    wfi_free(ctx, ideal->row);
+    wfi_free(ctx, ideal->parts);
+    wfi_free(ctx, ideal->slots);
+    for (int kind = 0; kind < WFI_N_BLOCK_KINDS; kind++) wfi_free(ctx, ideal->column[kind]);
     for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);
 }
