@@ -468,7 +468,35 @@ static void remedies_and_layers(void **state) {
     test_context_end(ctx);
 }
 
-TEST_MAIN(cmocka_unit_test(little_is_lost_between_blocks), cmocka_unit_test(both_ends_of_a_v_fit),
+/* Workspaces of a unit's forward lie at one place or two, however many microbatches there are; and
+ * no more is lost than elsewhere. */
+TEST(blocks_of_large_ranks_take_turns) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    config.n_layers = 500;
+    config.hidden = 16;
+    config.n_heads = 2;
+    wf_program *p = make_sized(ctx, "gpt", config, "dp=1", 8, 4, "adamw");
+    assert_true(p->n_blocks > 16384);
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        size_t offsets[3];
+        int n = 0;
+        for (int32_t b = 0; b < p->n_blocks && n < 3; b++) {
+            const wfi_block *block = &p->blocks[b];
+            if (block->name.kind != WFI_BLOCK_WORKSPACE || block->name.owner != u ||
+                p->instructions[block->name.turn].kind != WFI_FORWARD)
+                continue;
+            int k = 0;
+            while (k < n && offsets[k] != block->offset) k++;
+            if (k == n) offsets[n++] = block->offset;
+        }
+        assert_true(n <= 2);
+    }
+    assert_true(worst_fragmentation(p) < 0.01);
+    wf_program_destroy(p);
+}
+
+TEST_MAIN(cmocka_unit_test(blocks_of_large_ranks_take_turns),
+          cmocka_unit_test(little_is_lost_between_blocks), cmocka_unit_test(both_ends_of_a_v_fit),
           cmocka_unit_test(ops_write_over_inputs),
           cmocka_unit_test(large_gradients_are_not_kept_apart), cmocka_unit_test(proposals_fit),
           cmocka_unit_test(tests_are_of_what_there_is),

@@ -196,8 +196,8 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
     if (r->slots[0].begin >= *offset + bytes) return true;
     if (r->end <= *offset) return false;
     bool is_full = false;
-    for (int32_t a = b; a >= 0; a = wfi_places_next(places, a))
-        is_full |= is_all_there(r, &places->lives[a]);
+    for (int32_t a = b; a >= 0 && !is_full; a = wfi_places_next(places, a))
+        is_full = is_all_there(r, &places->lives[a]);
     if (is_full && r->gap < bytes) {
         *offset = wfi_round_up(r->end, align);
         return false;

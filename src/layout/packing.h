@@ -1,0 +1,85 @@
+/* The memory plan of the rank and the space at hand. Private to src/layout. */
+#ifndef WFI_LAYOUT_PACKING_H
+#define WFI_LAYOUT_PACKING_H
+
+#include "layout/places.h"
+
+typedef struct wfi_packing {
+    wf_program *p;
+    wfi_life *lives; /* [n_blocks] */
+    int32_t rank;    /* at hand, and of a space its ... */
+    wfi_arena_plan *arena;
+    wfi_places places;
+    /* The rank's blocks that are no state: [n], but `spare` [n_blocks]. */
+    int32_t *list, *spare;
+    int32_t *every;    /* [n_every] also those that take the place of another one */
+    bool *takes_place; /* [n_blocks] of an earlier one */
+    int32_t n_every;
+    int64_t n_records;    /* with a short form: records of the whole step on a rank */
+    size_t records_bytes; /* ... and their bytes, between state and all else */
+    int64_t n_period;     /* microbatches after which a place is taken again */
+    size_t rings_bytes;   /* behind the records */
+    bool has_turns;       /* rings may follow */
+    int32_t *chain;       /* [n_blocks] of a large rank's, as places.next */
+    bool refuses_chains;  /* those of an earlier rank cost memory */
+    size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
+    size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
+    int32_t *best_list;
+    double *keys; /* [n_blocks] */
+    int32_t n;
+    size_t least_bytes; /* the bound, if each block also takes the gap before the next one */
+    int32_t *n_order;   /* [n_ranks] instructions */
+    int32_t peak;       /* the block that is first used at the device's peak, or -1 */
+    size_t *alive;      /* [n_instructions + 1] */
+} wfi_packing;
+
+static inline size_t wfi_align_in_space(const wfi_packing *m, size_t at) {
+    return wfi_round_up(at, wfi_space_align(m->places.space));
+}
+/* Where blocks that are no state begin. */
+static inline size_t wfi_work_begin(const wfi_packing *m) {
+    return wfi_align_in_space(m, m->arena->state_bytes) + m->records_bytes + m->rings_bytes;
+}
+
+/* Good enough: within so many parts of the bound and a few bytes; after much work: within so many
+ * parts. */
+enum { WFI_GOOD_PARTS = 200, WFI_FAIR_PARTS = 50 };
+static inline bool wfi_is_within(const wfi_packing *m, size_t parts) {
+    return m->arena->peak_bytes <= m->least_bytes + m->least_bytes / parts + 4096;
+}
+/* Of a large rank, one attempt comes before rings, and the long search only where there are none:
+ * it would take seconds, and seldom find a better plan. Blocks in chains get one attempt. */
+static inline bool wfi_is_quick(const wfi_packing *m) {
+    return m->chain || (m->has_turns && m->n >= 4096);
+}
+
+/* ---- attempts.c ---- */
+
+/* By keys, the largest first; then by bytes. */
+void wfi_sort_blocks(const wfi_packing *m, int32_t *list, int32_t n);
+void wfi_sort_by_size(const wfi_packing *m, int32_t *list, int32_t n);
+/* Gives the blocks of the list offsets; those of the best attempt are in `best`. */
+wf_status wfi_place_best(wfi_packing *m);
+
+/* ---- bound.c ---- */
+
+/* After so much work nothing else is tried, so that large programs take little longer than one
+ * attempt does. */
+#define WFI_MANY_LOOKS (WFI_MOST_LOOKS / 2)
+/* Sets the lower bound of any packing, from the moment with the most bytes alone, or from several
+ * moments and blocks. Blocks are in the order of their size. */
+void wfi_find_bound(wfi_packing *m, bool all);
+
+/* ---- arena.c ---- */
+
+/* Gives all blocks of the rank in the space an offset. */
+wf_status wfi_place_arena(wfi_packing *m);
+
+/* ---- rings.c ---- */
+
+/* Tries rings, and keeps the plan without them if that needs no more. */
+wf_status wfi_place_in_rings(wfi_packing *m, const wfi_rank *rank);
+/* Tries chains, if the rank is large; whether they cost little memory. */
+wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_out);
+
+#endif
