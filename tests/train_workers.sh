@@ -13,10 +13,10 @@ list() { tr -d '\n' | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr -d ' '; }
 (
     set -m # else it would be ignored in what runs in the background
     "$WEFT" $base --steps 100000000 --out "$folder/quit" --save-every 1 --quiet 2>"$folder/said" &
-    until [[ -e $folder/quit/model.safetensors ]]; do sleep 0.02; done
-    kill -QUIT $!
-    got=0
-    wait $! || got=$?
+    run=$! got=0
+    until_true_of $run test -e "$folder/quit/model.safetensors"
+    kill -QUIT $run
+    wait $run || got=$?
     [[ $got == 131 ]] && grep -q "interrupted after step" "$folder/said" || fail "SIGQUIT: exit $got: $(cat "$folder/said")"
 )
 

@@ -38,7 +38,7 @@ for delay in 0.1 0.2 0.3; do
     rm -rf "$folder/killed"
     "$WEFT" ${local/--local-steps 4/--local-steps 1} --steps 100000 --save-every 1 --save-async --out "$folder/killed" --quiet &
     pid=$!
-    until [[ -f $folder/killed/state.safetensors ]]; do sleep 0.02; done
+    until_true_of $pid test -f "$folder/killed/state.safetensors"
     sleep $delay
     kill -9 $pid
     wait $pid 2>/dev/null || true
