@@ -1,8 +1,10 @@
 /* An arena: state comes first, in a fixed order, then records, rings and all other blocks. Hidden
  * state of a forward program comes last, behind all that the program of steps touches.
  */
+#include "layout/arena.h"
+#include "layout/attempts.h"
+#include "layout/bound.h"
 #include "layout/layout.h"
-#include "layout/packing.h"
 #include "program/stage.h"
 
 /* For tests: see gap_bytes. */

@@ -3,7 +3,8 @@
  * bound come first in the next attempt; then a few of these are moved about in the best order, more
  * often if much is still lost. The best of all is kept.
  */
-#include "layout/packing.h"
+#include "layout/attempts.h"
+#include "layout/bound.h"
 #include "program/stage.h"
 
 #include <string.h>

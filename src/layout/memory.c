@@ -1,8 +1,9 @@
 /* The memory plan: an offset for every block in its space of its rank. Two blocks share bytes only
  * if the last use of one happens before the first use of the other by the program's dependencies.
  */
+#include "layout/arena.h"
 #include "layout/layout.h"
-#include "layout/packing.h"
+#include "layout/rings.h"
 #include "program/stage.h"
 
 #include <string.h>

@@ -53,33 +53,4 @@ static inline bool wfi_is_quick(const wfi_packing *m) {
     return m->chain || (m->has_turns && m->n >= 4096);
 }
 
-/* ---- attempts.c ---- */
-
-/* By keys, the largest first; then by bytes. */
-void wfi_sort_blocks(const wfi_packing *m, int32_t *list, int32_t n);
-void wfi_sort_by_size(const wfi_packing *m, int32_t *list, int32_t n);
-/* Gives the blocks of the list offsets; those of the best attempt are in `best`. */
-wf_status wfi_place_best(wfi_packing *m);
-
-/* ---- bound.c ---- */
-
-/* After so much work nothing else is tried, so that large programs take little longer than one
- * attempt does. */
-#define WFI_MANY_LOOKS (WFI_MOST_LOOKS / 2)
-/* Sets the lower bound of any packing, from the moment with the most bytes alone, or from several
- * moments and blocks. Blocks are in the order of their size. */
-void wfi_find_bound(wfi_packing *m, bool all);
-
-/* ---- arena.c ---- */
-
-/* Gives all blocks of the rank in the space an offset. */
-wf_status wfi_place_arena(wfi_packing *m);
-
-/* ---- rings.c ---- */
-
-/* Tries rings, and keeps the plan without them if that needs no more. */
-wf_status wfi_place_in_rings(wfi_packing *m, const wfi_rank *rank);
-/* Tries chains, if the rank is large; whether they cost little memory. */
-wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_out);
-
 #endif

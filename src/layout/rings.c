@@ -1,7 +1,9 @@
 /* Blocks of one name, one a microbatch, that take turns in a few places. In a ring no other blocks
  * use these; in chains, others do where they fit.
  */
-#include "layout/packing.h"
+#include "layout/rings.h"
+#include "layout/arena.h"
+#include "layout/attempts.h"
 #include "program/stage.h"
 
 /* A rank with so many blocks is large. */

@@ -1,0 +1,10 @@
+/* One arena. Private to src/layout. */
+#ifndef WFI_LAYOUT_ARENA_H
+#define WFI_LAYOUT_ARENA_H
+
+#include "layout/packing.h"
+
+/* Gives all blocks of the rank in the space an offset. */
+wf_status wfi_place_arena(wfi_packing *m);
+
+#endif

@@ -1,0 +1,14 @@
+/* The least bytes that any plan needs. Private to src/layout. */
+#ifndef WFI_LAYOUT_BOUND_H
+#define WFI_LAYOUT_BOUND_H
+
+#include "layout/packing.h"
+
+/* After so much work nothing else is tried, so that large programs take little longer than one
+ * attempt does. */
+#define WFI_MANY_LOOKS (WFI_MOST_LOOKS / 2)
+/* Sets the lower bound of any packing, from the moment with the most bytes alone, or from several
+ * moments and blocks. Blocks are in the order of their size. */
+void wfi_find_bound(wfi_packing *m, bool all);
+
+#endif
