@@ -8,7 +8,7 @@
 #include "test.h"
 
 /* Parts are whole blocks of the norm, one behind the other from some replica on, and all of it;
- * none is larger than it has to be,. */
+ * none is larger than it has to be. */
 static void parts_are_the_whole(void **state) {
     static const size_t sizes[] = {0, 64, 4096, 4160, 3 * 4096, 1000 * 4096 + 128};
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
@@ -35,6 +35,10 @@ static void small_things_take_turns(void **state) {
         for (int32_t r = 0; r < 4; r++)
             assert_int_equal(wfi_placement_extent(WFI_SHARD, 256, 4, r, number).bytes,
                              r == number % 4 ? 256 : 0);
+    for (int32_t number = 0; number < 12; number++)
+        for (int32_t r = 0; r < 65; r++) /* of many replicas, the first has them */
+            assert_int_equal(wfi_placement_extent(WFI_SHARD, 256, 65, r, number).bytes,
+                             r == 0 ? 256 : 0);
 }
 
 static void the_whole_is_one_part(void **state) {

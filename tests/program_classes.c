@@ -205,7 +205,14 @@ TEST(wrong_folds_are_refused) {
     wf_program_destroy(p);
 }
 
+/* Small tensors lie with the first of many replicas, and the others follow one. */
+static void many_replicas(void **state) {
+    const shape of_many = {wide_net, 96, 96, 96};
+    assert_in_range(compare(&of_many, "dp=96,zero=1"), 2, 6);
+}
+
 TEST_MAIN(cmocka_unit_test(same_figures), cmocka_unit_test(slices),
-          cmocka_unit_test(few_are_lowered), cmocka_unit_test(axes_in_any_order),
-          cmocka_unit_test(the_idle_are_one), cmocka_unit_test(rows_decide),
-          cmocka_unit_test(wrong_parts_are_refused), cmocka_unit_test(wrong_folds_are_refused))
+          cmocka_unit_test(few_are_lowered), cmocka_unit_test(many_replicas),
+          cmocka_unit_test(axes_in_any_order), cmocka_unit_test(the_idle_are_one),
+          cmocka_unit_test(rows_decide), cmocka_unit_test(wrong_parts_are_refused),
+          cmocka_unit_test(wrong_folds_are_refused))

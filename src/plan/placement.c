@@ -13,11 +13,17 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
     return exists ? names[from][to] : NULL;
 }
 
-/* How long a part is, and which replica has the first. */
+/* So many replicas are many. */
+#define MANY 64
+
+/* How long a part is, and which replica has the first. Tensors that not all replicas have a part of
+ * begin at different ones. Of many replicas all begin at the first: their parts are small beside
+ * everything else, and the other replicas have equal parts, so they are planned once
+ * (program/classes.c). */
 static size_t divide(size_t bytes, int32_t n, int32_t number, int32_t *first_out) {
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     size_t n_blocks = (bytes + block - 1) / block;
-    *first_out = n_blocks < (size_t)n ? number % n : 0;
+    *first_out = n_blocks < (size_t)n && n <= MANY ? number % n : 0;
     return (n_blocks + (size_t)n - 1) / (size_t)n * block;
 }
 
