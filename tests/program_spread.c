@@ -142,7 +142,8 @@ static void traffic_to_the_byte(void **state) {
         wf_program *p = make_program(ctx, plan, 4);
         size_t params = sum_units(p), gradients = sum_units(p);
         size_t x = 2 * 8 * sizeof(float), logits = 2 * 5 * sizeof(float), stats = 0;
-        for (int32_t u = 0; u < p->graph->n_units; u++) stats += p->code->units[u].stats_bytes;
+        for (int32_t u = 0; u < p->graph->n_units; u++)
+            stats += p->code->units[u].bytes[WFI_BLOCK_STATS];
         size_t out = (size_t)(n - 1) * params + (size_t)n_far * (x + logits);
         size_t in = (size_t)(n - 1) * gradients + (size_t)n_far * (logits + stats);
         assert_true(stats > 0);

@@ -41,7 +41,7 @@ static const char *text_of(double loss) {
 static bool changes_state(const wf_program *p) {
     bool changes = wfi_updates(p) || p->graph->n_hidden;
     for (int32_t u = 0; u < p->graph->n_units && wfi_differentiates(p); u++)
-        changes |= p->code->units[u].stats_bytes > 0;
+        changes |= p->code->units[u].bytes[WFI_BLOCK_STATS] > 0;
     return changes;
 }
 

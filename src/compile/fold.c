@@ -57,7 +57,8 @@ static bool may_repeat(const wf_program *p) {
                !p->gap_bytes && n_lane >= LEAST_LANE;
     for (int32_t s = 0; s < p->n_stages; s++) may &= p->stages[s].n_replicas == p->mesh.dp;
     for (int32_t u = 0; u < p->graph->n_units; u++)
-        may &= !p->code->units[u].stats_bytes && !p->code->units[u].hidden_bytes;
+        may &=
+            !p->code->units[u].bytes[WFI_BLOCK_STATS] && !p->code->units[u].bytes[WFI_BLOCK_HIDDEN];
     return may;
 }
 

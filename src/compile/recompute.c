@@ -79,9 +79,10 @@ static unit_need find_need(const wf_program *p, int32_t unit) {
         }
         if (read > values) values = read;
     }
-    return (unit_need){.kept_bytes = (double)(code->saved_bytes + code->saved_w_bytes + values),
-                       .work_bytes =
-                           (double)(code->remade_bytes + code->remade_w_bytes + workspace),
+    return (unit_need){.kept_bytes = (double)(code->bytes[WFI_BLOCK_SAVED] +
+                                              code->bytes[WFI_BLOCK_SAVED_W] + values),
+                       .work_bytes = (double)(code->bytes[WFI_BLOCK_REMADE] +
+                                              code->bytes[WFI_BLOCK_REMADE_W] + workspace),
                        .extra_us = p->costs->units[unit].recompute_us};
 }
 

@@ -51,7 +51,7 @@ static wf_status emit_statistics(wfi_lowering *l) {
     int64_t n_micro = wfi_program_n_micro(p);
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         int32_t s = wfi_program_stage_of(p, u);
-        if (!p->code->units[u].stats_bytes || !wfi_take_stage(l, s)) continue;
+        if (!p->code->units[u].bytes[WFI_BLOCK_STATS] || !wfi_take_stage(l, s)) continue;
         for (int64_t m = 0; m < n_micro; m++)
             WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_STATS, u, m)));
         WF_TRY(wfi_move_among(l, wfi_stage_members(p, s, l->rank), WFI_SHARD,

@@ -10,7 +10,6 @@
 #include "lower/slices.h"
 #include "lower/tie.h"
 #include "lower/transfer.h"
-#include "program/need.h"
 
 #include <string.h>
 
@@ -168,8 +167,8 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     wf_program *p = l->p;
     for (int32_t u = 0; u < p->graph->n_units; u++)
         for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
-            size_t bytes = wfi_state_bytes(p, kinds[k], u, l->rank);
             wfi_name name = wfi_of_unit(kinds[k], u);
+            size_t bytes = wfi_moved_extent(p, name, l->rank).bytes;
             int32_t block;
             if (!bytes) continue;
             if (wfi_is_kept_apart(p, kinds[k], u)) name.copy = WFI_COPY_KEPT;
@@ -190,7 +189,8 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
         int64_t end = is_here ? wfi_first_micro(p, s, l->replica + 1) : m;
         for (; m < end; m++)
             for (int32_t u = l->first_unit; u < l->end_unit; u++) {
-                wfi_extent all = wfi_whole(wfi_program_code_of(p, m)->units[u].hidden_bytes);
+                wfi_extent all =
+                    wfi_whole(wfi_program_code_of(p, m)->units[u].bytes[WFI_BLOCK_HIDDEN]);
                 int32_t i;
                 if (!all.bytes || !wfi_unit_is_on(p, u, l->rank)) continue;
                 wfi_name hidden = wfi_named(WFI_BLOCK_HIDDEN, u, m);

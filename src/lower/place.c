@@ -86,27 +86,6 @@ static wfi_block_kind kind_of_node_value(const wfi_code *code, int32_t r, const 
     return WFI_BLOCK_WORKSPACE;
 }
 
-static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
-    switch (kind) {
-    case WFI_BLOCK_SAVED:
-        return &unit->saved_bytes;
-    case WFI_BLOCK_SAVED_W:
-        return &unit->saved_w_bytes;
-    case WFI_BLOCK_REMADE:
-        return &unit->remade_bytes;
-    case WFI_BLOCK_REMADE_W:
-        return &unit->remade_w_bytes;
-    case WFI_BLOCK_FOR_WEIGHT:
-        return &unit->for_weight_bytes;
-    case WFI_BLOCK_STATS:
-        return &unit->stats_bytes;
-    case WFI_BLOCK_HIDDEN:
-        return &unit->hidden_bytes;
-    default:
-        return NULL;
-    }
-}
-
 /* Kernels decide how many bytes their outputs take. */
 static size_t bytes_of_node_value(const wfi_code *code, wfi_kernel *const *kernels, int32_t r) {
     int32_t n = code->g->values[r].node;
@@ -222,9 +201,10 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
         place->offset = 0;
         for (int32_t s = 0; s < g->n_stats && g->training; s++)
             if (g->stats[s].mean == v || g->stats[s].var == v) place->kind = WFI_BLOCK_STATS;
-        size_t *pooled = pooled_bytes(&code->units[value->unit], place->kind);
+        size_t *pooled = &code->units[value->unit].bytes[place->kind];
         use[v].stays |= place->kind == WFI_BLOCK_STATS || place->kind == WFI_BLOCK_RECORD;
-        if (pooled) {
+        if (place->kind != WFI_BLOCK_VALUE && place->kind != WFI_BLOCK_WORKSPACE &&
+            place->kind != WFI_BLOCK_RECORD) {
             place->offset = wfi_round_up(*pooled, WFI_ALIGN_BYTES) + code->gap_bytes;
             *pooled = place->offset + place->bytes;
         }

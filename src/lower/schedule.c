@@ -53,9 +53,11 @@ static wfi_stage_memory find_memory(const wf_program *p, const int32_t *first_un
         size_t w = wfi_program_read_bytes(p, u, WFI_PART_W);
         if (b > read) read = b;
         if (w > read) read = w;
-        memory.until_backward += (double)(code->saved_bytes + code->saved_w_bytes + read);
+        memory.until_backward +=
+            (double)(code->bytes[WFI_BLOCK_SAVED] + code->bytes[WFI_BLOCK_SAVED_W] + read);
         memory.until_weight +=
-            (double)(code->saved_w_bytes + code->remade_w_bytes + code->for_weight_bytes + w);
+            (double)(code->bytes[WFI_BLOCK_SAVED_W] + code->bytes[WFI_BLOCK_REMADE_W] +
+                     code->bytes[WFI_BLOCK_FOR_WEIGHT] + w);
     }
     return memory;
 }

@@ -6,6 +6,8 @@
 #include "program/need.h"
 #include "program/stage.h"
 
+#include <string.h>
+
 typedef struct comparison {
     const wf_program *p;
     int32_t a, b;         /* coordinates along `tp` */
@@ -41,7 +43,8 @@ static bool is_gradient_image(const comparison *c, int32_t i, int32_t other) {
     return y->unit == image_of(c, x->unit) &&
            wfi_owner_of(g, other) == image_of(c, wfi_owner_of(g, i)) &&
            other - g->units[y->unit].first_gradient == i - g->units[x->unit].first_gradient &&
-           wfi_tied_bytes(c->p, i) == wfi_tied_bytes(c->p, other);
+           wfi_tensor_bytes(c->p, wfi_of_unit(WFI_BLOCK_TIED, i)) ==
+               wfi_tensor_bytes(c->p, wfi_of_unit(WFI_BLOCK_TIED, other));
 }
 
 static bool is_slot_image(const comparison *c, const wfi_slot *x, const wfi_slot *y) {
@@ -66,8 +69,7 @@ static bool is_segment_image(const comparison *c, const wfi_segment *x, const wf
 
 static bool has_equal_code(const comparison *c, int32_t unit) {
     const wfi_unit_code *x = &c->code->units[unit], *y = &c->code->units[image_of(c, unit)];
-    bool is = x->stats_bytes == y->stats_bytes && x->hidden_bytes == y->hidden_bytes &&
-              x->saved_bytes == y->saved_bytes && x->saved_w_bytes == y->saved_w_bytes;
+    bool is = !memcmp(x->bytes, y->bytes, sizeof x->bytes);
     for (int part = 0; part < WFI_N_PARTS && is; part++)
         is = is_segment_image(c, x->part[part], y->part[part]) &&
              is_segment_image(c, x->pack[part], y->pack[part]);

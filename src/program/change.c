@@ -51,38 +51,27 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
 
 wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_name name,
                          int32_t k) {
-    wfi_block_kind kind = name.kind;
-    int32_t id = name.owner;
-    int64_t micro = name.micro;
     const wfi_group *group = &p->groups[now->group];
-    wfi_piece piece = {.owner = k % group->n};
-    if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
-        piece.extent.bytes = wfi_program_code_of(p, micro)->place[id].bytes;
-        if (is_divided(now)) piece.extent.bytes /= (size_t)group->n;
+    wfi_piece piece = {.extent.bytes = wfi_tensor_bytes(p, name), .owner = k % group->n};
+    int32_t id = name.owner, n = is_divided(now) ? group->n : 1;
+    if (name.kind == WFI_BLOCK_NORM) return find_measured(p, group, id, k);
+    if (name.kind == WFI_BLOCK_STATS)
+        piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), name.micro);
+    if (name.kind ==
+        WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
+        piece.extent.bytes /= (size_t)n;
         piece.extent.offset = (size_t)k * piece.extent.bytes;
-        return piece;
     }
-    if (kind == WFI_BLOCK_TIED) {
-        piece.extent.bytes = wfi_tied_bytes(p, id);
-        return piece;
+    if (name.kind != WFI_BLOCK_PARAM && name.kind != WFI_BLOCK_GRADIENT) return piece;
+    if (n == 1 && group->part >= 0) {
+        n = p->stages[group->stage].n_parts;
+        k = group->part;
     }
-    size_t bytes = p->graph->units[id].param_bytes;
+    piece.extent = wfi_placement_extent(n > 1 ? WFI_SHARD : WFI_REPLICATE,
+                                        p->graph->units[id].param_bytes, n, k, id);
     /* An untrained parameter has no gradient and need not be updated. */
     bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;
-    if (kind == WFI_BLOCK_STATS) {
-        piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), micro);
-        piece.extent.bytes = wfi_program_code_of(p, micro)->units[id].stats_bytes;
-    } else if (kind == WFI_BLOCK_NORM) {
-        piece = find_measured(p, group, id, k);
-    } else if (is_divided(now)) {
-        piece.extent = wfi_placement_extent(WFI_SHARD, bytes, group->n, k, id);
-    } else if (group->part >= 0) {
-        piece.extent = wfi_placement_extent(WFI_SHARD, bytes, p->stages[group->stage].n_parts,
-                                            group->part, id);
-    } else {
-        piece.extent.bytes = bytes;
-    }
-    if (kind == WFI_BLOCK_GRADIENT || (kind == WFI_BLOCK_PARAM && is_update))
+    if (name.kind == WFI_BLOCK_GRADIENT || is_update)
         piece.extent = wfi_trained_extent(p, id, piece.extent);
     return piece;
 }

@@ -61,6 +61,10 @@ typedef struct wfi_block_type {
 extern const wfi_block_type wfi_block_types[];
 const char *wfi_block_kind_name(wfi_block_kind kind);
 
+/* Ranks keep it, or a part of it, between steps. */
+static inline bool wfi_is_kept(wfi_block_kind kind) {
+    return kind == WFI_BLOCK_PARAM || kind == WFI_BLOCK_BUFFER || kind == WFI_BLOCK_STATE;
+}
 /* Microbatches of a lane add to it, and its first one assigns. */
 static inline bool wfi_is_sum(wfi_block_kind kind) {
     return kind == WFI_BLOCK_GRADIENT || kind == WFI_BLOCK_TIED;
@@ -113,9 +117,8 @@ bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t ro
 typedef struct wfi_unit_code {
     wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
     wfi_segment *pack[WFI_N_PARTS];
-    size_t saved_bytes, saved_w_bytes, remade_bytes, remade_w_bytes, for_weight_bytes, stats_bytes;
-    size_t hidden_bytes; /* of HIDDEN, and of NEXT_HIDDEN */
-    size_t given_bytes;  /* of values that forward makes for other units */
+    size_t bytes[WFI_N_BLOCK_KINDS]; /* of blocks of a microbatch that hold several values */
+    size_t given_bytes;              /* of values that forward makes for other units */
     int64_t n_parameters;
 } wfi_unit_code;
 

@@ -8,32 +8,44 @@
 #include "program/need.h"
 #include "program/rate.h"
 
-size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
-    size_t bytes = wfi_kept_extent(p, kind, unit, rank).bytes;
-    return kind == WFI_BLOCK_STATE ? bytes * (size_t)wfi_recipe_n_states(&p->recipe) : bytes;
-}
-
-size_t wfi_tied_bytes(const wf_program *p, int32_t i) {
-    bool exists = i < p->graph->n_weight_gradients;
-    return exists ? wfi_value_bytes(p->graph, p->graph->weight_gradients[i].param) : 0;
+size_t wfi_tensor_bytes(const wf_program *p, wfi_name name) {
+    const wf_graph *g = p->graph;
+    const wfi_code *code = wfi_program_code_of(p, name.micro);
+    const int32_t n_owners[] = {[WFI_OWNER_UNIT] = g->n_units,
+                                [WFI_OWNER_VALUE] = g->n_values,
+                                [WFI_OWNER_USE] = g->n_weight_gradients};
+    int32_t id = name.owner;
+    if (id < 0 || id >= n_owners[wfi_block_types[name.kind].owner]) return 0;
+    switch (name.kind) {
+    case WFI_BLOCK_PARAM:
+        return g->units[id].param_bytes;
+    case WFI_BLOCK_BUFFER:
+        return g->units[id].buffer_bytes;
+    case WFI_BLOCK_GRADIENT:
+        return g->units[id].trained_bytes;
+    case WFI_BLOCK_TIED:
+        return wfi_value_bytes(g, g->weight_gradients[id].param);
+    case WFI_BLOCK_INPUT:
+    case WFI_BLOCK_VALUE:
+        return code->place[id].bytes;
+    case WFI_BLOCK_RECORD:
+        return code->place[g->record].bytes;
+    case WFI_BLOCK_NORM:
+        return wfi_norm_extent((wfi_extent){0, g->units[id].trained_bytes}).bytes;
+    case WFI_BLOCK_TOTAL_NORM:
+        return sizeof(double);
+    default:
+        return code->units[id]
+            .bytes[name.kind == WFI_BLOCK_NEXT_HIDDEN ? WFI_BLOCK_HIDDEN : name.kind];
+    }
 }
 
 wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank) {
-    const wfi_code *code = wfi_program_code_of(p, name.micro);
-    switch (name.kind) {
-    case WFI_BLOCK_SAVED:
-        return (wfi_extent){0, code->units[name.owner].saved_bytes};
-    case WFI_BLOCK_SAVED_W:
-        return (wfi_extent){0, code->units[name.owner].saved_w_bytes};
-    case WFI_BLOCK_VALUE:
-        return wfi_value_extent(p, name.owner, name.micro, rank);
-    case WFI_BLOCK_INPUT:
-        return (wfi_extent){0, code->place[name.owner].bytes};
-    case WFI_BLOCK_STATE:
-        return (wfi_extent){0, wfi_state_bytes(p, name.kind, name.owner, rank)};
-    default:
-        return wfi_kept_extent(p, name.kind, name.owner, rank);
-    }
+    if (name.kind == WFI_BLOCK_VALUE) return wfi_value_extent(p, name.owner, name.micro, rank);
+    if (!wfi_is_kept(name.kind)) return (wfi_extent){0, wfi_tensor_bytes(p, name)};
+    wfi_extent kept = wfi_kept_extent(p, name.kind, name.owner, rank);
+    size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe);
+    return name.kind == WFI_BLOCK_STATE ? (wfi_extent){0, kept.bytes * n_states} : kept;
 }
 
 static bool has_unit(const wf_program *p, const wfi_instruction *now) {
@@ -101,7 +113,10 @@ COUNT(records) {
 static wfi_need need_extent(wfi_block_kind kind, wfi_extent extent, int access) {
     return (wfi_need){kind, extent, access, WFI_SPACE_DEVICE};
 }
-static wfi_need need(wfi_block_kind kind, size_t bytes, int access) {
+/* All of a tensor. */
+static wfi_need need(const wf_program *p, wfi_block_kind kind, int32_t owner, int64_t micro,
+                     int access) {
+    size_t bytes = wfi_tensor_bytes(p, wfi_named(kind, owner, micro));
     return need_extent(kind, (wfi_extent){0, bytes}, access);
 }
 
@@ -112,8 +127,7 @@ static const wfi_need nothing = {.kind = WFI_N_BLOCK_KINDS};
 
 NEED(input) {
     (void)k;
-    return need(WFI_BLOCK_INPUT, wfi_program_code_of(p, now->micro)->place[now->id].bytes,
-                WFI_WRITE);
+    return need(p, WFI_BLOCK_INPUT, now->id, now->micro, WFI_WRITE);
 }
 
 NEED(output) {
@@ -121,12 +135,12 @@ NEED(output) {
     int32_t v = wfi_value_root(g, g->outputs[now->id]);
     const wfi_block *b = &p->blocks[now->references[k].block];
     if (b->name.owner != v || b->name.micro != now->micro) return nothing;
-    return need(WFI_BLOCK_VALUE, wfi_program_code_of(p, now->micro)->place[v].bytes, WFI_READ);
+    return need(p, WFI_BLOCK_VALUE, v, now->micro, WFI_READ);
 }
 
 NEED(record) {
     (void)now, (void)k;
-    return need(WFI_BLOCK_RECORD, p->code->place[p->graph->record].bytes, WFI_READ);
+    return need(p, WFI_BLOCK_RECORD, 0, -1, WFI_READ);
 }
 
 /* A slice of parameters to where they are gathered, or of a gradient to where it is kept; hidden
@@ -135,8 +149,7 @@ NEED(copy) {
     const wfi_block *to = &p->blocks[now->references[1].block];
     int access = k ? WFI_WRITE : WFI_READ;
     if (to->name.kind == WFI_BLOCK_HIDDEN && now->micro >= 0 && to->name.micro == now->micro)
-        return need(k ? WFI_BLOCK_HIDDEN : WFI_BLOCK_NEXT_HIDDEN,
-                    wfi_program_code_of(p, now->micro)->units[now->unit].hidden_bytes, access);
+        return need(p, k ? WFI_BLOCK_HIDDEN : WFI_BLOCK_NEXT_HIDDEN, now->unit, now->micro, access);
     if (to->name.kind != WFI_BLOCK_GRADIENT)
         return need_extent(WFI_BLOCK_PARAM,
                            wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);
@@ -182,24 +195,19 @@ NEED(fold) {
     const wfi_block *into = &p->blocks[now->references[0].block];
     const wfi_block *b = &p->blocks[now->references[k].block];
     int access = k ? WFI_READ : WFI_READ | WFI_WRITE;
-    if (into->name.kind == WFI_BLOCK_VALUE && now->micro >= 0 &&
-        b->name.owner == into->name.owner && b->name.micro == now->micro &&
-        wfi_is_slice_sum(p->graph, b->name.owner))
-        return need(into->name.kind, wfi_program_code_of(p, now->micro)->place[b->name.owner].bytes,
-                    access);
-    if (into->name.kind == WFI_BLOCK_TIED && b->name.owner == into->name.owner &&
-        b->name.micro == into->name.micro)
-        return need(into->name.kind, wfi_tied_bytes(p, b->name.owner), access);
+    bool is_alike = b->name.owner == into->name.owner && b->name.micro == into->name.micro;
+    if (into->name.kind == WFI_BLOCK_VALUE && now->micro >= 0 && is_alike &&
+        b->name.micro == now->micro && wfi_is_slice_sum(p->graph, b->name.owner))
+        return need(p, WFI_BLOCK_VALUE, b->name.owner, now->micro, access);
+    if (into->name.kind == WFI_BLOCK_TIED && is_alike)
+        return need(p, WFI_BLOCK_TIED, b->name.owner, now->micro, access);
     if (b->name.owner != now->unit) return nothing;
-    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, access);
+    return need(p, WFI_BLOCK_GRADIENT, now->unit, -1, access);
 }
 
 NEED(stats) {
-    int32_t unit = now->unit;
-    if (k)
-        return need(WFI_BLOCK_STATS, wfi_program_code_of(p, k - 1)->units[unit].stats_bytes,
-                    WFI_READ);
-    return need(WFI_BLOCK_BUFFER, p->graph->units[unit].buffer_bytes, WFI_READ | WFI_WRITE);
+    return k ? need(p, WFI_BLOCK_STATS, now->unit, k - 1, WFI_READ)
+             : need(p, WFI_BLOCK_BUFFER, now->unit, -1, WFI_READ | WFI_WRITE);
 }
 
 /* A lane's first segment assigns the gradient; the gaps between parameters become zero, too. */
@@ -228,7 +236,8 @@ NEED(piece) {
     int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
     if (k == 0 && unit != now->unit) return nothing;
     if (k == wfi_n_moved(p, now))
-        return need(WFI_BLOCK_STAGING, wfi_change_staged_bytes(p, now), WFI_WRITE);
+        return need_extent(WFI_BLOCK_STAGING, (wfi_extent){0, wfi_change_staged_bytes(p, now)},
+                           WFI_WRITE);
     wfi_piece piece = moves ? wfi_named_piece(p, now, k) : (wfi_piece){.owner = -1};
     if (piece.owner < 0) return nothing;
     int access = wfi_piece_access(now, member, &piece);
@@ -242,9 +251,10 @@ NEED(update) {
     if (k == 0) return need_extent(WFI_BLOCK_PARAM, own, WFI_READ | WFI_WRITE);
     if (k == 1) return need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
     if (k == 2 && has_state)
-        return need(WFI_BLOCK_STATE, wfi_state_bytes(p, WFI_BLOCK_STATE, now->unit, now->rank),
-                    WFI_READ | WFI_WRITE);
-    return need(WFI_BLOCK_TOTAL_NORM, sizeof(double), WFI_READ);
+        return need_extent(WFI_BLOCK_STATE,
+                           wfi_moved_extent(p, wfi_of_unit(WFI_BLOCK_STATE, now->unit), now->rank),
+                           WFI_READ | WFI_WRITE);
+    return need(p, WFI_BLOCK_TOTAL_NORM, 0, -1, WFI_READ);
 }
 
 NEED(norm) {
@@ -256,30 +266,26 @@ NEED(norm) {
 /* The sums of every unit, in order of units. */
 NEED(total_norm) {
     (void)now;
-    if (k == 0) return need(WFI_BLOCK_TOTAL_NORM, sizeof(double), WFI_WRITE);
-    wfi_extent all = {0, p->graph->units[k - 1].trained_bytes};
-    return need_extent(WFI_BLOCK_NORM, wfi_norm_extent(all), WFI_READ);
+    return k ? need(p, WFI_BLOCK_NORM, k - 1, -1, WFI_READ)
+             : need(p, WFI_BLOCK_TOTAL_NORM, 0, -1, WFI_WRITE);
 }
 
 /* A send carries all bytes that the rank has of the block's tensor; both sides name it. */
 NEED(transfer) {
-    wfi_block_kind kind = p->blocks[now->references[k].block].name.kind;
-    int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
-    if (kind == WFI_BLOCK_TIED) return need(kind, wfi_tied_bytes(p, now->id), access);
-    if (kind == WFI_BLOCK_PARAM)
-        return need_extent(
-            kind, wfi_trained_extent(p, now->unit, wfi_kept_extent(p, kind, now->unit, now->rank)),
-            access);
-    if (kind == WFI_BLOCK_GRADIENT && p->blocks[now->references[k].block].name.owner == now->unit)
-        return need(kind, p->graph->units[now->unit].trained_bytes, access);
-    /* Nothing else is sent. */
-    return need_extent(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
-                       wfi_value_extent(p, now->id, now->micro, now->rank), access);
+    const wfi_name *what = &p->blocks[now->references[k].block].name;
+    bool is_flat = what->kind == WFI_BLOCK_PARAM ||
+                   (what->kind == WFI_BLOCK_GRADIENT && what->owner == now->unit);
+    bool is_sent = is_flat || what->kind == WFI_BLOCK_TIED || what->kind == WFI_BLOCK_INPUT;
+    wfi_name name = wfi_named(is_sent ? what->kind : WFI_BLOCK_VALUE, is_flat ? now->unit : now->id,
+                              is_flat ? -1 : now->micro);
+    wfi_extent extent = wfi_moved_extent(p, name, now->rank);
+    if (is_flat) extent = wfi_trained_extent(p, now->unit, extent);
+    return need_extent(name.kind, extent, now->kind == WFI_SEND ? WFI_READ : WFI_WRITE);
 }
 
 NEED(tie) {
-    if (k) return need(WFI_BLOCK_TIED, wfi_tied_bytes(p, now->id), WFI_READ);
-    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, WFI_READ | WFI_WRITE);
+    return k ? need(p, WFI_BLOCK_TIED, now->id, now->micro, WFI_READ)
+             : need(p, WFI_BLOCK_GRADIENT, now->unit, -1, WFI_READ | WFI_WRITE);
 }
 
 /* ---- arguments as text ---- */

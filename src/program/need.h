@@ -10,8 +10,7 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
  * exist. */
 bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
                          wfi_need *need_out);
-/* Bytes of a TIED, and of a rank's PARAM, BUFFER or STATE of a unit. */
-size_t wfi_tied_bytes(const wf_program *p, int32_t i);
-size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
+/* Bytes of a whole tensor that is no STATE. */
+size_t wfi_tensor_bytes(const wf_program *p, wfi_name name);
 
 #endif

@@ -123,8 +123,8 @@ wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t uni
 static inline wfi_extent wfi_trained_extent(const wf_program *p, int32_t unit, wfi_extent extent) {
     return wfi_extent_intersect(extent, (wfi_extent){0, p->graph->units[unit].trained_bytes});
 }
-/* The bytes that a fetch or an evict moves: the part of a PARAM or STATE of the unit that the rank
- * keeps; of activations of a microbatch, all. */
+/* The bytes that a fetch, an evict or a send moves: the part of a PARAM, BUFFER or STATE of the
+ * unit that the rank keeps; its part of a VALUE; all of another tensor. */
 wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank);
 /* In which space a tensor of the kind is kept. */
 static inline wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind) {

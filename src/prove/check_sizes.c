@@ -4,6 +4,7 @@
  */
 #include "program/clock.h"
 #include "program/need.h"
+#include "program/stage.h"
 #include "prove/check.h"
 
 #include <stdio.h>
@@ -71,11 +72,7 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
  * not. */
 static wf_status check_block(const wf_program *p, const wfi_block *b) {
     size_t peak = p->ranks[b->rank].arenas[b->space].peak_bytes;
-    bool is_hidden = b->name.kind == WFI_BLOCK_HIDDEN;
-    size_t needed = is_hidden
-                        ? wfi_program_code_of(p, b->name.micro)->units[b->name.owner].hidden_bytes
-                    : b->is_state ? wfi_state_bytes(p, b->name.kind, b->name.owner, b->rank)
-                                  : 0;
+    size_t needed = b->is_state ? wfi_moved_extent(p, b->name, b->rank).bytes : 0;
     const char *unit = b->is_state ? p->graph->units[b->name.owner].name : "";
     if (b->bytes > peak || b->offset > peak - b->bytes)
         return wfi_fail(p->ctx, WF_BUG,

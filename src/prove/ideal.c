@@ -307,7 +307,7 @@ static void fold_statistics(wfi_ideal *ideal, int32_t unit, wfi_term *in) {
     in[0] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_BUFFER, unit, -1));
     for (int64_t m = 0; m < n_micro; m++)
         in[1 + m] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_STATS, unit, m));
-    bool folds = p->code->units[unit].stats_bytes > 0;
+    bool folds = p->code->units[unit].bytes[WFI_BLOCK_STATS] > 0;
     ideal->after[1][unit] =
         folds ? wfi_term_made(WFI_FOLD_STATS, 0, 0, in, 1 + (int32_t)n_micro) : in[0];
 }

@@ -84,7 +84,8 @@ static void add_units(const wf_program *p, wfi_text *text) {
         const wfi_unit *unit = &g->units[u];
         wfi_text_add(text, "%s[\"%s\", %zu, %zu, %zu, %d, %d, %d, [", u ? ",\n" : "", unit->name,
                      unit->param_bytes, unit->trained_bytes, unit->buffer_bytes,
-                     p->code->units[u].stats_bytes > 0, p->code->units[u].hidden_bytes > 0,
+                     p->code->units[u].bytes[WFI_BLOCK_STATS] > 0,
+                     p->code->units[u].bytes[WFI_BLOCK_HIDDEN] > 0,
                      unit->is_slice ? unit->slice : -1);
         add_ties(g, unit, text);
         wfi_text_add(text, "]]");

@@ -151,8 +151,8 @@ static wf_unit_summary summarize_unit(const wf_program *p, int32_t u) {
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = p->graph->units[u].name,
                          .n_parameters = code->n_parameters,
-                         .activation_bytes =
-                             code->saved_bytes + code->saved_w_bytes + code->given_bytes,
+                         .activation_bytes = code->bytes[WFI_BLOCK_SAVED] +
+                                             code->bytes[WFI_BLOCK_SAVED_W] + code->given_bytes,
                          .forward_us = p->costs->units[u].forward_us,
                          .backward_us = p->costs->units[u].backward_us,
                          .weight_us = p->costs->units[u].weight_us,
