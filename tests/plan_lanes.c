@@ -41,8 +41,8 @@ static void check_shares(wf_context *ctx, int64_t n_lanes, int32_t n, const int 
     wfi_pool_init(&pool, ctx);
     TEST_OK(ctx, wfi_lanes_share(&pool, n_lanes, n, given, &shares));
     for (int32_t r = 0; r < n; r++) {
-        TEST_OK(ctx, wfi_lanes_sum_share(&pool, &shares, r, at_once, &sums[r]));
         int64_t n_own = shares.first[r + 1] - shares.first[r];
+        TEST_OK(ctx, wfi_lanes_sum(&pool, &shares, r, at_once ? n_own : 1, &sums[r]));
         for (int64_t k = 0; k < n_own; k++) {
             uint64_t *lane = &accumulators[r][sums[r].accumulator[k]];
             assert_true(*lane == 0 && sums[r].accumulator[k] < sums[r].n_accumulators);
@@ -114,7 +114,7 @@ static void few_moves(void **state) {
         wfi_pool_init(&pool, ctx);
         TEST_OK(ctx, wfi_lanes_share(&pool, 8, cases[k].n, cases[k].given, &shares));
         for (int32_t r = 0; r < cases[k].n; r++) {
-            TEST_OK(ctx, wfi_lanes_sum_share(&pool, &shares, r, false, &sums));
+            TEST_OK(ctx, wfi_lanes_sum(&pool, &shares, r, 1, &sums));
             n += sums.n_sends;
         }
         assert_int_equal(n, cases[k].n_sends);

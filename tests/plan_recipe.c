@@ -33,10 +33,12 @@ static void by_recursion(int64_t begin, int64_t n, char *out) {
 static void check_sums(wf_context *ctx, int64_t n, int64_t n_groups) {
     char sum[33][2100], want[2100] = "";
     int64_t n_own = n / n_groups;
+    wfi_lane_shares shares;
     wfi_lane_sums sums;
     wfi_pool pool;
     wfi_pool_init(&pool, ctx);
-    TEST_OK(ctx, wfi_lanes_sum(&pool, n, n_groups, &sums));
+    TEST_OK(ctx, wfi_lanes_share(&pool, n, 1, NULL, &shares));
+    TEST_OK(ctx, wfi_lanes_sum(&pool, &shares, 0, n_groups, &sums));
     for (int64_t k = 0; k < n_own; k++) {
         for (int64_t g = 0; g < n_groups; g++) {
             int64_t lane = g * n_own + k;

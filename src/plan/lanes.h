@@ -51,14 +51,11 @@ typedef struct wfi_lane_sums {
     int32_t n_sends, n_receives, n_folds;
 } wfi_lane_sums;
 
-/* The lanes are n_groups runs of equal size, of which all work at once: the first lanes of all
- * groups, then the second ones, ... With one group, one lane works after the other. The arrays
- * are the pool's. */
-wf_status wfi_lanes_sum(wfi_pool *pool, int64_t n_lanes, int64_t n_groups, wfi_lane_sums *sums_out);
-
-/* The sums of one replica of uneven shares. `at_once`: lanes may be complete later than they are
- * filled, so each has an accumulator of its own. */
-wf_status wfi_lanes_sum_share(wfi_pool *pool, const wfi_lane_shares *shares, int32_t replica,
-                              bool at_once, wfi_lane_sums *sums_out);
+/* The sums of one replica. Its lanes are n_groups runs of equal size, of which all work at once:
+ * the first lanes of all groups, then the second ones, ... With one group, one lane works after the
+ * other. With as many groups as lanes, each lane has an accumulator of its own. The arrays are the
+ * pool's. */
+wf_status wfi_lanes_sum(wfi_pool *pool, const wfi_lane_shares *shares, int32_t replica,
+                        int64_t n_groups, wfi_lane_sums *sums_out);
 
 #endif

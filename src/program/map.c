@@ -284,12 +284,11 @@ static wf_status sum_lanes(wf_program *p) {
                             "the larger",
                             stage->n_replicas, p->n_replicas);
         WF_TRY(share_lanes(p, stage));
-        int64_t n_lanes = p->recipe.n_lanes / stage->n_replicas;
-        int64_t n_groups = waits_for_ties(p, s) ? n_lanes : p->n_replicas / stage->n_replicas;
-        if (!is_uneven(p, stage)) WF_TRY(wfi_lanes_sum(&p->pool, n_lanes, n_groups, stage->sums));
-        for (int32_t k = 0; is_uneven(p, stage) && k < stage->n_replicas; k++)
-            WF_TRY(wfi_lanes_sum_share(&p->pool, &stage->shares, k, waits_for_ties(p, s),
-                                       &stage->sums[k]));
+        for (int32_t k = 0; k < (is_uneven(p, stage) ? stage->n_replicas : 1); k++) {
+            int64_t n_lanes = stage->shares.first[k + 1] - stage->shares.first[k];
+            int64_t n_groups = waits_for_ties(p, s) ? n_lanes : p->n_replicas / stage->n_replicas;
+            WF_TRY(wfi_lanes_sum(&p->pool, &stage->shares, k, n_groups, &stage->sums[k]));
+        }
     }
     return WF_OK;
 }
@@ -410,8 +409,12 @@ static wf_status group_slices(wf_program *p) {
     if (n > 1) WF_TRY(add_groups(p, p->n_ranks / n, n));
     for (int32_t rank = 0; rank < p->n_ranks && n > 1; rank++)
         join_group(p, wfi_slice_group(p, rank), rank);
-    WF_TRY(wfi_lanes_sum(&p->pool, p->graph->n_slices, 1, &p->slice_sums[0]));
-    return wfi_lanes_sum(&p->pool, p->graph->n_slices / n, 1, &p->slice_sums[1]);
+    for (int k = 0; k < 2; k++) {
+        wfi_lane_shares slices;
+        WF_TRY(wfi_lanes_share(&p->pool, p->graph->n_slices / (k ? n : 1), 1, NULL, &slices));
+        WF_TRY(wfi_lanes_sum(&p->pool, &slices, 0, 1, &p->slice_sums[k]));
+    }
+    return WF_OK;
 }
 
 /* One code serves all ranks of a stage. */
