@@ -7,8 +7,7 @@
 #include "lower/gather.h"
 #include "lower/move.h"
 #include "lower/reduce.h"
-#include "lower/slices.h"
-#include "lower/tie.h"
+#include "lower/sums.h"
 #include "lower/transfer.h"
 
 #include <string.h>

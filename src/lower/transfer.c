@@ -6,7 +6,7 @@
  */
 #include "lower/transfer.h"
 #include "lower/move.h"
-#include "lower/tie.h"
+#include "lower/sums.h"
 
 #include <stdlib.h>
 

@@ -81,6 +81,11 @@ static inline bool wfi_gives_part(const wf_program *p, const wfi_segment *segmen
 static inline int32_t wfi_local_slice(const wf_program *p, int32_t unit) {
     return p->graph->units[unit].slice % wfi_n_local_slices(p, unit);
 }
+/* Which of its rank's slices makes weight gradient i, if slices have that use of a weight. */
+static inline int32_t wfi_local_use(const wf_program *p, int32_t i) {
+    const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
+    return w->slice < 0 ? 0 : w->slice % wfi_n_local_slices(p, w->unit);
+}
 static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t unit) {
     return &p->slice_sums[wfi_unit_is_divided(p, unit)];
 }
