@@ -545,6 +545,15 @@ TEST(ranges) {
                          words);
             continue;
         }
+        if (field->kind == WFI_RECIPE_TABLE) {
+            char *table = calloc(1, (size_t)field->most + 2);
+            assert_non_null(table);
+            r.tuned = memset(table, 'x', (size_t)field->most + 1);
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG,
+                         "recipe: tuned has more than 16383 characters");
+            free(table);
+            continue;
+        }
         if (field->kind == WFI_RECIPE_REAL)
             *(double *)value = NAN;
         else if (field->kind == WFI_RECIPE_COUNT)
@@ -593,7 +602,7 @@ static void check_option(const wfi_recipe_field *field, const char *typed, const
 /* Both ends of its range, and what lies between: another value than the default. */
 static void check_range(const wfi_recipe_field *field) {
     char text[WFI_RECIPE_TEXT];
-    if (field->kind == WFI_RECIPE_NAMES) {
+    if (field->kind >= WFI_RECIPE_NAMES) {
         check_option(field, "", "");
         check_option(field, "conv1,layer1.0+fc", "conv1+layer1.0+fc");
         return;

@@ -201,9 +201,10 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
         *(int *)value = *(int *)value < (int)field->most ? *(int *)value + 1 : 0;
         break;
     case WFI_RECIPE_NAMES:
-        /* Of the kinds of names, those that weft tune writes are pairs. */
-        strcpy(((wf_names *)value)->text,
-               field->offset == offsetof(wf_recipe, tuned) ? "in=out" : "in");
+        strcpy(((wf_names *)value)->text, "in");
+        break;
+    case WFI_RECIPE_TABLE:
+        *(const char **)value = "in=out";
         break;
     }
 }
@@ -215,7 +216,7 @@ static void every_field_of_the_recipe(void **state) {
         char words[200], first[WFI_RECIPE_TEXT], second[WFI_RECIPE_TEXT];
         strcpy(parts[0].recipe.freeze.text, "out"); /* texts are told if they are not empty */
         strcpy(parts[0].recipe.lr_scale.text, "out");
-        strcpy(parts[0].recipe.tuned.text, "out=in");
+        parts[0].recipe.tuned = "out=in";
         parts[1].recipe.freeze = parts[0].recipe.freeze;
         parts[1].recipe.lr_scale = parts[0].recipe.lr_scale;
         parts[1].recipe.tuned = parts[0].recipe.tuned;

@@ -1,6 +1,7 @@
 /* Values of options: from text, to text, and which of them mean something together. */
 #include "common/options.h"
 #include "common/text.h"
+#include "common/tuned.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,9 +63,15 @@ static bool set_text(options *o, option_id id, const char *value) {
     return true;
 }
 
+bool options_set_table(options *o, char *table) {
+    free(o->table);
+    o->recipe.tuned = o->table = table;
+    return table || options_fail(o, "no memory left");
+}
+
 static bool set_names(options *o, option_id id, const char *name, const char *value) {
     char *field = field_of(o, id);
-    size_t most = (id == OPT_tuned ? sizeof(wf_tuned) : sizeof(wf_names)) - 1;
+    size_t most = id == OPT_tuned ? TUNED_MOST : sizeof(wf_names) - 1;
     if (strlen(value) > most)
         return options_fail(o, "%s: names of %zu characters are more than the %zu that it takes",
                             name, strlen(value), most);
@@ -75,8 +82,13 @@ static bool set_names(options *o, option_id id, const char *name, const char *va
     if (is_missing)
         return options_fail(o, "%s: a name is missing in '%.60s'; separate names by one %s", name,
                             value, id == OPT_tuned ? "+" : "comma");
-    strcpy(field, value);
-    if (id == OPT_tuned) *o->tuned_for = 0; /* no file's any more */
+    if (id == OPT_tuned) {
+        *o->tuned_for = 0; /* no file's any more */
+        if (!options_set_table(o, strdup(value))) return false;
+        field = o->table;
+    } else {
+        strcpy(field, value);
+    }
     for (char *c = field; *c; c++)
         if (*c == ',') *c = '+';
     return true;
@@ -124,8 +136,7 @@ bool option_set(options *o, option_id id, const char *value) {
                                 choice_hint(id, value));
         memcpy(field_of(o, id), &i, sizeof i);
         /* This value replaces the table of a file that was named before. */
-        if (id == OPT_kernels && *o->tuned_for) *o->recipe.tuned.text = *o->tuned_for = 0;
-        return true;
+        return id != OPT_kernels || !*o->tuned_for || set_names(o, OPT_tuned, name, "");
     case OPTION_COUNT:
         if (id == OPT_ranks && strchr(value, ':')) return set_ranks(o, value);
         if (id == OPT_ranks) o->ranks_least = 0;
@@ -173,7 +184,8 @@ const char *option_text(const options *o, option_id id, char *text) {
     case OPTION_TEXT:
         return *(char *const *)value ? *(char *const *)value : "";
     case OPTION_NAMES:
-        return value;
+        if (id != OPT_tuned) return value;
+        return o->recipe.tuned ? o->recipe.tuned : "";
     case OPTION_FLAG:
         memcpy(&i, value, sizeof i);
         return i ? "true" : "false";

@@ -15,6 +15,7 @@
 #define KIND_REAL              OPTION_REAL
 #define KIND_CHOICE            OPTION_CHOICE
 #define KIND_NAMES             OPTION_NAMES
+#define KIND_TABLE             OPTION_NAMES
 #define ARGUMENT_COUNT(words)  "N"
 #define ARGUMENT_SEED(words)   "N"
 #define ARGUMENT_INT(words)    "N"
@@ -22,6 +23,7 @@
 #define ARGUMENT_REAL(words)   "X"
 #define ARGUMENT_CHOICE(words) words
 #define ARGUMENT_NAMES(words)  "NAMES"
+#define ARGUMENT_TABLE(words)  "TABLE"
 #define GROUP_FORWARD          GROUP_RECIPE
 #define GROUP_UPDATE           GROUP_OPTIMIZER
 #define COMMANDS_FORWARD       TPBEP
@@ -153,6 +155,7 @@ void options_init(options *o) {
 void options_release(options *o) {
     for (option_id id = 0; id < N_OPTIONS; id++)
         if (table[id].kind == OPTION_TEXT) free(*(char **)((char *)o + table[id].offset));
+    free(o->table);
     memset(o, 0, sizeof *o);
 }
 

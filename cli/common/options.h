@@ -387,6 +387,7 @@ typedef struct options {
     bool given[N_OPTIONS];
     bool has_pictures;   /* --data is a folder of them: known when it has been looked at */
     bool names_no_files; /* untrusted source of options: must not name files to open */
+    char *table;         /* of recipe.tuned, where an option gave it; owned */
     char tuned_for[200]; /* tuned_place where the table of --kernels was measured; "" none */
     char error[600];     /* the sentence, after a function has returned false */
 } options;
@@ -424,6 +425,8 @@ bool option_is_given(const options *o, option_id id);
 bool option_set(options *o, option_id id, const char *text);
 /* The value as one would type it; true, false for flags. Returns `text` or the value itself. */
 const char *option_text(const options *o, option_id id, char *text);
+/* The recipe's `tuned`; the options free it. NULL: no memory left. */
+bool options_set_table(options *o, char *table);
 /* Why the option would have no effect beside the others; NULL if it has one. */
 const char *option_no_use(const options *o, option_id id);
 

@@ -4,6 +4,7 @@
 #include "common/text.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -14,11 +15,10 @@ static const char *text_of(const json_t *object, const char *key) {
 }
 
 /* Adds "SHAPE=WAY", or nothing if that is the default. */
-static bool add_row(options *o, const json_t *row, size_t number, const char *where) {
+static bool add_row(options *o, char *text, const json_t *row, size_t number, const char *where) {
     const char *shape = text_of(row, "shape"), *choice = text_of(row, "choice"),
                *usual = text_of(row, "usual");
-    char *text = o->recipe.tuned.text;
-    size_t n = strlen(text), room = sizeof o->recipe.tuned.text - n;
+    size_t n = strlen(text), room = TUNED_MOST + 1 - n;
     if (!shape || !choice || !usual || strcspn(shape, "=+,") < strlen(shape) ||
         strcspn(choice, "=+,") < strlen(choice) || !*shape || !*choice)
         return options_fail(o, "%.200s: row %zu does not state its shape, choice and usual way",
@@ -27,8 +27,8 @@ static bool add_row(options *o, const json_t *row, size_t number, const char *wh
     if ((size_t)snprintf(text + n, room, "%s%s=%s", n ? "+" : "", shape, choice) < room)
         return true;
     return options_fail(o,
-                        "%.200s: its choices are more than the %zu characters that a recipe takes",
-                        where, sizeof o->recipe.tuned.text - 1);
+                        "%.200s: its choices are more than the %d characters that a recipe takes",
+                        where, TUNED_MOST);
 }
 
 static void say_place(char *text, size_t bytes, const tuned_place *p) {
@@ -79,9 +79,10 @@ bool tuned_of_table(options *o, const json_t *root, const char *where) {
     if (!processor || !library || n_threads < 1 || !json_is_array(rows))
         return options_fail(o, "%.200s does not state its processor, library, threads and rows",
                             where);
-    *o->recipe.tuned.text = 0;
+    char *text = calloc(1, TUNED_MOST + 1);
+    if (!options_set_table(o, text)) return false;
     for (size_t k = 0; k < json_array_size(rows); k++)
-        if (!add_row(o, json_array_get(rows, k), k, where)) return false;
+        if (!add_row(o, text, json_array_get(rows, k), k, where)) return false;
     o->recipe.kernels = WF_KERNELS_FAST;
     o->given[OPT_tuned] = true;
     tuned_place place = {.n_threads = (int)(n_threads < INT_MAX ? n_threads : INT_MAX)};
@@ -103,7 +104,7 @@ void tuned_warn(const cli *c, const wf_program *program) {
                  "the table of --kernels was measured with %s, and this is %s: its choices may be "
                  "slower than the default, and choices that do not exist here use the default",
                  o->tuned_for, own);
-    if (*recipe->tuned.text && !wf_program_n_tuned(program))
+    if (recipe->tuned && *recipe->tuned && !wf_program_n_tuned(program))
         complain(EXIT_DONE, "the table of --kernels has no choice for this model, batch and "
                             "--dtype that exists here: every shape uses its default kernel");
 }

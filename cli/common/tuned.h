@@ -6,7 +6,8 @@
 
 struct cli;
 
-#define TUNED_VERSION 1 /* of the tables */
+#define TUNED_VERSION 1     /* of the tables */
+#define TUNED_MOST    16383 /* characters that a recipe takes */
 
 /* Adds the table's choices that differ from the defaults to `tuned` of the recipe. The table is not
  * trusted. `where` names it in errors. */

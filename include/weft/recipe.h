@@ -42,11 +42,11 @@ typedef struct wf_names {
     char text[1024];
 } wf_names;
 
-/* Kernels by shape, as wf_tuning finds them: "SHAPE=WAY" joined by "+". "" means the default kernel
- * for every shape. */
-typedef struct wf_tuned {
-    char text[16384];
-} wf_tuned;
+/* Kernels by shape, as wf_tuning finds them: "SHAPE=WAY" joined by "+". "" and NULL mean the
+ * default kernel for every shape. The text belongs to the caller, who keeps it while a function
+ * reads the recipe. In a recipe that weft fills, the text belongs to the context and lives as long.
+ */
+typedef const char *wf_tuned;
 
 /* One row per field: type, field, name, kind, words, default, min, max, use, help. The rows
  * generate the struct and its defaults, the range checks, the consistency check of ranks and the
@@ -54,9 +54,9 @@ typedef struct wf_tuned {
  * so that none of these misses a field.
  *
  * Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL double; NAMES is a text of at most
- * `max` characters; CHOICE is an enum with `words` in order. wf_recipe_resolve replaces a COUNT or
- * INT of 0 where 0 is not a valid size. Use: FORWARD fields affect every run, UPDATE fields only
- * training. */
+ * `max` characters, TABLE a pointer to one; CHOICE is an enum with `words` in order.
+ * wf_recipe_resolve replaces a COUNT or INT of 0 where 0 is not a valid size. Use: FORWARD fields
+ * affect every run, UPDATE fields only training. */
 #define WF_RECIPE_FIELDS(X)                                                                        \
     X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9, FORWARD,                                     \
       "samples per optimizer step, over all ranks")                                                \
@@ -87,7 +87,7 @@ typedef struct wf_tuned {
     X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1, FORWARD,    \
       "set of kernels; fast: libraries; reference: plain C, slow, for "                            \
       "comparison")                                                                                \
-    X(wf_tuned, tuned, "tuned", NAMES, "", {""}, 0, 16383, FORWARD,                                \
+    X(wf_tuned, tuned, "tuned", TABLE, "", NULL, 0, 16383, FORWARD,                                \
       "library kernel for each shape: SHAPE=WAY+SHAPE=WAY, as written by weft "                    \
       "tune")                                                                                      \
                                                                                                    \

@@ -107,7 +107,7 @@ wf_status wf_tuning_create(wf_context *ctx, const wf_model *model, const wf_reci
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "tuning: a table is for one kind of device; give devices of one kind");
     wf_recipe untuned = *recipe;
-    *untuned.tuned.text = 0;
+    untuned.tuned = NULL;
     wf_tuning *t = wfi_alloc(ctx, 1, sizeof *t, "a tuning");
     if (!t) return WF_NO_MEMORY;
     t->ctx = ctx;

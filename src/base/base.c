@@ -21,6 +21,11 @@ typedef struct shared_object {
     void *object;
 } shared_object;
 
+typedef struct kept_text {
+    struct kept_text *next;
+    char text[];
+} kept_text;
+
 struct wf_context {
     wf_allocator allocator;
     wf_log_sink log;
@@ -28,6 +33,7 @@ struct wf_context {
     wf_log_level log_level;
     pthread_mutex_t shared_lock;
     shared_object shared[N_SHARED_KINDS + 1];
+    kept_text *texts;
     pthread_mutex_t lock; /* protects everything below and calls of the sink */
     wf_memory_count memory;
     wfi_sentences errors;
@@ -92,6 +98,10 @@ void wf_context_destroy(wf_context *ctx) {
     int n_shared = 0;
     while (ctx->shared[n_shared].kind) n_shared++;
     while (n_shared-- > 0) ctx->shared[n_shared].kind->destroy(ctx->shared[n_shared].object);
+    for (kept_text *next, *kept = ctx->texts; kept; kept = next) {
+        next = kept->next;
+        ctx->allocator.free(ctx->allocator.self, kept);
+    }
     if (ctx->memory.n_live)
         wfi_log(ctx, WF_LOG_WARN, "memory", "%llu blocks of %zu bytes were never freed",
                 (unsigned long long)ctx->memory.n_live, ctx->memory.live_bytes);
@@ -115,6 +125,22 @@ wf_status wfi_context_share(wf_context *ctx, const wfi_shared_kind *kind, void *
     }
     pthread_mutex_unlock(&ctx->shared_lock);
     return status;
+}
+
+wf_status wfi_context_keep(wf_context *ctx, const char *text, const char **kept_out) {
+    size_t n = strlen(text) + 1;
+    pthread_mutex_lock(&ctx->shared_lock);
+    kept_text *kept = ctx->texts;
+    while (kept && strcmp(kept->text, text)) kept = kept->next;
+    if (!kept && (kept = ctx->allocator.alloc(ctx->allocator.self, sizeof *kept + n))) {
+        memcpy(kept->text, text, n);
+        kept->next = ctx->texts;
+        ctx->texts = kept;
+    }
+    pthread_mutex_unlock(&ctx->shared_lock);
+    if (!kept) return wfi_no_memory(ctx, n, "a text");
+    *kept_out = kept->text;
+    return WF_OK;
 }
 
 const char *wf_context_error(const wf_context *ctx) {

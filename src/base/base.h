@@ -74,6 +74,9 @@ typedef struct wfi_shared_kind {
 } wfi_shared_kind;
 /* `kind` is static. Any thread. Errors: those of create, each time. */
 wf_status wfi_context_share(wf_context *ctx, const wfi_shared_kind *kind, void **shared_out);
+/* The context's copy of `text`, which lives as long as the context. Equal texts share one copy. Any
+ * thread. */
+wf_status wfi_context_keep(wf_context *ctx, const char *text, const char **kept_out);
 
 /* A bump allocator that frees all its blocks together. */
 typedef struct wfi_pool {

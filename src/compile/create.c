@@ -89,7 +89,7 @@ wfi_kernel_options wfi_program_kernel_options(const wf_program *p, int32_t unit)
     return (wfi_kernel_options){.backend = backend,
                                 .n_threads = r->n_threads,
                                 .conv = r->conv,
-                                .tuned = r->tuned.text,
+                                .tuned = r->tuned,
                                 .reference = r->kernels == WF_KERNELS_REFERENCE,
                                 .multiplies_bf16 = wfi_backend_bf16_speed(backend) == WFI_BF16_FAST,
                                 .multiplies_tf32 = r->matmul_precision == WF_MATMUL_TF32};

@@ -54,12 +54,14 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
         if (field->kind == WFI_RECIPE_NAMES && !memchr(text, 0, (size_t)field->most + 1))
             return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is not terminated by a zero byte",
                             field->name);
+        if (field->kind == WFI_RECIPE_TABLE && r->tuned && strlen(r->tuned) > (size_t)field->most)
+            return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s has more than %.0f characters",
+                            field->name, field->most);
         if (value >= field->least && value <= field->most) continue; /* false for NaN */
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "recipe: %s is %.15g; it must lie between %.15g and %.15g", field->name,
                         value, field->least, field->most);
     }
-    WF_TRY(wfi_tuned_check(ctx, r->tuned.text));
     if (r->nesterov && r->momentum == 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
     if ((r->lr_schedule == WF_LR_STEP || r->lr_schedule == WF_LR_COSINE) && r->schedule_steps == 0)
@@ -261,6 +263,10 @@ static wf_status resolve(wf_context *ctx, const wf_recipe *recipe, const wf_mode
     wf_recipe r = *recipe;
     wfi_model_facts facts = {.n_slices = 1};
     WF_TRY(check_numbers(ctx, &r));
+    if (r.tuned) {
+        WF_TRY(wfi_tuned_check(ctx, r.tuned));
+        WF_TRY(wfi_context_keep(ctx, r.tuned, &r.tuned));
+    }
     if (!r.n_lanes || !r.n_slices) WF_TRY(look(model, MOST_SLICES, &facts));
     if (!r.n_lanes) r.n_lanes = default_lanes(&r, &facts);
     if (!r.n_slices) r.n_slices = facts.n_slices;

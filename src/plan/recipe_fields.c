@@ -22,6 +22,7 @@ const int wfi_recipe_n_fields = (int)WFI_COUNT(wfi_recipe_fields);
 #define REAL(most)   double
 #define CHOICE(most) int
 #define NAMES(most)  char[(size_t)(most) + 1]
+#define TABLE(most)  const char *
 #define CHECK(type, field, name, kind, words, value, least, most, use, help)                       \
     _Static_assert(sizeof(type) == sizeof(kind(most)), "wf_recipe." #field " is of another kind");
 WF_RECIPE_FIELDS(CHECK)
@@ -41,6 +42,7 @@ double wfi_recipe_number(const wf_recipe *recipe, const wfi_recipe_field *field)
     case WFI_RECIPE_REAL:
         return *(const double *)value;
     case WFI_RECIPE_NAMES:
+    case WFI_RECIPE_TABLE:
         return 0;
     case WFI_RECIPE_INT:
     case WFI_RECIPE_FLAG:
@@ -90,6 +92,8 @@ const char *wfi_recipe_text(const wf_recipe *recipe, const wfi_recipe_field *fie
         break;
     case WFI_RECIPE_NAMES:
         return value;
+    case WFI_RECIPE_TABLE:
+        return *(const char *const *)value ? *(const char *const *)value : "";
     case WFI_RECIPE_INT:
     case WFI_RECIPE_FLAG:
         break;

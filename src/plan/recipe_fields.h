@@ -14,7 +14,8 @@ typedef enum wfi_recipe_kind {
     WFI_RECIPE_FLAG,
     WFI_RECIPE_REAL,
     WFI_RECIPE_CHOICE,
-    WFI_RECIPE_NAMES
+    WFI_RECIPE_NAMES,
+    WFI_RECIPE_TABLE
 } wfi_recipe_kind;
 
 typedef struct wfi_recipe_field {

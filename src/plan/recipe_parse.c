@@ -48,9 +48,11 @@ static wf_status read_word(const wfi_pair *pair, const char *words, void *to) {
     return WF_OK;
 }
 
-static wf_status read_names(const wfi_pair *pair, double most, char *to) {
+static wf_status read_names(const wfi_pair *pair, const wfi_recipe_field *field, void *to) {
     size_t n = strlen(pair->value);
-    if (n > (size_t)most) return wfi_pair_refuse(pair, "at most %.0f characters", most);
+    if (n > (size_t)field->most)
+        return wfi_pair_refuse(pair, "at most %.0f characters", field->most);
+    if (field->kind == WFI_RECIPE_TABLE) return wfi_context_keep(pair->ctx, pair->value, to);
     memcpy(to, pair->value, n + 1);
     return WF_OK;
 }
@@ -58,7 +60,7 @@ static wf_status read_names(const wfi_pair *pair, double most, char *to) {
 static wf_status read_value(const wfi_pair *pair, const wfi_recipe_field *field,
                             wf_recipe *recipe) {
     void *to = (char *)recipe + field->offset;
-    if (field->kind == WFI_RECIPE_NAMES) return read_names(pair, field->most, to);
+    if (field->kind >= WFI_RECIPE_NAMES) return read_names(pair, field, to);
     if (strlen(pair->value) > MAX_VALUE) return wfi_pair_refuse(pair, "less than 64 characters");
     switch (field->kind) {
     case WFI_RECIPE_REAL:
