@@ -23,6 +23,7 @@ typedef struct rank {
     wf_context *ctx;
     wf_job_config config;
     int n_rounds, stop; /* stop: a reason to stop, or 0 */
+    bool runs;          /* it begins a run, too, and is asked to stop before */
     wf_status status;
     char sentence[400];
     int is_done; /* atomic access */
@@ -39,6 +40,7 @@ static wf_status join_often(rank *r) {
                      ? wf_job_barrier(job)
                      : WF_BUG;
         if (r->stop) wf_job_request_stop(job, r->stop);
+        if (r->runs) (void)wfi_control_begin_run(job, 7, "run 7");
         wf_job_leave(job);
         if (status) return status;
     }
@@ -372,13 +374,14 @@ TEST(what_is_refused) {
     unsetenv("WORLD_SIZE");
 }
 
-static void try_early_leave(int stop, const char *words) {
+static void try_early_leave(int stop, bool runs, const char *words) {
     wf_context *ctx = test_context();
     rank ranks[2];
     pthread_t other;
     wf_job *job;
     prepare(ctx, ranks, 2, file_url, NULL);
     ranks[1].stop = stop;
+    ranks[1].runs = runs;
     assert_int_equal(pthread_create(&other, NULL, be_thread, &ranks[1]), 0);
     TEST_OK(ctx, wf_job_join(ctx, &ranks[0].config, &job));
     TEST_OK(ctx, wf_job_barrier(job));
@@ -390,8 +393,39 @@ static void try_early_leave(int stop, const char *words) {
 }
 
 static void who_leaves_early_is_named(void **state) {
-    try_early_leave(0, "rank 1 has left the job; its last call: a barrier");
-    try_early_leave(15, "rank 1 was asked to stop before the first step");
+    try_early_leave(0, false, "rank 1 has left the job; its last call: a barrier");
+    try_early_leave(15, false, "rank 1 was asked to stop before the first step");
+    try_early_leave(15, true, "rank 1 has left the job; its last call: run 7");
+}
+
+static void *run_then_stop(void *self) {
+    rank *r = self;
+    wf_job *job;
+    int stop = -1;
+    r->status = wf_job_join(r->ctx, &r->config, &job);
+    if (r->status) return NULL;
+    (void)wfi_control_begin_run(job, 7, "run 7");
+    r->status = wfi_control_end_run(job, &stop);
+    wf_job_request_stop(job, 15);
+    wf_job_leave(job);
+    return NULL;
+}
+
+/* A request after a run is not one of that run, even if its rank has left before others read it. */
+TEST(late_request) {
+    rank ranks[2];
+    pthread_t other;
+    wf_job *job;
+    int stop = -1;
+    prepare(ctx, ranks, 2, file_url, NULL);
+    assert_int_equal(pthread_create(&other, NULL, run_then_stop, &ranks[1]), 0);
+    TEST_OK(ctx, wf_job_join(ctx, &ranks[0].config, &job));
+    (void)wfi_control_begin_run(job, 7, "run 7");
+    pthread_join(other, NULL);
+    TEST_OK(ctx, ranks[1].status);
+    TEST_OK(ctx, wfi_control_end_run(job, &stop));
+    assert_int_equal(stop, 0);
+    wf_job_leave(job);
 }
 
 /* ---- ranks as processes that somebody starts by hand ---- */
@@ -486,6 +520,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tokens),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(who_leaves_early_is_named),
+        cmocka_unit_test(late_request),
         cmocka_unit_test(programs_started_by_hand),
         cmocka_unit_test(ranks_of_a_launcher),
     };

@@ -22,7 +22,7 @@ static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
     wf_recipe recipe = mixed_recipe(s->n_lanes);
     recipe.batch = s->batch;
     recipe.n_micro = s->n_micro;
-    recipe.n_slices = strstr(plan_text, "tp=2") ? 2 : 1;
+    recipe.n_slices = strstr(plan_text, "tp=") ? atoi(strstr(plan_text, "tp=") + 3) : 1;
     TEST_OK(ctx, wf_model_create(ctx, "small", s->function, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
@@ -115,14 +115,18 @@ static void axes_in_any_order(void **state) {
         snprintf(plan, sizeof plan, "dp=4,tp=2,axes=%s%s", orders[k], k < 2 ? keys[k] : "");
         n = compare(&slices, plan);
         if (k == 0) assert_int_equal(n, 2);
+        snprintf(plan, sizeof plan, "dp=2,tp=4,pp=2,axes=%s%s", orders[k], k < 2 ? keys[k] : "");
+        n = compare(&slices, plan);
+        if (k == 0) assert_int_equal(n, 4);
     }
+    (void)compare(&slices, "dp=2,tp=4,allreduce=tree,bucket=1");
 }
 
 /* In a forward run all but one replica are idle: one stands for all that keep as much for steps. */
 static void the_idle_are_one(void **state) {
     static const char *const plans[] = {"dp=8,pp=2", "dp=8,pp=2,axes=dp+pp",
                                         "dp=8,pp=2,zero=3,shard=2,axes=dp+pp"};
-    const shape s = {mixed, 32, 16, 8};
+    const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();
         wf_program *p = make(ctx, &s, plans[k], WFI_USE_RUN), *test;
@@ -139,6 +143,13 @@ static void the_idle_are_one(void **state) {
         wf_program_destroy(p);
         test_context_end(ctx);
     }
+    wf_context *ctx = test_context();
+    wf_program *p = make(ctx, &slices, "tp=4,pp=2", WFI_USE_LOOK), *test;
+    TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 2, &test));
+    assert_int_equal(test->n_lowered, 8);
+    wf_program_destroy(test);
+    wf_program_destroy(p);
+    test_context_end(ctx);
 }
 
 /* Not what a strategy is called, but what its row says. */

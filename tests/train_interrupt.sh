@@ -79,6 +79,14 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
         [[ $got == 143 ]] || fail "SIGTERM in the set-up${more:+, $more}: exit $got: $(cat "$folder/said")"
         says '^weft: interrupted(; no rank has been started| before the first step)' || fail "SIGTERM in the set-up${more:+, $more}: $(cat "$folder/said")"
     done
+    # Without a launcher the other rank learns it from the rank that leaves.
+    hand="$run --plan pp=2 --steps 100000000 --rendezvous file://$folder/meet"
+    # shellcheck disable=SC2086
+    RANK=1 WORLD_SIZE=2 strace -f -o /dev/null -e inject=memfd_create:signal=SIGTERM:when=1 "$WEFT" $hand >"$folder/out" 2>&1 &
+    # shellcheck disable=SC2086
+    RANK=0 WORLD_SIZE=2 "$WEFT" $hand >"$folder/out" 2>"$folder/said" && fail "a rank that left in the set-up: no failure"
+    wait $! || true
+    says 'rank 1 was asked to stop before the first step; nothing has been lost' || fail "a rank that left in the set-up: $(cat "$folder/said")"
 fi
 
 finish
