@@ -6,34 +6,12 @@ Started once a rank with RANK and WORLD_SIZE set, by `weft bench memory --peers`
 A rank's peak is how far its resident memory in steps lies above that before the model was made.
 FSDP shards each block and the rest of the model, and gathers again for backward.
 """
-import argparse
-import json
-import os
-import statistics
-import time
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+import pytorch_ranks
 import pytorch_train
-from pytorch_ddp import pin
-
-
-def options():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--way", choices=("ddp", "fsdp", "fsdp-recompute"), default="fsdp")
-    parser.add_argument("--model", choices=pytorch_train.MODELS, default="gpt2")
-    parser.add_argument("--batch", type=int, default=4, help="of each rank")
-    parser.add_argument("--image", type=int, default=128)
-    parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--optimizer", choices=("sgd", "adamw"))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=3, help="timed steps, after two others")
-    parser.add_argument("--store", help="a file to meet in, which does not exist yet")
-    parser.add_argument("--json", required=True, help="rank 0 writes its report there")
-    return parser.parse_args()
 
 
 def resident(name):
@@ -73,13 +51,12 @@ def shard(model, recomputes):
 
 
 def main():
-    args = options()
+    args = pytorch_ranks.options(
+        __doc__, "gpt2", 4, 3,
+        [("--way", {"choices": ("ddp", "fsdp", "fsdp-recompute"), "default": "fsdp"})])
     args.channels_last = False
-    rank, n_ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    pin(rank, n_ranks, args.threads)
+    pytorch_ranks.meet(args)
     torch.manual_seed(0)
-    dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=rank,
-                            world_size=n_ranks)
     base = resident("VmRSS")
     model, loss_of, _, x, y = pytorch_train.setup(args)
     if args.way == "ddp":
@@ -93,25 +70,11 @@ def main():
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 
     forget_peak()  # the whole model was there for a moment
-    step = pytorch_train.stepper(model, loss_of, optimizer, x, y, False)
-    losses, times = [step(), step()], []
-    for _ in range(args.repeat):
-        dist.barrier()
-        start = time.perf_counter()
-        losses.append(step())
-        times.append(time.perf_counter() - start)
-    longest = torch.tensor(times, dtype=torch.float64)
-    dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-    peaks = [None] * n_ranks
-    dist.all_gather_object(peaks, resident("VmHWM") - base)
-    dist.destroy_process_group()
-    if rank:
-        return
-    times = longest.tolist()
-    with open(args.json, "w") as out:
-        json.dump({"way": args.way, "peak_bytes": peaks,
-                   "step_ms": {"median": statistics.median(times) * 1e3, "min": min(times) * 1e3},
-                   "losses": losses, "version": f"PyTorch {torch.__version__}"}, out, indent=1)
+    report = pytorch_ranks.measure(
+        args, pytorch_train.stepper(model, loss_of, optimizer, x, y, False))
+    report["way"] = args.way
+    report["peak_bytes"] = pytorch_ranks.gather(args, resident("VmHWM") - base)
+    pytorch_ranks.end(args, report)
 
 
 if __name__ == "__main__":

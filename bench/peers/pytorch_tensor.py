@@ -6,31 +6,14 @@ Started once a rank with RANK and WORLD_SIZE set, by bench/tensor_vs_pytorch, or
 As PyTorch's documentation does it: attention and MLP by columns, then by rows; the tied embedding
 and the loss over parts of the vocabulary. One rank computes without DTensor.
 """
-import argparse
-import json
-import os
-import statistics
-import time
+import contextlib
 
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
+import pytorch_ranks
 import pytorch_train
-from pytorch_ddp import pin
-
-
-def options():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=3, help="timed steps, after two others")
-    parser.add_argument("--compile", action="store_true", help="torch.compile each block")
-    parser.add_argument("--store", help="a file to meet in, which does not exist yet")
-    parser.add_argument("--json", required=True, help="rank 0 writes its report there")
-    return parser.parse_args()
 
 
 def parallelize(model, mesh):
@@ -66,7 +49,6 @@ def optimizers(model):
 
 def stepper(model, args, x, y):
     from torch.distributed.tensor.parallel import loss_parallel
-    import contextlib
     n_ranks = dist.get_world_size()
     logits = model
     if n_ranks > 1:
@@ -90,35 +72,16 @@ def stepper(model, args, x, y):
 
 
 def main():
-    args = options()
+    args = pytorch_ranks.options(
+        __doc__, None, 4, 3,
+        [("--compile", {"action": "store_true", "help": "torch.compile each block"})])
     args.model, args.optimizer, args.channels_last = "gpt2", "adamw", False
-    rank, n_ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    pin(rank, n_ranks, args.threads)
+    pytorch_ranks.meet(args)
     torch.manual_seed(0)
-    dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=rank,
-                            world_size=n_ranks)
     model, _, _, x, y = pytorch_train.setup(args)
-    step = stepper(model, args, x, y)
-    losses, times, cpu = [step(), step()], [], []
-    for _ in range(args.repeat):
-        dist.barrier()
-        start, cpu_start = time.perf_counter(), time.process_time()
-        losses.append(step())
-        times.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - cpu_start)
-    longest = torch.tensor(times, dtype=torch.float64)
-    dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-    total = torch.tensor(cpu, dtype=torch.float64)
-    dist.all_reduce(total)
-    dist.destroy_process_group()
-    if rank:
-        return
-    times = longest.tolist()
-    with open(args.json, "w") as out:
-        json.dump({"tokens_per_second": args.batch * args.tokens / statistics.median(times),
-                   "step_ms": {"median": statistics.median(times) * 1e3, "min": min(times) * 1e3},
-                   "cpu_ms": total.mean().item() * 1e3, "losses": losses,
-                   "version": f"PyTorch {torch.__version__}"}, out, indent=1)
+    report = pytorch_ranks.measure(args, stepper(model, args, x, y))
+    report["tokens_per_second"] = args.batch * args.tokens / report["step_ms"]["median"] * 1e3
+    pytorch_ranks.end(args, report)
 
 
 if __name__ == "__main__":
