@@ -75,15 +75,9 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     options *o = &b->all.c->o;
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
-    if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
-        return complain(EXIT_USAGE, "--ranks %lld: an all-reduce takes 2 to %d",
-                        (long long)o->ranks, WF_LAUNCH_MAX_RANKS);
-    if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat must be 1 to %d", APART_MAX_REPEATS);
-    if (o->python && !o->peers)
-        return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
     b->n_ranks = (int)o->ranks;
-    exit_status bad = read_bytes(b, o->bytes ? o->bytes : DEFAULT_BYTES);
+    exit_status bad = apart_check_counts(o, 2);
+    if (!bad) bad = read_bytes(b, o->bytes ? o->bytes : DEFAULT_BYTES);
     const char *names[REDUCE_MAX_LIST];
     int n_names = 0;
     while (n_names < REDUCE_MAX_LIST && wf_group_algorithm_name(n_names))

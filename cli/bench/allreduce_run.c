@@ -122,23 +122,11 @@ static void add_list(words *w, const bench_allreduce *b) {
 
 /* A launcher's variables are not ours to hand on: mpirun sets its own. */
 static void add_mpirun(words *w, int n_ranks) {
-    static const char *const ours[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-                                       "WEFT_CONTROL_FD"};
-    words_add(w, "env");
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        words_add(w, "-u");
-        words_add(w, "%s", ours[i]);
-    }
-    words_add(w, "OMPI_ALLOW_RUN_AS_ROOT=1");
-    words_add(w, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
-    words_add(w, "mpirun");
-    words_add(w, "-n");
+    words_add_text(w, "env -u RANK -u WORLD_SIZE -u LOCAL_RANK -u LOCAL_WORLD_SIZE "
+                      "-u WEFT_CONTROL_FD OMPI_ALLOW_RUN_AS_ROOT=1 "
+                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n");
     words_add(w, "%d", n_ranks);
-    if (n_ranks > apart_n_cores()) {
-        words_add(w, "--oversubscribe");
-        words_add(w, "--bind-to");
-        words_add(w, "none");
-    }
+    if (n_ranks > apart_n_cores()) words_add_text(w, "--oversubscribe --bind-to none");
 }
 
 exit_status reduce_run_processes(bench_allreduce *b, int first, int n_rows) {
@@ -152,14 +140,11 @@ exit_status reduce_run_processes(bench_allreduce *b, int first, int n_rows) {
     if (is_mpi) add_mpirun(&w, b->n_ranks);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     words_add(&w, "%s", n > 0 ? self : "weft");
-    words_add(&w, "bench");
-    words_add(&w, "allreduce");
+    words_add_text(&w, "bench allreduce --repeat=1 --quiet");
     words_add_options(&w, &b->all.c->o, FOR_BENCH_ALLREDUCE, own, sizeof own / sizeof *own);
     add_list(&w, b);
     words_add(&w, "--wire=%s", wire);
     words_add(&w, "--ranks=%d", b->n_ranks);
-    words_add(&w, "--repeat=1");
-    words_add(&w, "--quiet");
     words_add(&w, "--json=%s", apart_path(&b->all.run, "report.json", path));
     exit_status bad = apart_run(&b->all.run, is_mpi ? NULL : APART_SELF, &w,
                                 is_mpi ? 0 : b->n_ranks, apart_n_cores(), false, &report);
@@ -182,8 +167,9 @@ static bool compile_mpi(bench_allreduce *b, char program[300]) {
         snprintf(b->no_mpi, sizeof b->no_mpi, "mpi_allreduce.c is not installed with weft");
         return false;
     }
-    const char *const compile[] = {"mpicc", "-O2", "-o", program, source};
-    for (size_t i = 0; i < sizeof compile / sizeof *compile; i++) words_add(&w, "%s", compile[i]);
+    words_add_text(&w, "mpicc -O2 -o");
+    words_add(&w, "%s", program);
+    words_add(&w, "%s", source);
     (void)apart_run(&b->all.run, NULL, &w, 0, apart_n_cores(), true, NULL);
     words_release(&w);
     if (access(program, X_OK) == 0) return true;
@@ -206,9 +192,7 @@ static bool gloo_words(bench_allreduce *b, words *w) {
         return false;
     }
     apart_path(&b->all.run, "store", path);
-    words_add(w, "env");
-    words_add(w, "OMP_NUM_THREADS=1");
-    words_add(w, "GLOO_SOCKET_IFNAME=lo");
+    words_add_text(w, "env OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo");
     words_add(w, "%s", peer_python(&b->all.c->o, python));
     words_add(w, "%s", file);
     words_add(w, "--store=%s", path);

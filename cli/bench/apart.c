@@ -26,6 +26,13 @@ void words_add(words *w, const char *format, ...) {
         w->broken = true;
 }
 
+void words_add_text(words *w, const char *text) {
+    for (size_t n; *text; text += n + (text[n] == ' ')) {
+        n = strcspn(text, " ");
+        words_add(w, "%.*s", (int)n, text);
+    }
+}
+
 void words_add_options(words *w, const options *o, unsigned other, const option_id *without,
                        int n_without) {
     for (option_id id = 0; id < N_OPTIONS; id++) {
@@ -175,9 +182,18 @@ exit_status apart_check_weights(const char *plan, const json_t *report, char sha
     return EXIT_DONE;
 }
 
-static exit_status check_peers(const options *o) {
+exit_status apart_check_counts(const options *o, int64_t least_ranks) {
+    if (o->ranks < least_ranks || o->ranks > WF_LAUNCH_MAX_RANKS)
+        return complain(EXIT_USAGE, "--ranks %lld: there can be %lld to %d", (long long)o->ranks,
+                        (long long)least_ranks, WF_LAUNCH_MAX_RANKS);
+    if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
+        return complain(EXIT_USAGE, "--repeat must be 1 to %d", APART_MAX_REPEATS);
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
+    return EXIT_DONE;
+}
+
+static exit_status check_peers(const options *o) {
     if (o->peers && strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
         return complain(
             EXIT_USAGE,
@@ -196,11 +212,8 @@ exit_status apart_resolve(cli *c, int usual) {
     if (!option_is_given(o, OPT_repeat)) o->repeat = usual;
     if (!option_is_given(o, OPT_steps)) o->steps = usual;
     if (!o->recipe.n_threads) o->recipe.n_threads = 1;
-    if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
-        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)o->ranks,
-                        WF_LAUNCH_MAX_RANKS);
-    if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat must be 1 to %d", APART_MAX_REPEATS);
+    bad = apart_check_counts(o, 1);
+    if (bad) return bad;
     if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps must be 1 to 10000");
     return check_peers(o);
 }
@@ -247,9 +260,8 @@ bool peer_train_words(const apart *a, const char *file, const char *const *tunin
     const options *o = &a->c->o;
     char script[4096], python[4096], path[300];
     if (!peer_file(file, script)) return false;
-    words_add(w, "env");
+    words_add_text(w, "env GLOO_SOCKET_IFNAME=lo");
     words_add(w, "OMP_NUM_THREADS=%d", o->recipe.n_threads);
-    words_add(w, "GLOO_SOCKET_IFNAME=lo");
     for (; tuning && *tuning; tuning++) words_add(w, "%s", *tuning);
     words_add(w, "%s", peer_python(o, python));
     words_add(w, "%s", script);

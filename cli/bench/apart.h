@@ -19,6 +19,8 @@ typedef struct words {
 } words;
 
 void words_add(words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds the words of a text with spaces between them. */
+void words_add_text(words *w, const char *text);
 /* Options of this command that were given and that `other`, a command, has, too, as one would type
  * them. */
 void words_add_options(words *w, const options *o, unsigned other, const option_id *without,
@@ -61,6 +63,8 @@ void cores_give_back(const cpu_set_t *all);
 /* The command of a bench that trains: its ranks, repeats and steps, `usual` of both where they are
  * not given, and peers that there are. Complains. */
 exit_status apart_resolve(cli *c, int usual);
+/* Refuses --ranks, --repeat and --python that no bench takes. Complains. */
+exit_status apart_check_counts(const options *o, int64_t least_ranks);
 /* Refuses to run as one of several ranks, because the bench starts its ranks itself. Complains. */
 exit_status apart_check_alone(const cli *c);
 

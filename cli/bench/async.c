@@ -107,22 +107,12 @@ static exit_status add_rows(rounds *b) {
 
 /* Adds the options of every run. update_words adds those of one kind of update. */
 static void common_words(const rounds *b, words *w, int64_t n_parts) {
-    static const option_id own[] = {
-        OPT_batch,   OPT_n_lanes,     OPT_n_threads, OPT_steps,         OPT_repeat,
-        OPT_out,     OPT_json,        OPT_quiet,     OPT_n_workers,     OPT_staleness,
-        OPT_servers, OPT_local_steps, OPT_outer_lr,  OPT_outer_momentum};
     const options *o = &b->c->o;
-    char path[300];
-    words_add(w, "weft");
-    words_add(w, "train");
-    words_add_options(w, o, FOR_TRAIN, own, sizeof own / sizeof *own);
+    rounds_words(b, "train", FOR_TRAIN, w);
     if (!option_is_given(o, OPT_data)) words_add(w, "--data=synthetic");
     words_add(w, "--batch=%lld", (long long)(o->recipe.batch / n_parts));
     words_add(w, "--lanes=%lld", (long long)(o->recipe.n_lanes / n_parts));
-    words_add(w, "--threads=%d", o->recipe.n_threads);
     words_add(w, "--steps=%lld", (long long)o->steps);
-    words_add(w, "--json=%s", apart_path(&b->run, "report.json", path));
-    words_add(w, "--quiet");
 }
 
 /* Adds the option if it was given. */

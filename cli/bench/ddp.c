@@ -120,7 +120,7 @@ static exit_status add_rows(rounds *b) {
 static void weft_words(const rounds *b, const json_t *row, words *w) {
     const options *o = &b->c->o;
     int n_ranks = (int)row_number(row, "ranks");
-    rounds_words(b, "train", w);
+    rounds_words(b, "bench train", FOR_BENCH, w);
     words_add(w, "--batch=%lld", (long long)o->recipe.batch * n_ranks);
     words_add(w, "--lanes=%d", n_ranks); /* each rank sums its own samples, as DDP does */
     words_add(w, "--slices=1");

@@ -84,7 +84,7 @@ static void common_words(const rounds *b, const json_t *row, const char *name, w
     int n_most = 1;
     for (json_t *other = NULL; (other = next_row(b->rows, other));)
         n_most = (int)fmax(n_most, row_number(other, "ranks"));
-    rounds_words(b, name, w);
+    rounds_words(b, name, FOR_BENCH, w);
     if (!option_is_given(&b->c->o, OPT_n_lanes)) words_add(w, "--lanes=%d", n_most);
     if (!option_is_given(&b->c->o, OPT_n_micro)) words_add(w, "--micro=%d", n_most);
     words_add(w, "--plan=%s", row_text(row, ".asked"));
@@ -169,7 +169,7 @@ static exit_status run_weft(rounds *b, json_t *row) {
     json_t *report;
     exit_status bad = json_is_array(json_object_get(row, "runs")) ? EXIT_DONE : plan_weft(b, row);
     if (bad) return bad;
-    common_words(b, row, "train", &w);
+    common_words(b, row, "bench train", &w);
     words_add(&w, "--repeat=%lld", (long long)b->c->o.steps);
     if (n_ranks > 1) words_add(&w, "--ranks=%d", n_ranks);
     bad = rounds_weft(b, row, &w, &report);

@@ -15,7 +15,7 @@ static exit_status run_row(rounds *b, json_t *row) {
     words w = {0};
     json_t *report;
     char text[100];
-    rounds_words(b, "train", &w);
+    rounds_words(b, "bench train", FOR_BENCH, &w);
     for (int i = 0; more[i]; i++) words_add(&w, "%s", more[i]);
     words_add(&w, "--repeat=%lld", (long long)b->c->o.steps);
     exit_status bad = rounds_weft(b, row, &w, &report);

@@ -6,28 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- errors ---- */
-
-typedef struct errors {
-    double sum, worst;
-    int n;
-} errors;
-
-static void add_error(errors *e, double error) {
-    if (isnan(error)) return;
-    e->sum += fabs(error);
-    e->worst = fmax(e->worst, fabs(error));
-    e->n++;
-}
-
-static double mean_of(const errors *e) {
-    return e->n ? e->sum / e->n : NAN;
-}
-
-static double worst_of(const errors *e) {
-    return e->n ? e->worst : NAN;
-}
-
 /* ---- a prediction ---- */
 
 static exit_status complain_of_row(const cli *c, const json_t *row, wf_status status) {
@@ -142,16 +120,29 @@ static exit_status predict_all(const cli *c, const json_t *rows, json_t *results
 
 /* ---- results ---- */
 
-static errors errors_of(const json_t *results, const char *field) {
-    errors e = {0};
-    for (json_t *row = NULL; (row = next_row(results, row));) add_error(&e, row_number(row, field));
-    return e;
+/* "all": of the rows that have one. */
+static json_t *errors_of(const json_t *results, const char *field) {
+    json_t *errors = json_pack("{s:[]}", "all");
+    for (json_t *row = NULL; (row = next_row(results, row));)
+        if (!isnan(row_number(row, field)))
+            (void)row_append(errors, "all", fabs(row_number(row, field)));
+    return errors;
 }
 
-static void say_errors(const cli *c, const char *of, const errors *e) {
-    if (e->n)
-        say(c, "%s: mean error %.1f %%, worst %.1f %%, %d rows\n", of, 100 * mean_of(e),
-            100 * worst_of(e), e->n);
+/* Prints the errors, and adds them to the report (or NULL). */
+static void say_errors(const cli *c, const json_t *results, const char *of, const char *field,
+                       json_t *report) {
+    json_t *errors = errors_of(results, field);
+    int n = (int)json_array_size(json_object_get(errors, "all"));
+    double mean = row_mean(errors, "all"), worst = row_number(errors, "all");
+    char key[40];
+    if (n)
+        say(c, "%s: mean error %.1f %%, worst %.1f %%, %d rows\n", of, 100 * mean, 100 * worst, n);
+    snprintf(key, sizeof key, "mean_%s", field);
+    if (report) row_set(report, key, mean);
+    snprintf(key, sizeof key, "worst_%s", field);
+    if (report) row_set(report, key, worst);
+    json_decref(errors);
 }
 
 /* Rows in a run of one source and cluster are a table. */
@@ -171,32 +162,28 @@ static void say_tables(const cli *c, const json_t *results) {
         if (!strcmp(row_text(next, ".source"), row_text(row, ".source")) &&
             !strcmp(row_text(next, "cluster"), row_text(row, "cluster")))
             continue;
-        errors s = errors_of(table, "error");
         say(c, "\n%s\n", *row_text(row, ".source") ? row_text(row, ".source") : "no source");
         SAY_COLUMNS(c, table, columns);
-        say_errors(c, "time", &s);
+        say_errors(c, table, "time", "error", NULL);
         json_array_clear(table);
     }
     json_decref(table);
 }
 
 static exit_status conclude(const cli *c, const json_t *results) {
-    errors s = errors_of(results, "error"), gb = errors_of(results, "error_gb");
     int n_wrong = 0;
     json_t *rows = json_array();
+    json_t *report = json_pack("{s:s, s:o}", "weft", WEFT_VERSION, "rows", rows);
     for (json_t *row = NULL; (row = next_row(results, row));) {
         n_wrong += json_is_true(json_object_get(row, ".is_wrong"));
         json_array_append_new(rows, row_public(row));
     }
     say(c, "\n");
-    say_errors(c, "time", &s);
-    say_errors(c, "memory", &gb);
+    say_errors(c, results, "time", "error", report);
+    say_errors(c, results, "memory", "error_gb", report);
     say(c, "out of memory: %d rows predicted wrongly\n", n_wrong);
-    return report_write(c, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:i}", "weft", WEFT_VERSION,
-                                     "rows", rows, "mean_error", json_number(mean_of(&s)),
-                                     "worst_error", json_number(worst_of(&s)), "mean_error_gb",
-                                     json_number(mean_of(&gb)), "worst_error_gb",
-                                     json_number(worst_of(&gb)), "n_wrong_fits", n_wrong));
+    json_object_set_new(report, "n_wrong_fits", json_integer(n_wrong));
+    return report_write(c, report);
 }
 
 /* ---- the command ---- */

@@ -45,30 +45,27 @@ static const field fields[] = {
 };
 #define N_FIELDS (sizeof fields / sizeof *fields)
 
-/* A row of a file, while it is read. */
-typedef struct reader {
-    char place[300]; /* "rows.json: row 1 (name)" */
-} reader;
-
-static exit_status refuse(const reader *r, const char *name, const char *why) {
-    return complain(EXIT_USAGE, "%s: %.80s %s", r->place, name, why);
+/* `place` of a row: "rows.json: row 1 (name)". */
+static exit_status refuse(const char *place, const char *name, const char *why) {
+    return complain(EXIT_USAGE, "%s: %.80s %s", place, name, why);
 }
 
-static exit_status check_field(const reader *r, const field *f, const char *name,
+static exit_status check_field(const char *place, const field *f, const char *name,
                                const json_t *value) {
     const char *text = json_string_value(value);
     double x = text ? (double)strlen(text) : json_number_value(value);
     bool is_within = x >= f->least && x <= f->most;
     if (f->kind == TEXT && (!text || !is_within))
-        return refuse(r, name, "is not a text of its length");
+        return refuse(place, name, "is not a text of its length");
     if (f->kind == TEXT && text_has_control(text))
-        return refuse(r, name, "holds a control character");
+        return refuse(place, name, "holds a control character");
     if (f->kind == COUNT && (!json_is_number(value) || !is_within || x != floor(x)))
-        return complain(EXIT_USAGE, "%s: %s is not a whole number from %.0f to %.0f", r->place,
-                        name, f->least, f->most);
+        return complain(EXIT_USAGE, "%s: %s is not a whole number from %.0f to %.0f", place, name,
+                        f->least, f->most);
     if (f->kind == REAL && !json_is_null(value) && (!json_is_number(value) || !is_within))
-        return refuse(r, name, "is neither null nor a positive number");
-    if (f->kind == TRUTH && !json_is_boolean(value)) return refuse(r, name, "is not true or false");
+        return refuse(place, name, "is neither null nor a positive number");
+    if (f->kind == TRUTH && !json_is_boolean(value))
+        return refuse(place, name, "is not true or false");
     return EXIT_DONE;
 }
 
@@ -77,38 +74,38 @@ static bool is_of(const field *f, const char *prefix) {
     return *prefix ? !strncmp(f->path, prefix, strlen(prefix)) : !strchr(f->path, '.');
 }
 
-static exit_status check_object(const reader *r, const char *name, const json_t *object,
+static exit_status check_object(const char *place, const char *name, const json_t *object,
                                 const char *prefix) {
     const char *key;
     json_t *value;
     size_t n = strlen(prefix);
-    if (!json_is_object(object)) return refuse(r, name, "is missing or not an object");
+    if (!json_is_object(object)) return refuse(place, name, "is missing or not an object");
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         const field *f = fields;
         while (f < fields + N_FIELDS && !(is_of(f, prefix) && !strcmp(f->path + n, key))) f++;
         if (f == fields + N_FIELDS)
-            return refuse(r, key,
+            return refuse(place, key,
                           n ? "is not a field of a row's model" : "is not a field of a row");
-        exit_status bad = check_field(r, f, key, value);
+        exit_status bad = check_field(place, f, key, value);
         if (bad) return bad;
     }
     for (const field *f = fields; f < fields + N_FIELDS; f++)
         if (is_of(f, prefix) && !f->is_optional && !json_object_get(object, f->path + n))
-            return refuse(r, f->path + n, "is missing");
+            return refuse(place, f->path + n, "is missing");
     return EXIT_DONE;
 }
 
-static exit_status check_row(const reader *r, const json_t *row) {
+static exit_status check_row(const char *place, const json_t *row) {
     const json_t *model = json_object_get(row, "model");
     const char *family = row_text(model, "family");
-    exit_status bad = check_object(r, "the row", row, "");
-    if (!bad) bad = check_object(r, "model", model, "model.");
+    exit_status bad = check_object(place, "the row", row, "");
+    if (!bad) bad = check_object(place, "model", model, "model.");
     if (bad) return bad;
     if (strcmp(family, "gpt") != 0 && strcmp(family, "llama") != 0)
-        return refuse(r, family, "is not a family of models; there are gpt and llama");
+        return refuse(place, family, "is not a family of models; there are gpt and llama");
     bool has_result = json_object_get(row, "fits") || !isnan(row_number(row, "published_s")) ||
                       !isnan(row_number(row, "published_gb"));
-    return has_result ? EXIT_DONE : refuse(r, "published_s", "is missing");
+    return has_result ? EXIT_DONE : refuse(place, "published_s", "is missing");
 }
 
 /* ---- a file ---- */
@@ -122,12 +119,12 @@ static exit_status add_rows(json_t *all, const json_t *rows, const char *where) 
     for (size_t i = 0; i < n && !bad; i++) {
         json_t *row = json_array_get(rows, i);
         const char *name = json_string_value(json_object_get(row, "name"));
-        reader r;
-        snprintf(r.place, sizeof r.place, "%.180s: row %zu%s%.60s%s", where, i + 1,
-                 name ? " (" : "", name ? name : "", name ? ")" : "");
-        bad = check_row(&r, row);
+        char place[300];
+        snprintf(place, sizeof place, "%.180s: row %zu%s%.60s%s", where, i + 1, name ? " (" : "",
+                 name ? name : "", name ? ")" : "");
+        bad = check_row(place, row);
         if (bad) break;
-        json_object_set_new(row, "place", json_string(r.place));
+        json_object_set_new(row, "place", json_string(place));
         json_array_append(all, row);
     }
     return bad;

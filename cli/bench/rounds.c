@@ -71,16 +71,17 @@ static exit_status run_all(rounds *b, const bench *parts) {
 
 /* ---- a run of weft ---- */
 
-void rounds_words(const rounds *b, const char *name, words *w) {
-    static const option_id own[] = {OPT_plan,   OPT_plans, OPT_ranks, OPT_n_threads,
-                                    OPT_repeat, OPT_steps, OPT_out,   OPT_json,
-                                    OPT_quiet,  OPT_peers, OPT_python};
+void rounds_words(const rounds *b, const char *name, unsigned flag, words *w) {
+    static const option_id own[] = {OPT_plan,          OPT_plans,   OPT_ranks,       OPT_n_threads,
+                                    OPT_repeat,        OPT_steps,   OPT_out,         OPT_json,
+                                    OPT_quiet,         OPT_peers,   OPT_python,      OPT_n_workers,
+                                    OPT_staleness,     OPT_servers, OPT_local_steps, OPT_outer_lr,
+                                    OPT_outer_momentum};
     const options *o = &b->c->o;
     char path[300];
     words_add(w, "weft");
-    if (!strcmp(name, "train")) words_add(w, "bench");
-    words_add(w, "%s", name);
-    words_add_options(w, o, FOR_BENCH, own, sizeof own / sizeof *own);
+    words_add_text(w, name);
+    words_add_options(w, o, flag, own, sizeof own / sizeof *own);
     words_add(w, "--threads=%d", o->recipe.n_threads);
     words_add(w, "--json=%s", apart_path(&b->run, "report.json", path));
     words_add(w, "--quiet");

@@ -48,9 +48,9 @@ exit_status rounds_add(rounds *b, json_t *row, size_t most);
  * always follows the same one. The progress line shows `verb` and the row's ".name". Complains. */
 exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, rounds_run *run);
 
-/* Adds "weft bench train" or "weft plan" (by `name`), the options that were given, and the
- * report's path. The caller adds --repeat. */
-void rounds_words(const rounds *b, const char *name, words *w);
+/* Adds weft and the name of a command, those given options that the command with that flag takes
+ * and rows do not set, and the report's path. The caller adds --repeat. */
+void rounds_words(const rounds *b, const char *name, unsigned flag, words *w);
 /* Runs the words, which it releases, as "ranks" of the row. Sets the row's "plan" and
  * "weights_sha256", which are the same in all runs. */
 exit_status rounds_weft(rounds *b, json_t *row, words *w, json_t **report_out);
