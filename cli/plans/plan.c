@@ -14,6 +14,7 @@
 #include "train/updates.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,44 +43,35 @@ static double worst_fragmentation(const wf_program *p) {
 
 /* ---- the answer ---- */
 
-/* Marks the ranks with the most bytes, as they are printed. Returns the first. */
-static int find_largest(const cli *c, const wf_program *p,
-                        size_t (*bytes_of)(const wf_rank_summary *), size_t *most_out,
+static size_t bytes_at(const cli *c, const wf_program *p, int rank, size_t field) {
+    wf_rank_summary r = summarize(c, p, rank);
+    return *(const size_t *)((const char *)&r + field);
+}
+
+/* Marks the ranks with the most bytes, as they are printed. `field`: an offset in a summary.
+ * Returns the first. */
+static int find_largest(const cli *c, const wf_program *p, size_t field, size_t *most_out,
                         int *same_as) {
     int n_ranks = wf_program_n_ranks(p), first = -1;
     char most[TEXT_BYTES], own[TEXT_BYTES];
     *most_out = 0;
-    for (int r = 0; r < n_ranks; r++) {
-        wf_rank_summary s = summarize(c, p, r);
-        if (bytes_of(&s) > *most_out) *most_out = bytes_of(&s);
-    }
+    for (int r = 0; r < n_ranks; r++)
+        if (bytes_at(c, p, r, field) > *most_out) *most_out = bytes_at(c, p, r, field);
     text_of_bytes(most, (double)*most_out);
     for (int r = 0; r < n_ranks; r++) {
-        wf_rank_summary s = summarize(c, p, r);
-        bool is_largest = !strcmp(text_of_bytes(own, (double)bytes_of(&s)), most);
+        bool is_largest = !strcmp(text_of_bytes(own, (double)bytes_at(c, p, r, field)), most);
         if (is_largest && first < 0) first = r;
         same_as[r] = is_largest ? first : -1;
     }
     return first;
 }
 
-static size_t peak_of(const wf_rank_summary *r) {
-    return r->peak_bytes;
-}
-
-static size_t sent_of(const wf_rank_summary *r) {
-    return r->sent_bytes;
-}
-
-static size_t host_of(const wf_rank_summary *r) {
-    return r->host_peak_bytes;
-}
-
 /* "peak 1.5 MiB on ranks 0-3, in unit head; limit 1.0 MiB" */
 static void say_peak(const cli *c, const wf_program *p, const unit_table *units, int *same_as) {
     char peak[TEXT_BYTES], limit[TEXT_BYTES], ranks[RANKS_BYTES];
     size_t most;
-    int n_ranks = wf_program_n_ranks(p), first = find_largest(c, p, peak_of, &most, same_as);
+    int n_ranks = wf_program_n_ranks(p),
+        first = find_largest(c, p, offsetof(wf_rank_summary, peak_bytes), &most, same_as);
     wf_rank_summary r = summarize(c, p, first);
     text_of_ranks(ranks, same_as, n_ranks, first);
     text_of_bytes(peak, (double)most);
@@ -92,7 +84,7 @@ static void say_peak(const cli *c, const wf_program *p, const unit_table *units,
     if (c->o.snapshot)
         say(c, "%-8s%s of host memory for snapshots, shared by all ranks\n", "",
             text_of_bytes(peak, (double)snapshot_bytes(p)));
-    first = find_largest(c, p, host_of, &most, same_as);
+    first = find_largest(c, p, offsetof(wf_rank_summary, host_peak_bytes), &most, same_as);
     if (!most) return;
     text_of_bytes(peak, (double)most);
     say(c, "%-8s%s of host memory%s%s\n", "", peak, n_ranks > 1 ? " on " : "",
@@ -104,7 +96,8 @@ static void say_step(const cli *c, const wf_program *p, const wf_timeline *simul
     char step[TEXT_BYTES], sent[TEXT_BYTES], flops[TEXT_BYTES], ranks[RANKS_BYTES];
     bool is_measured = wf_costs_is_measured(wf_program_costs(p));
     size_t most;
-    int n_ranks = wf_program_n_ranks(p), first = find_largest(c, p, sent_of, &most, same_as);
+    int n_ranks = wf_program_n_ranks(p),
+        first = find_largest(c, p, offsetof(wf_rank_summary, sent_bytes), &most, same_as);
     say(c, "%-8s%s, %s FLOP; simulated with %s\n", "step",
         text_of_us(step, wf_timeline_step_us(simulated)), text_of_count(flops, run->flops),
         is_measured ? "measured costs" : "assumed rates (--costs measured measures them)");
@@ -116,60 +109,52 @@ static void say_step(const cli *c, const wf_program *p, const wf_timeline *simul
 
 /* ---- ranks ---- */
 
-enum { MOST_COLUMNS = 12, UNITS_BYTES = 64, LINE_BYTES = 400 };
+enum { UNITS_BYTES = 64, LINE_BYTES = 400, ALIVE = 1, HELD = 2, N_COLUMNS = 12 };
 
-/* A row of the table of ranks. A column without any bytes is left out. */
-typedef struct rank_row {
-    char units[UNITS_BYTES]; /* which ones it has, as units_add has them */
-    int64_t n_parameters;
-    size_t bytes[MOST_COLUMNS];
-} rank_row;
+/* The table of ranks. A column without any bytes is left out. */
+static const struct {
+    const char *title, *field; /* of the rank in the report */
+} columns[N_COLUMNS] = {
+    {"peak", "peak_bytes"},           {"alive", "bound_bytes"},     {"held", "state_bytes"},
+    {"optimizer", "optimizer_bytes"}, {"copied", "copied_bytes"},   {"sent", "sent_bytes"},
+    {"received", "received_bytes"},   {"host", "host_peak_bytes"},  {"disk", "disk_peak_bytes"},
+    {"fetched", "fetched_bytes"},     {"evicted", "evicted_bytes"}, {"save", "save_bytes"}};
 
-static void fill_row(const cli *c, const wf_program *p, int rank, rank_row *row) {
-    wf_rank_summary r = summarize(c, p, rank);
-    bool is_here = r.optimizer_bytes <= r.state_bytes; /* offload= may keep it elsewhere */
-    const size_t all[MOST_COLUMNS] = {r.peak_bytes,
-                                      c->o.verbose ? r.bound_bytes : 0,
-                                      r.state_bytes - (is_here ? r.optimizer_bytes : 0),
-                                      r.optimizer_bytes,
-                                      r.copied_bytes,
-                                      r.sent_bytes,
-                                      r.received_bytes,
-                                      r.host_peak_bytes,
-                                      r.disk_peak_bytes,
-                                      r.fetched_bytes,
-                                      r.evicted_bytes,
-                                      c->o.save_async ? wf_program_save_bytes(p, rank) : 0};
-    row->n_parameters = r.n_parameters;
-    memcpy(row->bytes, all, sizeof all);
+static double cell_of(const cli *c, const json_t *rank, int k) {
+    double bytes = json_member(rank, columns[k].field);
+    double optimizer = json_member(rank, "optimizer_bytes");
+    if (k == HELD && optimizer <= bytes) return bytes - optimizer; /* offload= moves it away */
+    return (k == ALIVE && !c->o.verbose) || isnan(bytes) ? 0 : bytes;
 }
 
-static char *row_text(const rank_row *row, int width, const bool *is_shown) {
+static char *row_text(const cli *c, const json_t *rank, const char *units, int width,
+                      const bool *is_shown) {
     char line[LINE_BYTES], cell[TEXT_BYTES];
-    int n = snprintf(line, sizeof line, "%-*s %10s", width, row->units,
-                     text_of_count(cell, (double)row->n_parameters));
-    for (int k = 0; k < MOST_COLUMNS; k++)
+    int n = snprintf(line, sizeof line, "%-*s %10s", width, units,
+                     text_of_count(cell, json_member(rank, "parameters")));
+    for (int k = 0; k < N_COLUMNS; k++)
         if (is_shown[k])
             n += snprintf(line + n, sizeof line - (size_t)n, " %10s",
-                          text_of_bytes(cell, (double)row->bytes[k]));
+                          text_of_bytes(cell, cell_of(c, rank, k)));
     return strdup(line);
 }
 
-static void say_ranks(const cli *c, rank_row *rows, int n_ranks) {
-    static const char *const titles[MOST_COLUMNS] = {"peak",   "alive",   "held",     "optimizer",
-                                                     "copied", "sent",    "received", "host",
-                                                     "disk",   "fetched", "evicted",  "save"};
-    bool is_shown[MOST_COLUMNS] = {true};
-    int width = 0;
+/* `units`: of each rank, as units_add has them. */
+static void say_ranks(const cli *c, const json_t *ranks, char (*units)[UNITS_BYTES]) {
+    bool is_shown[N_COLUMNS] = {true};
+    int width = 0, n_ranks = (int)json_array_size(ranks);
     char heading[LINE_BYTES], **texts = calloc((size_t)n_ranks, sizeof *texts);
-    for (const rank_row *r = rows; r < rows + n_ranks; r++) {
-        for (int k = 0; k < MOST_COLUMNS; k++) is_shown[k] |= r->bytes[k] > 0;
-        if ((int)strlen(r->units) > width) width = (int)strlen(r->units);
+    for (int r = 0; r < n_ranks; r++) {
+        const json_t *rank = json_array_get(ranks, (size_t)r);
+        for (int k = 0; k < N_COLUMNS; k++) is_shown[k] |= cell_of(c, rank, k) > 0;
+        if ((int)strlen(units[r]) > width) width = (int)strlen(units[r]);
     }
     int n = snprintf(heading, sizeof heading, "%-*s %10s", width, "units", "parameters");
-    for (int k = 0; k < MOST_COLUMNS; k++)
-        if (is_shown[k]) n += snprintf(heading + n, sizeof heading - (size_t)n, " %10s", titles[k]);
-    for (int r = 0; r < n_ranks && texts; r++) texts[r] = row_text(&rows[r], width, is_shown);
+    for (int k = 0; k < N_COLUMNS; k++)
+        if (is_shown[k])
+            n += snprintf(heading + n, sizeof heading - (size_t)n, " %10s", columns[k].title);
+    for (int r = 0; r < n_ranks && texts; r++)
+        texts[r] = row_text(c, json_array_get(ranks, (size_t)r), units[r], width, is_shown);
     say(c, "\n");
     say_by_rank(c, NULL, heading, texts, n_ranks, FOLD_MOST_ROWS);
 }
@@ -313,7 +298,7 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
     for (int r = 0; r < n_ranks; r++)
         if (wf_program_rank(p, r).n_units > most) most = wf_program_rank(p, r).n_units;
     wf_unit_summary *units = calloc((size_t)most, sizeof *units);
-    rank_row *rows = calloc((size_t)n_ranks, sizeof *rows);
+    char(*rows)[UNITS_BYTES] = calloc((size_t)n_ranks, sizeof *rows);
     unit_lists lists = {NULL, 0};
     bool good = units && rows;
     for (int r = 0; r < n_ranks && good; r++) {
@@ -322,12 +307,11 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
         good = list != NULL;
         if (!good) break;
         json_array_append_new(ranks, rank_json(j, p, r, list));
-        units_add(r, units, n, table, rows[r].units, sizeof rows[r].units);
-        fill_row(j->c, p, r, &rows[r]);
+        units_add(r, units, n, table, rows[r], sizeof rows[r]);
     }
     exit_status bad = good ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
     end_lists(&lists);
-    if (!bad) say_ranks(j->c, rows, n_ranks);
+    if (!bad) say_ranks(j->c, ranks, rows);
     if (!bad) units_say(table);
     free(rows);
     free(units);
