@@ -13,7 +13,7 @@ exit_status run_convert(cli *c) {
     exit_status bad = report_check(c);
     if (bad) return bad;
     if (option_is_given(o, OPT_file_dtype)) config.dtype = option_text(o, OPT_file_dtype, dtype);
-    config.shard_bytes = o->shard_bytes;
+    config.shard_bytes = o->shard_size;
     wf_status status =
         wf_safetensors_convert(c->ctx, o->init, o->out, &config, &n_tensors, &n_bytes);
     if (status != WF_OK) return complain_of(c, status);

@@ -30,8 +30,8 @@
 #define COMMANDS_UPDATE        TPB | FOR_BENCH_MEMORY
 
 static const option table[N_OPTIONS] = {
-#define ROW(name, kind, field, group, commands, scope, argument, fallback, help)                   \
-    [OPT_##name] = {#name,         argument,      fallback, help, NULL, offsetof(options, field),  \
+#define ROW(name, kind, group, commands, scope, argument, fallback, help)                          \
+    [OPT_##name] = {#name,         argument,      fallback, help, NULL, offsetof(options, name),   \
                     OPTION_##kind, GROUP_##group, commands, scope},
     OPTION_LIST(ROW)
 #undef ROW

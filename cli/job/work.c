@@ -110,7 +110,7 @@ wf_trainer_config job_trainer_config(const job *j) {
     config.job = j->c->job;
     config.own_batch = has_parts(j);
     config.device_memory_bytes = o->device_memory;
-    config.shard_bytes = o->shard_bytes;
+    config.shard_bytes = o->shard_size;
     config.host_memory_bytes = o->host_memory;
     config.folder = o->out;
     config.save_async = o->save_async;

@@ -25,9 +25,9 @@ static exit_status check(const cli *c) {
         return complain(EXIT_USAGE,
                         "--snapshot has no effect here: workers of --update async and local have "
                         "parameters of their own, which only a checkpoint holds");
-    if ((o->shard_bytes || o->save_async) && !o->out)
+    if ((o->shard_size || o->save_async) && !o->out)
         return complain(EXIT_USAGE, "%s needs --out, where checkpoints go",
-                        o->shard_bytes ? "--shard-size" : "--save-async");
+                        o->shard_size ? "--shard-size" : "--save-async");
     const struct {
         option_id id;
         int64_t value;
