@@ -1,5 +1,6 @@
 /* weft: which command, its options, its context. */
 #include "common/cli.h"
+#include "common/text.h"
 #include "job/progress.h"
 #include "restart/snapshot.h"
 
@@ -243,8 +244,7 @@ static exit_status unknown_command(const char *name) {
         char benches[200] = "";
         for (const command *about = commands; about->name; about++)
             if (!strncmp(about->name, "bench ", 6))
-                snprintf(benches + strlen(benches), sizeof benches - strlen(benches), "%s%s",
-                         *benches ? ", " : "", about->name);
+                TEXT_ADD(benches, "%s%s", *benches ? ", " : "", about->name);
         return complain(EXIT_USAGE, "weft bench: a command is missing; there are %s", benches);
     }
     for (const command *about = commands; about->name; about++) {

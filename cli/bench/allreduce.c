@@ -29,8 +29,7 @@ static bool next_word(const char **list, char word[TEXT_BYTES]) {
 static exit_status read_names(const char *option_name, const char *list, const char *const *known,
                               int n_known, const char **out, int *n_out) {
     char word[TEXT_BYTES], all[200] = "";
-    for (int i = 0; i < n_known; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", known[i]);
+    for (int i = 0; i < n_known; i++) TEXT_ADD(all, "%s%s", i ? ", " : "", known[i]);
     if (!*list) return complain(EXIT_USAGE, "%s needs a list of %s", option_name, all);
     while (next_word(&list, word)) {
         int k = 0;

@@ -51,8 +51,8 @@ static void write_tics(const bench_allreduce *b, char *tics, size_t bytes) {
         double size = (double)b->bytes[i];
         int u = 0;
         for (; u < 3 && size >= 1024; u++) size /= 1024;
-        snprintf(tics + strlen(tics), bytes - strlen(tics), "%s'%.3g %s' %lld", i ? "," : "", size,
-                 units[u], (long long)b->bytes[i]);
+        text_add(tics, bytes, "%s'%.3g %s' %lld", i ? "," : "", size, units[u],
+                 (long long)b->bytes[i]);
     }
 }
 
@@ -70,7 +70,7 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
     for (int k = 0; look_at(k).title; k++) {
         look as = look_at(k);
         if (!write_series(b, p.csv, as.algorithm, wire)) continue;
-        snprintf(lines + strlen(lines), sizeof lines - strlen(lines),
+        TEXT_ADD(lines,
                  "csv skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
                  "%d ps %g lc rgb '#%06x' title \"%s\",",
                  as.algorithm, as.point, points, as.color, as.title);
@@ -121,8 +121,7 @@ static exit_status plot_traffic(const bench_allreduce *b) {
         const char *name = wf_group_algorithm_name(k);
         const json_t *r = row_of(b, name);
         if (!r) continue;
-        snprintf(tics + strlen(tics), sizeof tics - strlen(tics), "%s'%s' %.9g", *tics ? "," : "",
-                 name, x + width * (b->n_ranks - 1) / 2.0);
+        TEXT_ADD(tics, "%s'%s' %.9g", *tics ? "," : "", name, x + width * (b->n_ranks - 1) / 2.0);
         for (int rank = 0; rank < b->n_ranks; rank++, x += width)
             fprintf(p.csv, "%s,%d,%.17g,%.17g,%.17g\n", name, rank, moved_by(r, "sent_bytes", rank),
                     moved_by(r, "received_bytes", rank), x);

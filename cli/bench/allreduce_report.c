@@ -100,10 +100,8 @@ static void say_ratios(const bench_allreduce *b, int64_t bytes) {
     const json_t *ours = fastest_processes(b, bytes);
     char size[TEXT_BYTES], text[100] = "";
     double mpi = ratio(b, bytes, "open-mpi"), gloo = ratio(b, bytes, "gloo");
-    if (!isnan(mpi)) snprintf(text, sizeof text, "  %.2f x as fast as Open MPI", mpi);
-    if (!isnan(gloo))
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.2f x as fast as gloo",
-                 *text ? ", " : "  ", gloo);
+    if (!isnan(mpi)) TEXT_ADD(text, "  %.2f x as fast as Open MPI", mpi);
+    if (!isnan(gloo)) TEXT_ADD(text, "%s%.2f x as fast as gloo", *text ? ", " : "  ", gloo);
     if (*text)
         say(b->all.c, "%9s  %s on %s:%s\n", size_text(size, bytes), row_text(ours, "algorithm"),
             row_text(ours, "wire"), text);

@@ -115,8 +115,7 @@ exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int re
 static void add_list(words *w, const bench_allreduce *b) {
     char list[REDUCE_MAX_LIST * 24] = "";
     for (int i = 0; i < b->n_bytes; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%lld", i ? "," : "",
-                 (long long)b->bytes[i]);
+        TEXT_ADD(list, "%s%lld", i ? "," : "", (long long)b->bytes[i]);
     words_add(w, "--bytes=%s", list);
 }
 

@@ -44,11 +44,10 @@ static exit_status add(rounds *b, wf_update_mode update, double slow, int64_t n_
     const wf_recipe *r = &b->c->o.recipe;
     char text[400];
     wf_plan *plan;
-    int n = snprintf(text, sizeof text, "dp=%lld", (long long)r->n_workers);
-    if (n_servers) snprintf(text + n, sizeof text - (size_t)n, ",ps=%lld", (long long)n_servers);
+    snprintf(text, sizeof text, "dp=%lld", (long long)r->n_workers);
+    if (n_servers) TEXT_ADD(text, ",ps=%lld", (long long)n_servers);
     for (int64_t k = 0; shares && k < r->n_workers; k++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld",
-                      k ? "+" : ",lanes=", (long long)shares[k]);
+        TEXT_ADD(text, "%s%lld", k ? "+" : ",lanes=", (long long)shares[k]);
     wf_status status = wf_plan_parse(b->c->ctx, text, &plan);
     if (status != WF_OK) return complain_of(b->c, status);
     wf_plan_destroy(plan);

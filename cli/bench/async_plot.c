@@ -1,5 +1,6 @@
 /* weft bench async: pictures of the speeds, of the losses over time, and of the staleness. */
 #include "bench/async.h"
+#include "common/text.h"
 
 #include <string.h>
 
@@ -56,13 +57,12 @@ static void set_places(const rounds *b) {
 
 /* 'sync' 0,'async\nno bound\n1 server' 2 */
 static void add_tics(const rounds *b, char *text, size_t bytes) {
-    size_t n = 0;
     for (json_t *row = NULL; (row = next_row(b->rows, row));) {
         if (!is_in_panel(row, n_panels(b) - 1)) continue;
-        n += (size_t)snprintf(text + n, bytes - n, "%s\"", n ? "," : "");
+        text_add(text, bytes, "%s\"", *text ? "," : "");
         for (const char *at = row_text(row, "name"); *at; at++)
-            n += (size_t)snprintf(text + n, bytes - n, *at == ',' ? "\\n" : "%c", *at);
-        n += (size_t)snprintf(text + n, bytes - n, "\" %d", number_of(b, row));
+            text_add(text, bytes, *at == ',' ? "\\n" : "%c", *at);
+        text_add(text, bytes, "\" %d", number_of(b, row));
     }
 }
 
@@ -99,21 +99,18 @@ static exit_status end_panels(chart *p, const rounds *b, const char *list, doubl
     static const unsigned colors[] = {CHART_BLACK, CHART_GREY,   CHART_BLUE, CHART_SKY,
                                       CHART_GREEN, CHART_ORANGE, CHART_RED,  CHART_PINK};
     char text[SCRIPT_BYTES] = "", head[60] = "even workers";
-    int n = 0;
     for (int panel = 0; panel < n_panels(b); panel++) {
         int at = 0, n_rows = count_rows(b, panel, list);
         size_t i;
         const json_t *row;
         if (panel) snprintf(head, sizeof head, "worker 0 slowed %g x", b->c->o.slow);
-        n += snprintf(text + n, sizeof text - (size_t)n, "set title '%s' offset 0,-0.7; plot ",
-                      head);
+        TEXT_ADD(text, "set title '%s' offset 0,-0.7; plot ", head);
         json_array_foreach(b->rows, i, row) {
             if (!is_in_panel(row, panel) || !json_array_size(json_object_get(row, list))) continue;
-            n += snprintf(text + n, sizeof text - (size_t)n,
-                          "%s skip 1 using ($1==%zu?$2+%.4g:NaN):3 %s lc rgb '#%06x' title '%s'%s",
-                          at ? "''" : "csv", i, width * (at - (n_rows - 1) / 2.0), style,
-                          colors[number_of(b, row) % (int)(sizeof colors / sizeof *colors)],
-                          row_text(row, "name"), at + 1 < n_rows ? "," : "; ");
+            TEXT_ADD(text, "%s skip 1 using ($1==%zu?$2+%.4g:NaN):3 %s lc rgb '#%06x' title '%s'%s",
+                     at ? "''" : "csv", i, width * (at - (n_rows - 1) / 2.0), style,
+                     colors[number_of(b, row) % (int)(sizeof colors / sizeof *colors)],
+                     row_text(row, "name"), at + 1 < n_rows ? "," : "; ");
             at++;
         }
     }

@@ -2,6 +2,7 @@
  * own; PyTorch's DistributedDataParallel beside them. A row is a way to run; rows take turns.
  */
 #include "bench/rounds.h"
+#include "common/text.h"
 #include "job/report.h"
 
 #include <math.h>
@@ -384,10 +385,9 @@ static exit_status ddp_plot(const rounds *b) {
                                   (long long)o->recipe.batch);
     if (bad) return bad;
     for (int n_ranks = 1; n_ranks <= o->ranks; n_ranks++) {
-        size_t n = strlen(tics);
         if (!ddp_weft(b, n_ranks, false)) continue;
-        snprintf(tics + n, sizeof tics - n, "%s'%d rank%s' %d", n ? "," : "", n_ranks,
-                 n_ranks == 1 ? "" : "s", n_groups);
+        TEXT_ADD(tics, "%s'%d rank%s' %d", *tics ? "," : "", n_ranks, n_ranks == 1 ? "" : "s",
+                 n_groups);
         write_group(b, p.csv, n_ranks, n_groups++);
     }
     return chart_end(

@@ -2,6 +2,7 @@
  * gnuplot from a CSV file that stays beside it.
  */
 #include "bench/experiment.h"
+#include "common/text.h"
 #include "draw/chart.h"
 
 #include <string.h>
@@ -97,8 +98,7 @@ static exit_status plot_splits(const rounds *b) {
         fprintf(p.csv, "%.0f,%.17g,%.17g,%.17g,%.17g,%.17g\n", split, row_mean(row, "seconds"),
                 row_std(row, "seconds"), row_mean(pipeline, "seconds"),
                 row_std(pipeline, "seconds"), row_mean(single, "seconds") / 2);
-        size_t n = strlen(tics);
-        snprintf(tics + n, sizeof tics - n, "%s%.0f", n ? "," : "", split);
+        TEXT_ADD(tics, "%s%.0f", *tics ? "," : "", split);
     }
     return chart_end(
         &p,

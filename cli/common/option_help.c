@@ -123,14 +123,14 @@ void option_describe(option_id id, unsigned flag, char *text, size_t bytes) {
     const option about = option_about(id);
     const char *usual, *name, *other = help_of(id, flag);
     char value[TEXT_BYTES];
-    int n = snprintf(text, bytes, "%s", other ? other : about.help);
+    snprintf(text, bytes, "%s", other ? other : about.help);
     if (other) return;
     usual = option_default(id, value);
     bool has_default = usual && *usual && strcmp(usual, "0") && strcmp(usual, "false");
     for (int i = 0; (name = option_value_name(id, i)) != NULL; i++)
-        n += snprintf(text + n, bytes - (size_t)n, "%s %s", i ? "," : "", name);
+        text_add(text, bytes, "%s %s", i ? "," : "", name);
     if (has_default || about.note)
-        snprintf(text + n, bytes - (size_t)n, " (%s%s%s)", has_default ? usual : "",
+        text_add(text, bytes, " (%s%s%s)", has_default ? usual : "",
                  has_default && about.note ? "; " : "", about.note ? about.note : "");
 }
 

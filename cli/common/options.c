@@ -268,8 +268,7 @@ static bool find_abbreviated(options *o, unsigned flag, const char *name, option
         snprintf(begin, sizeof begin, "%.*s", (int)strlen(name), about.key);
         if (!(about.commands & flag) || !is_name(name, begin)) continue;
         *id_out = id;
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n_found++ ? ", " : "",
-                 option_name(text, id));
+        TEXT_ADD(all, "%s%s", n_found++ ? ", " : "", option_name(text, id));
     }
     if (n_found == 1) return true;
     if (n_found) return options_fail(o, "--%.40s may be %s", name, all);

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,14 @@ char *text_of_thousands(char text[TEXT_BYTES], int64_t n) {
     }
     text[at] = 0;
     return text;
+}
+
+void text_add(char *text, size_t bytes, const char *format, ...) {
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, bytes - n, format, args);
+    va_end(args);
 }
 
 bool text_to_int(const char *text, int64_t *value_out) {

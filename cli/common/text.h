@@ -16,6 +16,11 @@ char *text_of_seconds(char text[TEXT_BYTES], double s);    /* "2:07", "1:04:10" 
 char *text_of_real(char text[TEXT_BYTES], double value);   /* shortest that reads back equal */
 char *text_of_thousands(char text[TEXT_BYTES], int64_t n); /* "60,000" */
 
+/* Appends to a text with room for so many bytes; the rest is cut off. */
+void text_add(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define TEXT_ADD(array, ...) text_add(array, sizeof(array), __VA_ARGS__)
+
 /* "2GiB", "512MB", "1.5G" (= GiB), "4096": bytes. */
 bool text_to_bytes(const char *text, size_t *bytes_out);
 bool text_to_int(const char *text, int64_t *value_out);

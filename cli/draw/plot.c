@@ -1,6 +1,7 @@
 /* The learning curve: log.jsonl -> curve.csv -> gnuplot -> curve.png. */
 #include "common/output.h"
 #include "common/samples.h"
+#include "common/text.h"
 #include "draw/gnuplot.h"
 #include "job/log.h"
 
@@ -73,22 +74,21 @@ static exit_status write_table(const cli *c, const char *log_path, table *t) {
     return bad ? bad : output_end(&out);
 }
 
-/* A panel: the raw values faint, smoothed ones bold, the test set's as points. `column` of
+/* Adds a panel: the raw values faint, smoothed ones bold, the test set's as points. `column` of
  * the raw values; the smoothed follow. */
-static int panel(char *text, size_t bytes, const char *label, int column, int test_column,
-                 const char *color, const char *factor, const char *training, bool has_test) {
-    int n = snprintf(text, bytes,
-                     "set ylabel '%s';"
-                     "plot 'curve.csv' using 1:($%d*%s) with lines lc rgb '#%s%s' lw 1 notitle,"
-                     "'' using 1:($%d*%s) with lines lc rgb '#%s' lw 2.5 title '%s'",
-                     label, column, factor, "b0", color, column + 1, factor, color, training);
+static void add_panel(char *text, size_t bytes, const char *label, int column, int test_column,
+                      const char *color, const char *factor, const char *training, bool has_test) {
+    text_add(text, bytes,
+             "set ylabel '%s';"
+             "plot 'curve.csv' using 1:($%d*%s) with lines lc rgb '#b0%s' lw 1 notitle,"
+             "'' using 1:($%d*%s) with lines lc rgb '#%s' lw 2.5 title '%s'",
+             label, column, factor, color, column + 1, factor, color, training);
     if (has_test)
-        n += snprintf(text + n, bytes - (size_t)n,
-                      ",'' using ($%d==$%d?$1:1/0):($%d*%s) with linespoints lc rgb '#d55e00' lw 2 "
-                      "pt 7 ps 1.4 title 'test'",
-                      test_column, test_column, test_column, factor);
-    n += snprintf(text + n, bytes - (size_t)n, ";");
-    return n;
+        text_add(text, bytes,
+                 ",'' using ($%d==$%d?$1:1/0):($%d*%s) with linespoints lc rgb '#d55e00' lw 2 pt 7 "
+                 "ps 1.4 title 'test'",
+                 test_column, test_column, test_column, factor);
+    text_add(text, bytes, ";");
 }
 
 /* Why the loss of training is above that of tests, which are of plain pictures and labels. */
@@ -100,21 +100,18 @@ static const char *training_title(const options *o) {
 
 static void write_script(const table *t, const options *o, const char *title, char *script,
                          size_t bytes) {
-    int n = snprintf(script, bytes,
-                     "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
-                     "set datafile separator ','; set datafile missing '';"
-                     "set border 3 lc rgb '#555555'; set tics nomirr out;"
-                     "set grid lt 1 lc rgb '#e0e0e0' lw 1; set lmargin 10; set rmargin 5;"
-                     "set format '%%g'; set key outside top center horizontal Left reverse;"
-                     "set multiplot layout %d,1 title \"%s\" font 'sans,14';",
-                     t->has_accuracy ? 760 : 460, t->has_accuracy ? 2 : 1, title);
-    n += snprintf(script + n, bytes - (size_t)n, "set xlabel 'step';");
-    n += panel(script + n, bytes - (size_t)n, "loss", 2, 6, "0072b2", "1", training_title(o),
-               t->has_test);
+    snprintf(script, bytes,
+             "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
+             "set datafile separator ','; set datafile missing '';"
+             "set border 3 lc rgb '#555555'; set tics nomirr out;"
+             "set grid lt 1 lc rgb '#e0e0e0' lw 1; set lmargin 10; set rmargin 5;"
+             "set format '%%g'; set key outside top center horizontal Left reverse;"
+             "set multiplot layout %d,1 title \"%s\" font 'sans,14';set xlabel 'step';",
+             t->has_accuracy ? 760 : 460, t->has_accuracy ? 2 : 1, title);
+    add_panel(script, bytes, "loss", 2, 6, "0072b2", "1", training_title(o), t->has_test);
     if (t->has_accuracy)
-        n += panel(script + n, bytes - (size_t)n, "accuracy, %", 4, 7, "009e73", "100", "training",
-                   t->has_test);
-    snprintf(script + n, bytes - (size_t)n, "unset multiplot;");
+        add_panel(script, bytes, "accuracy, %", 4, 7, "009e73", "100", "training", t->has_test);
+    text_add(script, bytes, "unset multiplot;");
 }
 
 exit_status plot_curve(const cli *c, const char *log_path, const char *title, bool is_last) {

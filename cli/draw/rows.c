@@ -1,4 +1,5 @@
 #include "draw/rows.h"
+#include "common/text.h"
 
 #include <limits.h>
 #include <math.h>
@@ -60,14 +61,13 @@ static int n_ranks_of(const block *b) {
 }
 
 static char *name_of(const block *b, char text[ROW_NAME_BYTES]) {
-    size_t n = 0;
+    *text = 0;
     for (int k = 0; k < b->n_axes; k++) {
         const axis *a = &b->axes[k];
-        const char *between = k ? ", " : "";
-        n += (size_t)(a->least == a->most ? snprintf(text + n, ROW_NAME_BYTES - n, "%s%s %d",
-                                                     between, a->one, a->least)
-                                          : snprintf(text + n, ROW_NAME_BYTES - n, "%s%s %d-%d",
-                                                     between, a->several, a->least, a->most));
+        bool is_one = a->least == a->most;
+        text_add(text, ROW_NAME_BYTES, "%s%s %d", k ? ", " : "", is_one ? a->one : a->several,
+                 a->least);
+        if (!is_one) text_add(text, ROW_NAME_BYTES, "-%d", a->most);
     }
     return text;
 }

@@ -17,10 +17,10 @@ static void say_ranks(const cli *c, const wf_trace_part *part, const drawing_wor
     for (int r = 0; r < n_ranks && texts; r++) {
         wf_rank_time time = wf_timeline_rank(part->timeline, r);
         const double us[] = {time.compute_us, time.bubble_us, time.transfer_us, time.wait_us};
-        char line[200], cell[TEXT_BYTES];
-        for (int k = 0, n = 0; k < 4; k++)
-            n += snprintf(line + n, sizeof line - (size_t)n, "%s%8s %5.1f %%", k ? "   " : "",
-                          text_of_us(cell, us[k]), 100 * us[k] / fmax(step, 1e-9));
+        char line[200] = "", cell[TEXT_BYTES];
+        for (int k = 0; k < 4; k++)
+            TEXT_ADD(line, "%s%8s %5.1f %%", k ? "   " : "", text_of_us(cell, us[k]),
+                     100 * us[k] / fmax(step, 1e-9));
         texts[r] = strdup(line);
     }
     if (words) {

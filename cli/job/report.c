@@ -131,12 +131,11 @@ static char *memory_text(const wf_trainer_memory *m, bool has_run) {
     } more[] = {{", ", " measured", has_run && m->is_measured ? m->measured_peak_bytes : 0},
                 {", on the host ", "", m->planned_host_peak_bytes},
                 {", on disk ", "", m->planned_disk_peak_bytes}};
-    int n = snprintf(line, sizeof line, "%s planned",
-                     text_of_bytes(bytes, (double)m->planned_peak_bytes));
+    snprintf(line, sizeof line, "%s planned", text_of_bytes(bytes, (double)m->planned_peak_bytes));
     for (size_t k = 0; k < sizeof more / sizeof *more; k++)
         if (more[k].bytes)
-            n += snprintf(line + n, sizeof line - (size_t)n, "%s%s%s", more[k].before,
-                          text_of_bytes(bytes, (double)more[k].bytes), more[k].after);
+            TEXT_ADD(line, "%s%s%s", more[k].before, text_of_bytes(bytes, (double)more[k].bytes),
+                     more[k].after);
     return strdup(line);
 }
 

@@ -80,7 +80,7 @@ static void say_machine(const cli *c, const json_t *m) {
     const json_t *cache, *set;
     if (bytes > 0) text_of_bytes(memory, bytes);
     json_array_foreach(json_object_get(m, "instructions"), i, set)
-        snprintf(sets + strlen(sets), sizeof sets - strlen(sets), " %s", json_string_value(set));
+        TEXT_ADD(sets, " %s", json_string_value(set));
     say(c, "machine    %s\n", json_string_value(json_object_get(m, "cpu")));
     say(c, "           %lld packages, %lld cores, %lld hardware threads, %s\n",
         (long long)json_integer_value(json_object_get(m, "packages")),

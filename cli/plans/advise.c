@@ -113,15 +113,6 @@ static exit_status recommend(table *t) {
 
 /* ---- why ---- */
 
-static void add(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(char *text, const char *format, ...) {
-    size_t n = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + n, WHY_BYTES - n, format, arguments);
-    va_end(arguments);
-}
-
 /* The fastest of some rows; or, if none fits, the one that lacks the fewest bytes. -1: no plan. */
 static int find_best(const table *t, unsigned rows, int besides) {
     int best = -1;
@@ -144,15 +135,16 @@ static void compare(table *t, int row) {
     char bytes[CLUSTER_WHY_BYTES], why[CLUSTER_WHY_BYTES];
     double longer = other->prediction.step_ms / best->step_ms - 1;
     if (!other->prediction.fits)
-        add(t->why, "%s needs %s", other->strategy, cluster_missing(&other->prediction, bytes));
+        TEXT_ADD(t->why, "%s needs %s", other->strategy,
+                 cluster_missing(&other->prediction, bytes));
     else if (fabs(longer) < 5e-4)
-        add(t->why, "%s takes as long", other->strategy);
+        TEXT_ADD(t->why, "%s takes as long", other->strategy);
     else if (longer > 0)
-        add(t->why, "%s takes %.1f %% longer, %s", other->strategy, 100 * longer,
-            cluster_why(best, &other->prediction, why));
+        TEXT_ADD(t->why, "%s takes %.1f %% longer, %s", other->strategy, 100 * longer,
+                 cluster_why(best, &other->prediction, why));
     else
-        add(t->why, "%s is %.1f %% shorter, within the %.0f %% that count as equal",
-            other->strategy, -100 * longer, 100 * TIE);
+        TEXT_ADD(t->why, "%s is %.1f %% shorter, within the %.0f %% that count as equal",
+                 other->strategy, -100 * longer, 100 * TIE);
 }
 
 static void compare_rule(table *t, int next) {
@@ -160,16 +152,17 @@ static void compare_rule(table *t, int next) {
     const char *words = wf_cluster_rule(t->j->cluster, t->rows, &rows);
     int rule = find_best(t, rows, -1);
     if (rows >> t->recommended & 1) {
-        add(t->why, "; the rule of thumb agrees (%s)", words);
+        TEXT_ADD(t->why, "; the rule of thumb agrees (%s)", words);
         return;
     }
-    add(t->why, "; the rule of thumb (%s) would be ", words);
+    TEXT_ADD(t->why, "; the rule of thumb (%s) would be ", words);
     const char *separator = "";
     for (int k = 0; k < WF_N_STRATEGIES; k++)
-        if (rows >> k & 1) add(t->why, "%s%s", separator, t->rows[k].strategy), separator = " or ";
-    if (rule < 0) add(t->why, ", but there is no such plan");
+        if (rows >> k & 1)
+            TEXT_ADD(t->why, "%s%s", separator, t->rows[k].strategy), separator = " or ";
+    if (rule < 0) TEXT_ADD(t->why, ", but there is no such plan");
     if (rule >= 0 && rule != next) {
-        add(t->why, ", but ");
+        TEXT_ADD(t->why, ", but ");
         compare(t, rule);
     }
 }
@@ -180,14 +173,14 @@ static void explain(table *t) {
     *t->why = 0;
     if (t->recommended < 0) {
         int least = find_best(t, ~0U, -1);
-        add(t->why, "nothing fits; %s lacks the fewest bytes: it needs %s", t->rows[least].strategy,
-            cluster_missing(&t->rows[least].prediction, text));
+        TEXT_ADD(t->why, "nothing fits; %s lacks the fewest bytes: it needs %s",
+                 t->rows[least].strategy, cluster_missing(&t->rows[least].prediction, text));
         return;
     }
-    add(t->why, "%s: %s a step, bound by %s", best->strategy,
-        text_of_us(text, 1e3 * best->prediction.step_ms), best->prediction.bound);
+    TEXT_ADD(t->why, "%s: %s a step, bound by %s", best->strategy,
+             text_of_us(text, 1e3 * best->prediction.step_ms), best->prediction.bound);
     int next = find_best(t, ~0U, t->recommended);
-    if (next >= 0) add(t->why, "; ");
+    if (next >= 0) TEXT_ADD(t->why, "; ");
     if (next >= 0) compare(t, next);
     compare_rule(t, next);
 }

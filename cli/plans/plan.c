@@ -130,12 +130,10 @@ static double cell_of(const cli *c, const json_t *rank, int k) {
 static char *row_text(const cli *c, const json_t *rank, const char *units, int width,
                       const bool *is_shown) {
     char line[LINE_BYTES], cell[TEXT_BYTES];
-    int n = snprintf(line, sizeof line, "%-*s %10s", width, units,
-                     text_of_count(cell, json_member(rank, "parameters")));
+    snprintf(line, sizeof line, "%-*s %10s", width, units,
+             text_of_count(cell, json_member(rank, "parameters")));
     for (int k = 0; k < N_COLUMNS; k++)
-        if (is_shown[k])
-            n += snprintf(line + n, sizeof line - (size_t)n, " %10s",
-                          text_of_bytes(cell, cell_of(c, rank, k)));
+        if (is_shown[k]) TEXT_ADD(line, " %10s", text_of_bytes(cell, cell_of(c, rank, k)));
     return strdup(line);
 }
 
@@ -149,10 +147,9 @@ static void say_ranks(const cli *c, const json_t *ranks, char (*units)[UNITS_BYT
         for (int k = 0; k < N_COLUMNS; k++) is_shown[k] |= cell_of(c, rank, k) > 0;
         if ((int)strlen(units[r]) > width) width = (int)strlen(units[r]);
     }
-    int n = snprintf(heading, sizeof heading, "%-*s %10s", width, "units", "parameters");
+    snprintf(heading, sizeof heading, "%-*s %10s", width, "units", "parameters");
     for (int k = 0; k < N_COLUMNS; k++)
-        if (is_shown[k])
-            n += snprintf(heading + n, sizeof heading - (size_t)n, " %10s", columns[k].title);
+        if (is_shown[k]) TEXT_ADD(heading, " %10s", columns[k].title);
     for (int r = 0; r < n_ranks && texts; r++)
         texts[r] = row_text(c, json_array_get(ranks, (size_t)r), units[r], width, is_shown);
     say(c, "\n");

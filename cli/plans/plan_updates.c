@@ -11,12 +11,9 @@
 static void name_role(const wf_workers *workers, int rank, char text[TEXT_BYTES]) {
     int first, n, server;
     wf_workers_place(workers, rank, &first, &n, &server);
-    size_t at = 0;
     *text = 0;
-    if (n)
-        at = (size_t)snprintf(text, TEXT_BYTES, n > 1 ? "workers %d-%d" : "worker %d", first,
-                              first + n - 1);
-    if (server >= 0) snprintf(text + at, TEXT_BYTES - at, "%sserver %d", n ? ", " : "", server);
+    if (n) text_add(text, TEXT_BYTES, n > 1 ? "workers %d-%d" : "worker %d", first, first + n - 1);
+    if (server >= 0) text_add(text, TEXT_BYTES, "%sserver %d", n ? ", " : "", server);
 }
 
 static char *row_text(const char *role, const wf_workers_rank *r) {

@@ -96,17 +96,16 @@ static exit_status read_config(const options *o, wf_simulation_config *config) {
 /* "async, 4 workers, 2 servers, staleness at most 1" */
 static void describe(const options *o, const wf_simulation_config *q, char *text, size_t bytes) {
     char update[TEXT_BYTES];
-    size_t n = (size_t)snprintf(text, bytes, "%s, %lld worker%s", update_of(o, update),
-                                (long long)q->n_workers, q->n_workers == 1 ? "" : "s");
-    if (q->slow > 1) n += (size_t)snprintf(text + n, bytes - n, " (worker 0 slowed %g x)", q->slow);
+    snprintf(text, bytes, "%s, %lld worker%s", update_of(o, update), (long long)q->n_workers,
+             q->n_workers == 1 ? "" : "s");
+    if (q->slow > 1) text_add(text, bytes, " (worker 0 slowed %g x)", q->slow);
     if (q->update == WF_SIMULATION_LOCAL)
-        snprintf(text + n, bytes - n, ", %lld local step%s", (long long)q->local_steps,
+        text_add(text, bytes, ", %lld local step%s", (long long)q->local_steps,
                  q->local_steps == 1 ? "" : "s");
     if (q->update != WF_SIMULATION_ASYNC) return;
-    n += (size_t)snprintf(text + n, bytes - n, ", %lld server%s", (long long)q->n_servers,
-                          q->n_servers == 1 ? "" : "s");
+    text_add(text, bytes, ", %lld server%s", (long long)q->n_servers, q->n_servers == 1 ? "" : "s");
     if (q->staleness >= 0)
-        snprintf(text + n, bytes - n, ", staleness at most %lld", (long long)q->staleness);
+        text_add(text, bytes, ", staleness at most %lld", (long long)q->staleness);
 }
 
 static void say_staleness(const cli *c, const wf_simulation *s, const wf_simulation_config *q) {

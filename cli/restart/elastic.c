@@ -1,5 +1,6 @@
 /* The launcher's side of --ranks A:B: the places in use, and a plan for them. */
 #include "restart/elastic.h"
+#include "common/text.h"
 
 #include <string.h>
 
@@ -24,10 +25,8 @@ static void keep_keys(elastic *e, const char *text) {
 /* Uneven shares, the larger ones first. */
 static void add_lanes(const elastic *e, int dp, char *text, size_t bytes) {
     int64_t n = e->roster->n_lanes;
-    size_t at = strlen(text);
-    for (int k = 0; k < dp && at < bytes; k++)
-        at += (size_t)snprintf(text + at, bytes - at, "%s%lld",
-                               k ? "+" : ",lanes=", (long long)(n / dp + (k < n % dp)));
+    for (int k = 0; k < dp; k++)
+        text_add(text, bytes, "%s%lld", k ? "+" : ",lanes=", (long long)(n / dp + (k < n % dp)));
 }
 
 /* Returns whether the recipe, as far as it is known, has lanes for the plan; *n_ranks_out is 0 if
@@ -114,13 +113,13 @@ void elastic_lose(elastic *e) {
 const char *elastic_say(const elastic *e, char *text, size_t bytes) {
     int n_idle = -e->n_ranks;
     for (int k = 0; k < e->n_most; k++) n_idle += !e->is_out[k];
-    int n = snprintf(text, bytes, " with %s%d of %d ranks", e->was_short ? "again " : "",
-                     e->n_ranks, e->n_most);
+    snprintf(text, bytes, " with %s%d of %d ranks", e->was_short ? "again " : "", e->n_ranks,
+             e->n_most);
     if (e->was_short)
-        snprintf(text + n, bytes - (size_t)n, ", because fewer than %d are left", e->n_least);
+        text_add(text, bytes, ", because fewer than %d are left", e->n_least);
     else if (n_idle)
-        snprintf(text + n, bytes - (size_t)n, "; %d more idle%s, because %s", n_idle,
-                 n_idle == 1 ? "s" : "", e->idle);
+        text_add(text, bytes, "; %d more idle%s, because %s", n_idle, n_idle == 1 ? "s" : "",
+                 e->idle);
     return text;
 }
 
