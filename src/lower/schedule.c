@@ -135,32 +135,30 @@ static bool is_pipeline(const wf_program *p) {
     return is;
 }
 
-static wf_status make_lists(const wf_program *p, wfi_schedule_request *request,
-                            wfi_action_list *lists) {
+static wf_status make_lists(const wf_program *p, wfi_pool *pool, wfi_action_list *lists) {
+    wfi_schedule_request request;
     wfi_action_list *devices;
     int64_t n_micro = 0;
+    if (!is_pipeline(p)) return wfi_program_rounds(p, lists);
+    WF_TRY(wfi_program_request(p, p->first_unit, pool, &request));
     for (int32_t dp = 0; dp < p->mesh.dp; dp++)
         n_micro = wfi_max_i64(n_micro, wfi_replica_n_micro(p, 0, dp));
-    request->n_micro = (int)n_micro;
-    WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, request, &devices));
+    request.n_micro = (int)n_micro;
+    WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, &request, &devices));
     wf_status status = copy_to_ranks(p, devices, n_micro, lists);
     wfi_schedule_free(p->ctx, devices, p->mesh.pp);
     return status;
 }
 
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out) {
-    if (!is_pipeline(p)) return wfi_program_rounds(p, lists_out);
-    wfi_schedule_request request;
     wfi_pool pool;
+    *lists_out = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof **lists_out, "a schedule");
+    if (!*lists_out) return WF_NO_MEMORY;
     wfi_pool_init(&pool, p->ctx);
-    wfi_action_list *lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *lists, "a schedule");
-    wf_status status =
-        lists ? wfi_program_request(p, p->first_unit, &pool, &request) : WF_NO_MEMORY;
-    if (status == WF_OK) status = make_lists(p, &request, lists);
+    wf_status status = make_lists(p, &pool, *lists_out);
     wfi_pool_release(&pool);
-    if (status == WF_OK)
-        *lists_out = lists;
-    else
-        wfi_schedule_free(p->ctx, lists, lists ? p->n_ranks : 0);
+    if (status == WF_OK) return WF_OK;
+    wfi_schedule_free(p->ctx, *lists_out, p->n_ranks);
+    *lists_out = NULL;
     return status;
 }

@@ -23,7 +23,7 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 /* choose.c: resolves a schedule=auto without a number of stages per rank to the plan with the
  * shortest step. */
 wf_status wfi_program_choose_chunks(const wf_program *p);
-/* rounds.c: the same where the replicas are no pipelines of their own. */
-wf_status wfi_program_rounds(const wf_program *p, wfi_action_list **lists_out);
+/* rounds.c: fills the lists [n_ranks] where the replicas are no pipelines of their own. */
+wf_status wfi_program_rounds(const wf_program *p, wfi_action_list *lists);
 
 #endif
