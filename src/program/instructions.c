@@ -54,20 +54,21 @@ static bool has_unit(const wf_program *p, const wfi_instruction *now) {
 
 /* ---- how many references; -1: it is no instruction that could be run ---- */
 
-#define COUNT(name) static int32_t count_##name(const wf_program *p, const wfi_instruction *now)
+/* Not every row needs all of these. */
+#define PROGRAM     __attribute__((unused)) const wf_program *p
+#define INSTRUCTION __attribute__((unused)) const wfi_instruction *now
+
+#define COUNT(name) static int32_t count_##name(PROGRAM, INSTRUCTION)
 
 COUNT(one) {
-    (void)p, (void)now;
     return 1;
 }
 
 COUNT(two) {
-    (void)p, (void)now;
     return 2;
 }
 
 COUNT(load) {
-    (void)p;
     return now->micro >= 0 ? 1 : -1;
 }
 
@@ -87,22 +88,18 @@ COUNT(pieces) {
 }
 
 COUNT(norms) {
-    (void)now;
     return p->recipe.clip_norm > 0 ? p->graph->n_units + 1 : -1;
 }
 
 COUNT(update) {
-    (void)now;
     return 2 + (wfi_recipe_n_states(&p->recipe) > 0) + (p->recipe.clip_norm > 0);
 }
 
 COUNT(stats) {
-    (void)now;
     return (int32_t)p->recipe.n_micro + 1;
 }
 
 COUNT(records) {
-    (void)now;
     int32_t last = p->n_stages - 1, replica = wfi_stage_replica_on(p, last, now->rank);
     bool reports = p->graph->record >= 0 && replica >= 0;
     return reports ? (int32_t)wfi_replica_n_micro(p, last, replica) : -1;
@@ -123,10 +120,9 @@ static wfi_need need(const wf_program *p, wfi_block_kind kind, int32_t owner, in
 static const wfi_need nothing = {.kind = WFI_N_BLOCK_KINDS};
 
 #define NEED(name)                                                                                 \
-    static wfi_need need_##name(const wf_program *p, const wfi_instruction *now, int32_t k)
+    static wfi_need need_##name(PROGRAM, INSTRUCTION, __attribute__((unused)) int32_t k)
 
 NEED(input) {
-    (void)k;
     return need(p, WFI_BLOCK_INPUT, now->id, now->micro, WFI_WRITE);
 }
 
@@ -139,7 +135,6 @@ NEED(output) {
 }
 
 NEED(record) {
-    (void)now, (void)k;
     return need(p, WFI_BLOCK_RECORD, 0, -1, WFI_READ);
 }
 
@@ -265,7 +260,6 @@ NEED(norm) {
 
 /* The sums of every unit, in order of units. */
 NEED(total_norm) {
-    (void)now;
     return k ? need(p, WFI_BLOCK_NORM, k - 1, -1, WFI_READ)
              : need(p, WFI_BLOCK_TOTAL_NORM, 0, -1, WFI_WRITE);
 }
@@ -291,11 +285,9 @@ NEED(tie) {
 /* ---- arguments as text ---- */
 
 #define ARGUMENTS(name)                                                                            \
-    static void add_##name(const wf_program *p, const wfi_instruction *now, wfi_text *text)
+    static void add_##name(PROGRAM, INSTRUCTION, __attribute__((unused)) wfi_text *text)
 
-ARGUMENTS(none) {
-    (void)p, (void)now, (void)text;
-}
+ARGUMENTS(none) {}
 
 ARGUMENTS(input) {
     wfi_text_add(text, " input=%s", p->graph->values[now->id].name);
@@ -306,7 +298,6 @@ ARGUMENTS(output) {
 }
 
 ARGUMENTS(pack) {
-    (void)p;
     wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
 }
 
@@ -321,7 +312,6 @@ ARGUMENTS(moved) {
 }
 
 ARGUMENTS(accumulator) {
-    (void)p;
     wfi_text_add(text, " accumulator=%d", now->id);
 }
 

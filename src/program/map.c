@@ -373,19 +373,6 @@ static bool is_updated_by(const wf_program *p, int32_t width) {
     return is;
 }
 
-/* So many groups, of which each will have `most` members at most. */
-static wf_status add_groups(wf_program *p, int32_t n, int32_t most) {
-    wfi_group *group;
-    for (int32_t k = 0; k < n; k++) WF_TRY(add_group(p, most, &group));
-    return WF_OK;
-}
-
-/* Ranks come in ascending order. */
-static void join_group(wf_program *p, int32_t group, int32_t rank) {
-    wfi_group *g = &p->groups[group];
-    g->ranks[g->n++] = rank;
-}
-
 /* Clipping needs the norm of the whole model. Ranks that together update all of it share the
  * measuring; if there are none, all ranks that update anything do. */
 static wf_status group_updaters(wf_program *p) {
@@ -396,19 +383,25 @@ static wf_status group_updaters(wf_program *p) {
     if (!is_updated_by(p, width)) width = p->mesh.dp;
     p->first_norm_group = p->n_groups;
     int32_t n = p->mesh.dp / width;
-    WF_TRY(add_groups(p, n, p->n_ranks / n));
-    for (int32_t rank = 0; rank < p->n_ranks; rank++)
-        if (n_updated(p, rank))
-            join_group(p, p->first_norm_group + wfi_mesh_at(&p->mesh, WFI_DP, rank) / width, rank);
+    wfi_group *group;
+    for (int32_t k = 0; k < n; k++) WF_TRY(add_group(p, p->n_ranks / n, &group));
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        group = &p->groups[p->first_norm_group + wfi_mesh_at(&p->mesh, WFI_DP, rank) / width];
+        if (n_updated(p, rank)) group->ranks[group->n++] = rank;
+    }
     return WF_OK;
 }
 
 static wf_status group_slices(wf_program *p) {
     int32_t n = p->mesh.tp;
     p->first_slice_group = p->n_groups;
-    if (n > 1) WF_TRY(add_groups(p, p->n_ranks / n, n));
-    for (int32_t rank = 0; rank < p->n_ranks && n > 1; rank++)
-        join_group(p, wfi_slice_group(p, rank), rank);
+    for (int32_t k = 0; k < p->n_ranks / n && n > 1; k++) {
+        wfi_group *group;
+        int32_t first = wfi_mesh_first(&p->mesh, WFI_ALONG(WFI_TP), k);
+        WF_TRY(add_group(p, n, &group));
+        for (; group->n < n; group->n++)
+            group->ranks[group->n] = wfi_mesh_move(&p->mesh, WFI_TP, first, group->n);
+    }
     for (int k = 0; k < 2; k++) {
         wfi_lane_shares slices;
         WF_TRY(wfi_lanes_share(&p->pool, p->graph->n_slices / (k ? n : 1), 1, NULL, &slices));
