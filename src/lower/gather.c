@@ -30,15 +30,9 @@ static int32_t next_read(const wf_program *p, const wfi_segment *segment, int32_
     return next;
 }
 
-/* After which use the unit is updated, if that is early, or -1. */
-typedef struct early_update {
-    int32_t use, unit;
-} early_update;
-
 typedef struct search {
     wfi_lowering *l;
-    early_update *updated; /* [n_units], by their uses; so many of them are found */
-    int32_t n_updated;
+    int32_t *updated; /* [n_units] after which use the unit is updated, if that is early, or -1 */
     int32_t n_uses, last;
     int32_t first;         /* use of the action at hand */
     int32_t first_block;   /* of activations, where they are kept */
@@ -112,15 +106,26 @@ static wf_status find_in_segment(search *s, const wfi_segment *segment, const wf
     return WF_OK;
 }
 
-/* The state of units that are updated after this use. */
-static wf_status find_states(search *s, int32_t stage, int32_t number) {
-    wfi_lowering *l = s->l;
-    for (; s->n_updated < l->p->graph->n_units; s->n_updated++) {
-        const early_update *next = &s->updated[s->n_updated];
-        if (next->use > number) break;
-        if (next->use == number)
-            WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_STATE, next->unit), stage, -1, number));
+/* The last use that adds to the gradient of a unit, or of another's use of its weights: also where
+ * the rank has none of its state, so that all gather in one order. */
+static void find_updates(search *s, int32_t unit, int32_t number) {
+    const wf_graph *g = s->l->p->graph;
+    for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
+        int32_t owner = wfi_owner_of(g, i);
+        if (s->updated[owner] >= 0 || wfi_is_updated_early(s->l->p, owner))
+            s->updated[owner] = number;
     }
+}
+
+/* State is gathered after everything else of the last use of its unit. */
+static wf_status add_state(search *s, int32_t unit) {
+    wfi_lowering *l = s->l;
+    int32_t use = s->updated[unit], k = l->n_gathers;
+    if (use < 0) return WF_OK;
+    WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_STATE, unit), l->p->stage_of[unit], -1, use));
+    wfi_gather state = l->gathers[k];
+    for (; k > 0 && l->gathers[k - 1].use > use; k--) l->gathers[k] = l->gathers[k - 1];
+    l->gathers[k] = state;
     return WF_OK;
 }
 
@@ -131,8 +136,8 @@ static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) 
     WF_TRY(find_parameters(s, action, unit, number));
     if (part == WFI_PART_B || part == WFI_PART_BW)
         WF_TRY(find_in_segment(s, code->part[WFI_PART_R], action, number));
-    WF_TRY(find_in_segment(s, code->part[part], action, number));
-    return find_states(s, action->stage, number);
+    if (wfi_action_sums(action->kind)) find_updates(s, unit, number);
+    return find_in_segment(s, code->part[part], action, number);
 }
 
 static int by_use(const void *a, const void *b) {
@@ -140,34 +145,6 @@ static int by_use(const void *a, const void *b) {
     if (x->use != y->use) return x->use - y->use;
     if (x->what.kind != y->what.kind) return (int)x->what.kind - (int)y->what.kind;
     return x->what.owner - y->what.owner;
-}
-
-static int by_end(const void *a, const void *b) {
-    const early_update *x = a, *y = b;
-    return x->use != y->use ? x->use - y->use : x->unit - y->unit;
-}
-
-/* The last use that adds to the gradient of the unit, or of another's use of its weights: also
- * where the rank has none of its state, so that all gather in one order. */
-static void find_updates(search *s, const wfi_action_list *list) {
-    wfi_lowering *l = s->l;
-    const wf_graph *g = l->p->graph;
-    int32_t number = 0;
-    for (int32_t k = 0; k < list->n; k++) {
-        (void)wfi_take_stage(l, list->actions[k].stage);
-        for (int32_t u = 0; u < l->end_unit - l->first_unit; u++) {
-            int32_t unit = wfi_action_unit(l, &list->actions[k], u);
-            if (!wfi_unit_is_on(l->p, unit, l->rank)) continue;
-            int32_t use = number++;
-            if (!wfi_action_sums(list->actions[k].kind)) continue;
-            const wfi_unit *by = &g->units[unit];
-            for (int32_t i = by->first_gradient; i < by->end_gradient; i++) {
-                int32_t owner = wfi_owner_of(g, i);
-                if (s->updated[owner].use >= 0 || wfi_is_updated_early(l->p, owner))
-                    s->updated[owner].use = use;
-            }
-        }
-    }
 }
 
 wf_status wfi_find_gathers(wfi_lowering *l) {
@@ -179,12 +156,7 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     wf_status status = WF_OK;
     s.updated = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.updated, "lowering");
     if (!s.updated) return WF_NO_MEMORY;
-    for (int32_t u = 0; u < p->graph->n_units; u++) {
-        l->last_read[u] = -1;
-        s.updated[u] = (early_update){-1, u};
-    }
-    if (wfi_updates(p)) find_updates(&s, list);
-    qsort(s.updated, (size_t)p->graph->n_units, sizeof *s.updated, by_end);
+    for (int32_t u = 0; u < p->graph->n_units; u++) l->last_read[u] = s.updated[u] = -1;
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
         if (wfi_stage_member_on(p, l->stage, l->rank) < 0) continue;
@@ -194,6 +166,7 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
             if (wfi_unit_is_on(p, unit, l->rank)) status = find_in_use(&s, &list->actions[k], unit);
         }
     }
+    for (int32_t u = 0; u < p->graph->n_units && status == WF_OK; u++) status = add_state(&s, u);
     if (l->n_evicted) qsort(l->evicted, (size_t)l->n_evicted, sizeof *l->evicted, by_use);
     wfi_free(p->ctx, s.updated);
     wfi_free(p->ctx, s.last_forward);
