@@ -10,7 +10,7 @@ static void expect_escaped(const char *text, const char *expected) {
     assert_string_equal(wf_text_escape(text, shown, sizeof shown), expected);
 }
 
-static void controls_are_escaped(void **state) {
+TEST_CASE(controls_are_escaped) {
     expect_escaped("", "");
     expect_escaped("plain \\ text", "plain \\ text");
     expect_escaped("\x1b[31mred\r\n\t\x7f", "\\x1b[31mred\\x0d\\x0a\\x09\\x7f");
@@ -23,7 +23,7 @@ static void controls_are_escaped(void **state) {
 }
 
 /* Bytes that are no UTF-8: alone, cut off, overlong, surrogates, beyond the last character. */
-static void bad_bytes_are_escaped(void **state) {
+TEST_CASE(bad_bytes_are_escaped) {
     expect_escaped("\x9b", "\\x9b");
     expect_escaped("a\xe2\x86", "a\\xe2\\x86");
     expect_escaped("\xc0\x9b", "\\xc0\\x9b");
@@ -33,7 +33,7 @@ static void bad_bytes_are_escaped(void **state) {
     expect_escaped("\xff", "\\xff");
 }
 
-static void cuts_between_characters(void **state) {
+TEST_CASE(cuts_between_characters) {
     char shown[8];
     memset(shown, 'x', sizeof shown);
     assert_string_equal(wf_text_escape("abc\x1b", shown, 7), "abc");
@@ -47,7 +47,7 @@ static void note_line(void *self, wf_log_level level, const char *topic, const c
     snprintf(self, 64, "%s", line);
 }
 
-static void sentences_are_escaped(void **state) {
+TEST_CASE(sentences_are_escaped) {
     char line[64] = "";
     wf_context *ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
@@ -65,12 +65,4 @@ static void sentences_are_escaped(void **state) {
     wf_context_destroy(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(controls_are_escaped),
-        cmocka_unit_test(bad_bytes_are_escaped),
-        cmocka_unit_test(cuts_between_characters),
-        cmocka_unit_test(sentences_are_escaped),
-    };
-    return cmocka_run_group_tests_name("base_escape", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

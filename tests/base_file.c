@@ -34,7 +34,7 @@ static void expect_refused(folder *f, const char *path, const char *words) {
     assert_int_equal(fd, -1);
 }
 
-static void takes_regular_files(void **state) {
+TEST_IN_FOLDER(takes_regular_files) {
     folder *f = *state;
     int fd;
     uint64_t n_bytes;
@@ -51,7 +51,7 @@ static void takes_regular_files(void **state) {
     assert_int_equal(unlink(link_path), 0);
 }
 
-static void refuses_the_rest(void **state) {
+TEST_IN_FOLDER(refuses_the_rest) {
     folder *f = *state;
     char path[4096];
     snprintf(path, sizeof path, "%s/pipe", f->path);
@@ -73,7 +73,7 @@ static void expect_content(folder *f, const char *name, const char *content) {
     assert_string_equal(text, content);
 }
 
-static void replaces_as_a_whole(void **state) {
+TEST_IN_FOLDER(replaces_as_a_whole) {
     folder *f = *state;
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
     expect_content(f, "x", "one");
@@ -83,7 +83,7 @@ static void replaces_as_a_whole(void **state) {
 }
 
 /* A link may have been laid by somebody else, to a file of this user. */
-static void does_not_follow_links(void **state) {
+TEST_IN_FOLDER(does_not_follow_links) {
     folder *f = *state;
     folder_write(f, "victim", "precious", 8);
     assert_int_equal(symlink("victim", folder_file(f, "x")), 0);
@@ -100,7 +100,7 @@ static int permissions_of(folder *f, const char *name) {
 
 /* A report that only its owner could read is not opened to others by being written again; of a link
  * it does not matter where it leads. */
-static void keeps_permissions(void **state) {
+TEST_IN_FOLDER(keeps_permissions) {
     folder *f = *state;
     mode_t before = umask(002);
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
@@ -119,7 +119,7 @@ static void keeps_permissions(void **state) {
 }
 
 /* The bytes are on the disk before the name is theirs, and then the name is. */
-static void waits_for_the_disk(void **state) {
+TEST_IN_FOLDER(waits_for_the_disk) {
     folder *f = *state;
     n_files_synced = n_folders_synced = 0;
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
@@ -140,7 +140,7 @@ static void waits_for_the_disk(void **state) {
     assert_int_equal(folder_count(f, 0), 1);
 }
 
-static void replaces_files_only(void **state) {
+TEST_IN_FOLDER(replaces_files_only) {
     folder *f = *state;
     char pipe[4096];
     snprintf(pipe, sizeof pipe, "%s/pipe", f->path);
@@ -150,12 +150,4 @@ static void replaces_files_only(void **state) {
     assert_int_equal(folder_count(f, 0), 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(takes_regular_files), TEST_IN_FOLDER(refuses_the_rest),
-        TEST_IN_FOLDER(replaces_as_a_whole), TEST_IN_FOLDER(does_not_follow_links),
-        TEST_IN_FOLDER(replaces_files_only), TEST_IN_FOLDER(keeps_permissions),
-        TEST_IN_FOLDER(waits_for_the_disk),
-    };
-    return cmocka_run_group_tests_name("base_file", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -52,7 +52,7 @@ static void expect(const fake *f, double cpus, size_t bytes) {
 
 #define V2 "30 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 
-static void version_2(void **state) {
+TEST_CASE(version_2) {
     fake f = begin("0::/user/job\n", "22 1 0:3 / /proc rw - proc proc rw\n" V2);
     put(&f, "/cg/user/job/cpu.max", "max 100000\n");
     put(&f, "/cg/user/job/memory.max", "3000000000\n");
@@ -61,7 +61,7 @@ static void version_2(void **state) {
     expect(&f, 1.5, 3000000000);
 }
 
-static void the_group_above_allows_less(void **state) {
+TEST_CASE(the_group_above_allows_less) {
     fake f = begin("0::/user/job\n", V2);
     put(&f, "/cg/user/job/cpu.max", "400000 100000\n");
     put(&f, "/cg/user/job/memory.max", "2000000\n");
@@ -70,7 +70,7 @@ static void the_group_above_allows_less(void **state) {
     expect(&f, 0.5, 1000000);
 }
 
-static void version_1_beside_an_empty_version_2(void **state) {
+TEST_CASE(version_1_beside_an_empty_version_2) {
     fake f = begin("4:memory:/job\n1:cpuacct,cpu:/job\n0::/\n",
                    "40 31 0:30 / /cg/cpu rw - cgroup cgroup rw,cpuacct,cpu\n"
                    "41 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n"
@@ -84,14 +84,14 @@ static void version_1_beside_an_empty_version_2(void **state) {
     expect(&f, 1, 536870912);
 }
 
-static void a_container_sees_its_group_at_the_mount(void **state) {
+TEST_CASE(a_container_sees_its_group_at_the_mount) {
     fake f = begin("4:memory:/docker/abc\n",
                    "41 31 0:32 /docker/abc /cg/memory ro - cgroup cgroup rw,memory\n");
     put(&f, "/cg/memory/memory.limit_in_bytes", "1048576\n");
     expect(&f, 0, 1048576);
 }
 
-static void without_groups_there_is_no_limit(void **state) {
+TEST_CASE(without_groups_there_is_no_limit) {
     fake f = begin("", "no line at all\n- - -\n");
     expect(&f, 0, 0);
     f = begin("0::/gone\nno line\n:::\n", V2);
@@ -102,7 +102,4 @@ static void without_groups_there_is_no_limit(void **state) {
     expect(&f, 0, 0);
 }
 
-TEST_MAIN(cmocka_unit_test(version_2), cmocka_unit_test(the_group_above_allows_less),
-          cmocka_unit_test(version_1_beside_an_empty_version_2),
-          cmocka_unit_test(a_container_sees_its_group_at_the_mount),
-          cmocka_unit_test(without_groups_there_is_no_limit))
+TEST_MAIN(NULL, NULL)

@@ -42,7 +42,7 @@ static int run_two(size_t n, size_t apart) {
     return status;
 }
 
-static void races_are_told(void **state) {
+TEST_CASE(races_are_told) {
     for (size_t n = MOST / 100; n <= MOST; n *= 100) {
         assert_int_equal(run_two(n, n), 0);
 #if defined(__SANITIZE_THREAD__)
@@ -52,4 +52,4 @@ static void races_are_told(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(races_are_told))
+TEST_MAIN(NULL, NULL)

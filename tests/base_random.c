@@ -12,7 +12,7 @@ static wfi_random_key key_of(uint32_t k0, uint32_t k1) {
     return (wfi_random_key){.seed = folded ^ folded >> 31 ^ folded >> 62};
 }
 
-static void known_answers(void **state) {
+TEST_CASE(known_answers) {
     static const struct {
         uint32_t counter[4], key[2], want[4];
     } vectors[] = {/* philox4x32 10 */
@@ -32,7 +32,7 @@ static void known_answers(void **state) {
     }
 }
 
-static void moments(void **state) {
+TEST_CASE(moments) {
     wfi_random_key key = {7, wfi_random_name("fc.weight")};
     double sum = 0, squares = 0, uniform = 0;
     int n = 100000;
@@ -49,7 +49,7 @@ static void moments(void **state) {
     assert_true(uniform / n > 0.49 && uniform / n < 0.51);
 }
 
-static void filled_is_element_by_element(void **state) {
+TEST_CASE(filled_is_element_by_element) {
     wfi_random_key key = {9, wfi_random_name("x")};
     float filled[37];
     for (uint64_t first = 0; first < 6; first++) {
@@ -63,7 +63,7 @@ static void filled_is_element_by_element(void **state) {
 }
 
 /* Mean and variance of Beta(a, a), also where its gamma variates are too small for any type. */
-static void shares(void **state) {
+TEST_CASE(shares) {
     static const double alphas[] = {0.001, 0.2, 1, 3.5, 1000};
     wfi_random_key key = {7, wfi_random_name("share")};
     for (int k = 0; k < 5; k++) {
@@ -81,7 +81,7 @@ static void shares(void **state) {
     }
 }
 
-static void names_and_seeds_differ(void **state) {
+TEST_CASE(names_and_seeds_differ) {
     wfi_random_key a = {1, wfi_random_name("a")}, b = {1, wfi_random_name("b")},
                    c = {2, wfi_random_name("a")};
     assert_true(wfi_random_uniform(a, 0, 0) != wfi_random_uniform(b, 0, 0));
@@ -89,7 +89,7 @@ static void names_and_seeds_differ(void **state) {
     assert_true(wfi_random_uniform(a, 0, 0) == wfi_random_uniform(a, 0, 0));
 }
 
-static void shuffle_is_a_permutation(void **state) {
+TEST_CASE(shuffle_is_a_permutation) {
     int64_t order[1000];
     int seen[1000] = {0}, n_moved = 0;
     wfi_random_shuffle((wfi_random_key){3, 4}, 5, 1000, order);
@@ -101,6 +101,4 @@ static void shuffle_is_a_permutation(void **state) {
     assert_true(n_moved > 950);
 }
 
-TEST_MAIN(cmocka_unit_test(known_answers), cmocka_unit_test(moments), cmocka_unit_test(shares),
-          cmocka_unit_test(filled_is_element_by_element), cmocka_unit_test(names_and_seeds_differ),
-          cmocka_unit_test(shuffle_is_a_permutation))
+TEST_MAIN(NULL, NULL)

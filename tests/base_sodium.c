@@ -2,13 +2,7 @@
  * nothing else either. Its function is replaced here.
  * label: serial
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <weft/context.h>
+#include "test.h"
 
 int sodium_init(void);
 
@@ -19,7 +13,7 @@ int sodium_init(void) {
     return answer;
 }
 
-static void begins_libsodium(void **state) {
+TEST_CASE(begins_libsodium) {
     wf_context *ctx = NULL;
     answer = 1; /* it had begun before */
     assert_int_equal(wf_context_create(NULL, &ctx), WF_OK);
@@ -27,17 +21,11 @@ static void begins_libsodium(void **state) {
     wf_context_destroy(ctx);
 }
 
-static void fails_with_it(void **state) {
+TEST_CASE(fails_with_it) {
     wf_context *ctx = NULL;
     answer = -1;
     assert_int_equal(wf_context_create(NULL, &ctx), WF_DEVICE);
     assert_null(ctx);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(begins_libsodium),
-        cmocka_unit_test(fails_with_it),
-    };
-    return cmocka_run_group_tests_name("base_sodium", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -12,7 +12,7 @@
         assert_non_null(strstr(wf_context_error(ctx), words));                                     \
     } while (0)
 
-static void missing(void **state) {
+TEST_CASE(missing) {
     wf_context *ctx = test_context();
     wf_job *job;
     wf_store *store;
@@ -23,7 +23,7 @@ static void missing(void **state) {
     wf_context_destroy(ctx);
 }
 
-static void of_another_version(void **state) {
+TEST_CASE(of_another_version) {
     wf_context *ctx = test_context();
     wf_job_config config = WF_JOB_CONFIG_INIT;
     wf_job *job;
@@ -32,7 +32,7 @@ static void of_another_version(void **state) {
     wf_context_destroy(ctx);
 }
 
-static void of_results(void **state) {
+TEST_CASE(of_results) {
     wf_context *ctx = test_context();
     wf_prediction_request q = WF_PREDICTION_REQUEST_INIT;
     wf_prediction p = WF_PREDICTION_INIT;
@@ -45,5 +45,4 @@ static void of_results(void **state) {
     wf_context_destroy(ctx);
 }
 
-TEST_MAIN(cmocka_unit_test(missing), cmocka_unit_test(of_another_version),
-          cmocka_unit_test(of_results))
+TEST_MAIN(NULL, NULL)

@@ -58,7 +58,7 @@ static void update(const wf_recipe *recipe, wfi_variant variant, buffers *b) {
     }
 }
 
-static void updates(void **state) {
+TEST_CASE(updates) {
     static buffers start, one, other;
     int n_compared = 0;
     fill(&start);
@@ -158,7 +158,7 @@ static void attends(wfi_variant v, numbers *x) {
 }
 
 /* One that is no number makes its row so, whatever its bits are; the others stay. */
-static void attends_to_nans(void **state) {
+TEST_CASE(attends_to_nans) {
     enum { STEP = 32, D = 3 };
     static const uint32_t nans[] = {0x7fc00000, 0xffc00000, 0x7fc00001, 0x7f800001,
                                     0x7fc0ffff, 0x7fffffff, 0xffffffff};
@@ -241,7 +241,7 @@ static void run_images(wfi_variant v, bool is_narrow, bool relu, bool adds, imag
     wfi_channels_differentiate(v, &c);
 }
 
-static void batch_norms(void **state) {
+TEST_CASE(batch_norms) {
     static images one, other;
     for (int way = 0; way < 8; way++) {
         bool is_narrow = way & 1, relu = way & 2, adds = way & 4;
@@ -256,7 +256,7 @@ static void batch_norms(void **state) {
 }
 
 /* What is fused has the bits of one after the other. */
-static void fused_batch_norms(void **state) {
+TEST_CASE(fused_batch_norms) {
     static images plain, fused;
     run_images(wfi_best_variant(), false, false, false, &plain);
     run_images(wfi_best_variant(), false, true, true, &fused);
@@ -288,7 +288,7 @@ static void converts(wfi_variant v, numbers *x) {
     wfi_combine(v, &rounds, x->in, NULL, N, x->out + N);
 }
 
-static void loops(void **state) {
+TEST_CASE(loops) {
     static const struct {
         const char *name;
         void (*run)(wfi_variant v, numbers *x);
@@ -316,7 +316,7 @@ static void loops(void **state) {
 }
 
 /* To the nearest, of two as near to the even one; a NaN stays one, whatever its bits are. */
-static void rounds_to_bf16(void **state) {
+TEST_CASE(rounds_to_bf16) {
     static const struct {
         uint32_t bits;
         uint16_t want;
@@ -342,7 +342,7 @@ static void rounds_to_bf16(void **state) {
 }
 
 /* A stretch of whole blocks has the sums that it has in the whole. */
-static void sums_of_stretches(void **state) {
+TEST_CASE(sums_of_stretches) {
     static float gradient[9 * WFI_NORM_BLOCK_ELEMENTS + 5];
     const size_t n = sizeof gradient / sizeof *gradient;
     double whole[10], part[10];
@@ -358,6 +358,4 @@ static void sums_of_stretches(void **state) {
         }
 }
 
-TEST_MAIN(cmocka_unit_test(updates), cmocka_unit_test(loops), cmocka_unit_test(rounds_to_bf16),
-          cmocka_unit_test(attends_to_nans), cmocka_unit_test(sums_of_stretches),
-          cmocka_unit_test(batch_norms), cmocka_unit_test(fused_batch_norms))
+TEST_MAIN(NULL, NULL)

@@ -35,7 +35,7 @@ static float saved_value(folder *f) {
     return value;
 }
 
-static void replaces(void **state) {
+TEST_IN_FOLDER(replaces) {
     folder *f = *state;
     struct stat st;
     mode_t before = umask(027);
@@ -49,7 +49,7 @@ static void replaces(void **state) {
 }
 
 /* A limit on the size of files fails a write half way, as a full disk does. */
-static void survives_a_full_disk(void **state) {
+TEST_IN_FOLDER(survives_a_full_disk) {
     folder *f = *state;
     struct rlimit limit, low;
     assert_int_equal(save(f, 1, 1), WF_OK);
@@ -69,7 +69,7 @@ static void survives_a_full_disk(void **state) {
     signal(SIGXFSZ, SIG_DFL);
 }
 
-static void names_what_is_in_the_way(void **state) {
+TEST_IN_FOLDER(names_what_is_in_the_way) {
     folder *f = *state;
     wf_safetensors_writer *w;
     wf_context *ctx = f->ctx;
@@ -79,7 +79,7 @@ static void names_what_is_in_the_way(void **state) {
                    "it exists and is not a regular file");
 }
 
-static void aborts(void **state) {
+TEST_IN_FOLDER(aborts) {
     folder *f = *state;
     wf_safetensors_writer *w;
     wf_shape shape = {1, {1}};
@@ -99,7 +99,7 @@ static void aborts(void **state) {
 
 /* A killed process leaves its temporary file; neither what another writes now nor a trap laid as a
  * link is written through. */
-static void passes_over_what_is_there(void **state) {
+TEST_IN_FOLDER(passes_over_what_is_there) {
     folder *f = *state;
     wf_safetensors_writer *w;
     char name[64];
@@ -121,7 +121,7 @@ static bool is_there(folder *f, const char *name) {
 
 /* The process that it names may be dead, another one by now, or have this one's number. What has a
  * writer, which is said by its lock, stays, and so does all that only looks alike. */
-static void removes_leftovers(void **state) {
+TEST_IN_FOLDER(removes_leftovers) {
     static const char *const alike[] = {".weft-x.tmp", ".weft-7-1.tmp~", ".weft-7-01.tmp",
                                         ".weft--7-1.tmp", "weft-7-1.tmp"};
     folder *f = *state;
@@ -151,7 +151,7 @@ static int count_descriptors(void) {
 }
 
 /* Who writes through keeps the lock, and leaves no descriptor; so does who joins. */
-static void writes_through(void **state) {
+TEST_IN_FOLDER(writes_through) {
     folder *f = *state;
     wfi_replacement r, joined;
     int n = count_descriptors();
@@ -183,7 +183,7 @@ static void writes_through(void **state) {
 }
 
 /* What is written goes with its folder, or is taken away there. */
-static void follows_its_folder(void **state) {
+TEST_IN_FOLDER(follows_its_folder) {
     folder *f = *state;
     char elsewhere[300];
     snprintf(elsewhere, sizeof elsewhere, "%s-moved", f->path);
@@ -202,7 +202,7 @@ static void follows_its_folder(void **state) {
     }
 }
 
-static void saves_here(void **state) {
+TEST_IN_FOLDER(saves_here) {
     folder *f = *state;
     char before[4096];
     float value = 4;
@@ -228,24 +228,10 @@ static wf_status write_and_read(wf_context *ctx, const char *path) {
     return status;
 }
 
-static void survives_failed_allocations(void **state) {
+TEST_IN_FOLDER(survives_failed_allocations) {
     folder *f = *state;
     expect_failed_allocations(write_and_read, folder_file(f, "x"));
     assert_in_range(folder_count(f, 0), 0, 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(replaces),
-        TEST_IN_FOLDER(survives_a_full_disk),
-        TEST_IN_FOLDER(names_what_is_in_the_way),
-        TEST_IN_FOLDER(aborts),
-        TEST_IN_FOLDER(passes_over_what_is_there),
-        TEST_IN_FOLDER(removes_leftovers),
-        TEST_IN_FOLDER(writes_through),
-        TEST_IN_FOLDER(follows_its_folder),
-        TEST_IN_FOLDER(saves_here),
-        TEST_IN_FOLDER(survives_failed_allocations),
-    };
-    return cmocka_run_group_tests_name("checkpoint_atomic", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

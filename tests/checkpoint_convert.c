@@ -27,7 +27,7 @@ static float float_of(const char *type, uint16_t bits) {
 /* ---- numbers ---- */
 
 /* Everything that a short can be comes back, with its sign. */
-static void shorts_stay(void **state) {
+TEST_CASE(shorts_stay) {
     static const char *const types[] = {"F16", "BF16"};
     for (int t = 0; t < 2; t++)
         for (uint32_t k = 0; k < 65536; k++) {
@@ -43,7 +43,7 @@ static void shorts_stay(void **state) {
 }
 
 /* Halfway between two neighbours it is the even one; a little off, the nearer one. */
-static void ties_to_even(void **state) {
+TEST_CASE(ties_to_even) {
     static const char *const types[] = {"F16", "BF16"};
     for (int t = 0; t < 2; t++)
         for (uint32_t k = 0; k < (t ? 0x7F7Fu : 0x7BFFu); k++) {
@@ -60,7 +60,7 @@ static void ties_to_even(void **state) {
 }
 
 #ifdef __FLT16_MAX__
-static void as_the_compiler(void **state) {
+TEST_CASE(as_the_compiler) {
     wfi_random_key key = {3, 4};
     for (uint64_t i = 0; i < 400000; i++) {
         uint32_t words[4];
@@ -78,7 +78,7 @@ static void as_the_compiler(void **state) {
 }
 #endif
 
-static void too_large(void **state) {
+TEST_CASE(too_large) {
     bool fits;
     assert_int_equal(short_of("F16", nextafterf(65520, 0), &fits), 0x7BFF);
     assert_true(fits);
@@ -141,7 +141,7 @@ static float *read_floats(folder *f, const char *file_name, const char *name, si
     return values;
 }
 
-static void files(void **state) {
+TEST_IN_FOLDER(files) {
     folder *f = *state;
     static const struct {
         const char *dtype, *type;
@@ -180,7 +180,7 @@ static void files(void **state) {
 
 /* A double is rounded once: what is a little off the middle of two neighbours, by less than a float
  * can be, is the nearer one. */
-static void doubles(void **state) {
+TEST_IN_FOLDER(doubles) {
     folder *f = *state;
     static const char *const types[] = {"F16", "BF16"}, *const names[] = {"f16", "bf16"};
     enum { N = 0x7BFF };
@@ -230,7 +230,7 @@ static void doubles(void **state) {
 }
 
 /* In its own place; and twice is as once. */
-static void in_place(void **state) {
+TEST_IN_FOLDER(in_place) {
     folder *f = *state;
     uint64_t n_bytes;
     write_weights(f, "w.safetensors", 2.5f);
@@ -246,7 +246,7 @@ static void in_place(void **state) {
     free(twice);
 }
 
-static void refuses(void **state) {
+TEST_IN_FOLDER(refuses) {
     folder *f = *state;
     static const wf_metadata steps = {"weft.n_steps", "3"};
     static const float one = 1;
@@ -284,7 +284,7 @@ static void refuses(void **state) {
 }
 
 /* What weft has no name for is copied: a newer writer's types. */
-static void other_types(void **state) {
+TEST_IN_FOLDER(other_types) {
     folder *f = *state;
     static const char header[] =
         "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]},"
@@ -316,19 +316,4 @@ static void other_types(void **state) {
     wf_safetensors_close(file);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shorts_stay),
-        cmocka_unit_test(ties_to_even),
-#ifdef __FLT16_MAX__
-        cmocka_unit_test(as_the_compiler),
-#endif
-        cmocka_unit_test(too_large),
-        cmocka_unit_test_setup_teardown(files, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(doubles, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(in_place, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(refuses, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(other_types, folder_setup, folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -48,7 +48,7 @@ static wf_status match(folder *f, const wf_safetensors *file, const named *wante
     return match_but(f, file, wanted, n, NULL, index);
 }
 
-static void finds_by_bare_name(void **state) {
+TEST_IN_FOLDER(finds_by_bare_name) {
     folder *f = *state;
     static const named held[] = {{"fc.weight", 1},
                                  {"module.conv1.weight", 2},
@@ -76,7 +76,7 @@ static void finds_by_bare_name(void **state) {
     wf_safetensors_close(file);
 }
 
-static void matches_each_tensor_once(void **state) {
+TEST_IN_FOLDER(matches_each_tensor_once) {
     folder *f = *state;
     int index[2];
     wf_safetensors *file = file_with(f, (named[]){{"module.a", 1}, {"a", 1}}, 2, 0);
@@ -88,7 +88,7 @@ static void matches_each_tensor_once(void **state) {
     wf_safetensors_close(file);
 }
 
-static void passes_over_what_may_differ(void **state) {
+TEST_IN_FOLDER(passes_over_what_may_differ) {
     folder *f = *state;
     int index[3] = {7, 7, 7};
     static const named held[] = {{"h.0.attn.bias", 9},
@@ -105,7 +105,7 @@ static void passes_over_what_may_differ(void **state) {
     wf_safetensors_close(file);
 }
 
-static void ties_heads(void **state) {
+TEST_IN_FOLDER(ties_heads) {
     folder *f = *state;
     int index[2];
     static const named both[] = {{"transformer.wte.weight", 8}, {"lm_head.weight", 8}};
@@ -128,7 +128,7 @@ static void ties_heads(void **state) {
 }
 
 /* Neither the embedding nor the head that is tied to it comes from the file. */
-static void skips_tied_heads(void **state) {
+TEST_IN_FOLDER(skips_tied_heads) {
     folder *f = *state;
     static const named held[] = {{"h.0.bias", 2}, {"lm_head.weight", 8}, {"wte.weight", 4}};
     static const named wanted[] = {{"h.0.bias", 2}, {"transformer.wte.weight", 8}};
@@ -142,7 +142,7 @@ static void skips_tied_heads(void **state) {
     }
 }
 
-static void lists_what_does_not_fit(void **state) {
+TEST_IN_FOLDER(lists_what_does_not_fit) {
     folder *f = *state;
     char names[12][16];
     named wanted[12];
@@ -159,7 +159,7 @@ static void lists_what_does_not_fit(void **state) {
     wf_safetensors_close(file);
 }
 
-static void compares_sizes(void **state) {
+TEST_IN_FOLDER(compares_sizes) {
     folder *f = *state;
     int index[1];
     wf_safetensors *file = file_with(f, (named[]){{"module.a", 4}}, 1, 0);
@@ -170,15 +170,4 @@ static void compares_sizes(void **state) {
     wf_safetensors_close(file);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(finds_by_bare_name),
-        TEST_IN_FOLDER(matches_each_tensor_once),
-        TEST_IN_FOLDER(passes_over_what_may_differ),
-        TEST_IN_FOLDER(ties_heads),
-        TEST_IN_FOLDER(skips_tied_heads),
-        TEST_IN_FOLDER(lists_what_does_not_fit),
-        TEST_IN_FOLDER(compares_sizes),
-    };
-    return cmocka_run_group_tests_name("checkpoint_match", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -100,7 +100,7 @@ static void on_threads(const char *path, const char *again, const char *want) {
     test_context_end(ctx);
 }
 
-static void any_plan_reads(void **state) {
+TEST_CASE(any_plan_reads) {
     static rank_process p[MAX_PROCESSES];
     static const struct {
         const char *plan;
@@ -134,6 +134,5 @@ static void any_plan_reads(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 4) return be_rank(argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_plan_reads)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

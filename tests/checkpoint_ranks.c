@@ -112,7 +112,7 @@ static const struct {
 } plans[] = {{"dp=2", 2},           {"pp=3", 3},         {"dp=2,pp=2", 4},
              {"dataparallel=2", 2}, {"zero=1: dp=2", 2}, {"zero=3: dp=2,pp=2", 4}};
 
-static void all_see_one_file(void **state) {
+TEST_IN_FOLDER(all_see_one_file) {
     folder *f = *state;
     char one[200], many[200];
     work w = {0};
@@ -131,7 +131,7 @@ static void all_see_one_file(void **state) {
 }
 
 /* The other ranks' folder holds a state of the same length, which is not to be read. */
-static void others_do_not_see_it(void **state) {
+TEST_IN_FOLDER(others_do_not_see_it) {
     folder *f = *state;
     char one[200], many[200], other[200], decoy[200], want[65], before[4096];
     work w = {.path = "/proc/thread-self/cwd/many", .other = other};
@@ -160,7 +160,7 @@ static void others_do_not_see_it(void **state) {
 }
 
 /* The same of shards. Others have a folder of their own, without them, or see rank 0's. */
-static void all_write_shards(void **state) {
+TEST_IN_FOLDER(all_write_shards) {
     static const char *const names[] = {"", "-00001-of-00003.safetensors",
                                         "-00002-of-00003.safetensors",
                                         "-00003-of-00003.safetensors", ".index.json"};
@@ -201,7 +201,7 @@ static void all_write_shards(void **state) {
 
 /* Ranks that hold parts of the optimizer's state write the file that one rank writes, and go on
  * from it to its bits. */
-static void divided_state_is_the_same(void **state) {
+TEST_IN_FOLDER(divided_state_is_the_same) {
     folder *f = *state;
     static const char *const cases[] = {"",
                                         "zero=1: dp=2",
@@ -309,7 +309,7 @@ static void run_layout(folder *f, int how, size_t layout, work *w) {
 }
 
 /* The bits of a run that never stopped, whoever saved it and whoever goes on. */
-static void any_layout_goes_on(void **state) {
+TEST_IN_FOLDER(any_layout_goes_on) {
     folder *f = *state;
     const char *full = getenv("WEFT_TEST_FULL");
     int n_pairs = full && !strcmp(full, "1") ? 20 : 5;
@@ -367,7 +367,7 @@ static int64_t saved_steps(folder *f, const char *path) {
 }
 
 /* Nothing is in its place before a step, a save or a wait after the writing. */
-static void writes_in_the_background(void **state) {
+TEST_IN_FOLDER(writes_in_the_background) {
     folder *f = *state;
     char one[200], path[200], hex[65];
     wf_trainer *t;
@@ -399,7 +399,7 @@ static void writes_in_the_background(void **state) {
 }
 
 /* The thread may write no more than the header; a step tells, and so does a wait. */
-static void tells_of_a_full_disk(void **state) {
+TEST_IN_FOLDER(tells_of_a_full_disk) {
     folder *f = *state;
     struct rlimit limit, low;
     char one[200], old[200], hex[65];
@@ -452,7 +452,7 @@ static const char *cannot_write(ranks_one *one) {
     return NULL;
 }
 
-static void who_cannot_write_spoils_nothing(void **state) {
+TEST_IN_FOLDER(who_cannot_write_spoils_nothing) {
     folder *f = *state;
     char one[200], old[200], hex[65];
     work w = {.path = old, .limit_bytes = 100};
@@ -469,7 +469,4 @@ static void who_cannot_write_spoils_nothing(void **state) {
     }
 }
 
-TEST_MAIN(TEST_IN_FOLDER(all_see_one_file), TEST_IN_FOLDER(others_do_not_see_it),
-          TEST_IN_FOLDER(all_write_shards), TEST_IN_FOLDER(divided_state_is_the_same),
-          TEST_IN_FOLDER(any_layout_goes_on), TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
-          TEST_IN_FOLDER(writes_in_the_background), TEST_IN_FOLDER(tells_of_a_full_disk))
+TEST_MAIN(NULL, NULL)

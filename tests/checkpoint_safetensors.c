@@ -20,7 +20,7 @@ static const wf_tensor_data three[] = {
 };
 static const wf_metadata notes[] = {{"format", "pt"}, {"a\n\"b\"", "\\ ü {}"}};
 
-static void returns_what_was_written(void **state) {
+TEST_IN_FOLDER(returns_what_was_written) {
     folder *f = *state;
     wf_safetensors *file;
     const char *path = folder_file(f, "a.safetensors");
@@ -50,7 +50,7 @@ static void returns_what_was_written(void **state) {
     wf_safetensors_close(file);
 }
 
-static void writes_the_documented_bytes(void **state) {
+TEST_IN_FOLDER(writes_the_documented_bytes) {
     folder *f = *state;
     char bytes[256] = {0};
     const float one = 1;
@@ -73,7 +73,7 @@ static void writes_the_documented_bytes(void **state) {
     assert_memory_equal(bytes + 8 + n_header, &one, 4);
 }
 
-static void writes_in_any_order(void **state) {
+TEST_IN_FOLDER(writes_in_any_order) {
     folder *f = *state;
     wf_safetensors_writer *w;
     wf_safetensors *file;
@@ -108,7 +108,7 @@ static void writes_in_any_order(void **state) {
     wf_safetensors_close(file);
 }
 
-static void refuses_bad_declarations(void **state) {
+TEST_IN_FOLDER(refuses_bad_declarations) {
     folder *f = *state;
     wf_safetensors_writer *w;
     wf_context *ctx = f->ctx;
@@ -142,7 +142,7 @@ static wf_status open_header(folder *f, const char *header, size_t n_data, wf_sa
 #define ENTRY(name, dtype, shape, offsets)                                                         \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-static void accepts_what_is_legal(void **state) {
+TEST_IN_FOLDER(accepts_what_is_legal) {
     folder *f = *state;
     wf_safetensors *file;
     static const struct {
@@ -165,7 +165,7 @@ static void accepts_what_is_legal(void **state) {
     }
 }
 
-static void uses_only_known_types(void **state) {
+TEST_IN_FOLDER(uses_only_known_types) {
     folder *f = *state;
     wf_safetensors *file;
     char bytes[4];
@@ -177,7 +177,7 @@ static void uses_only_known_types(void **state) {
     wf_safetensors_close(file);
 }
 
-static void refuses_bad_headers(void **state) {
+TEST_IN_FOLDER(refuses_bad_headers) {
     folder *f = *state;
     wf_safetensors *file;
     static const struct {
@@ -251,7 +251,7 @@ static void refuses_bad_headers(void **state) {
     }
 }
 
-static void refuses_bad_lengths(void **state) {
+TEST_IN_FOLDER(refuses_bad_lengths) {
     folder *f = *state;
     wf_safetensors *file;
     unsigned char bytes[8] = {0};
@@ -275,7 +275,7 @@ static void refuses_bad_lengths(void **state) {
 }
 
 /* What a file says of a tensor's bytes is compared as it stands there, with that tensor's. */
-static void compares_digests(void **state) {
+TEST_IN_FOLDER(compares_digests) {
     folder *f = *state;
     static const struct {
         const char *key, *said;
@@ -318,7 +318,7 @@ static void compares_digests(void **state) {
     }
 }
 
-static void bounds_one_entry(void **state) {
+TEST_IN_FOLDER(bounds_one_entry) {
     folder *f = *state;
     enum { N = 100000 };
     char *bytes = calloc(1, N + 64);
@@ -332,13 +332,4 @@ static void bounds_one_entry(void **state) {
     free(bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(returns_what_was_written), TEST_IN_FOLDER(writes_the_documented_bytes),
-        TEST_IN_FOLDER(writes_in_any_order),      TEST_IN_FOLDER(refuses_bad_declarations),
-        TEST_IN_FOLDER(accepts_what_is_legal),    TEST_IN_FOLDER(uses_only_known_types),
-        TEST_IN_FOLDER(refuses_bad_headers),      TEST_IN_FOLDER(refuses_bad_lengths),
-        TEST_IN_FOLDER(bounds_one_entry),         TEST_IN_FOLDER(compares_digests),
-    };
-    return cmocka_run_group_tests_name("checkpoint_safetensors", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

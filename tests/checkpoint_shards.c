@@ -72,7 +72,7 @@ static bool is_there(folder *f, const char *name) {
 }
 
 /* 16, 8, 400, 4 and 12 bytes: t0 and t1; t2, which is larger than a shard; t3 and t4. */
-static void divides(void **state) {
+TEST_IN_FOLDER(divides) {
     folder *f = *state;
     assert_int_equal(save(f, 24, 1, true), WF_OK);
     assert_int_equal(folder_count(f, 0), 4);
@@ -99,7 +99,7 @@ static void divides(void **state) {
 }
 
 /* Old files go when new ones are there, of the same number of shards or another, and only they. */
-static void replaces(void **state) {
+TEST_IN_FOLDER(replaces) {
     static const uint64_t sizes[] = {0, 24, 24, 4, 24, 440, 24, 24};
     static const int n_files[] = {1, 4, 4, 6, 4, 1, 4, 4};
     static const char *const alike[] = {"model-1-of-00003.safetensors", "model-00001-of-00003.txt",
@@ -121,7 +121,7 @@ static void replaces(void **state) {
 }
 
 /* A writer that does not divide knows nothing of shards that are others'. */
-static void leaves_the_shards_of_others(void **state) {
+TEST_IN_FOLDER(leaves_the_shards_of_others) {
     folder *f = *state;
     assert_int_equal(save(f, 24, 1, true), WF_OK);
     assert_int_equal(save(f, 0, 2, true), WF_OK);
@@ -131,7 +131,7 @@ static void leaves_the_shards_of_others(void **state) {
 }
 
 /* The last shard cannot get its name: the old ones stay, and nothing of the new ones. */
-static void takes_back_what_is_half_there(void **state) {
+TEST_IN_FOLDER(takes_back_what_is_half_there) {
     folder *f = *state;
     assert_int_equal(save(f, 24, 1, true), WF_OK);
     assert_int_equal(mkdir(folder_file(f, "model-b-00003-of-00003.safetensors"), 0700), 0);
@@ -148,7 +148,7 @@ static void takes_back_what_is_half_there(void **state) {
     assert_true(saved_value(f, "model.safetensors") == 1);
 }
 
-static void refuses_too_many(void **state) {
+TEST_IN_FOLDER(refuses_too_many) {
     folder *f = *state;
     wf_safetensors_writer *w;
     const wf_shape one = {1, {1}};
@@ -175,7 +175,7 @@ static void write_shard(folder *f, const char *name, const char *const *tensors,
     assert_int_equal(wf_safetensors_write(f->ctx, folder_file(f, name), data, n, NULL, 0), WF_OK);
 }
 
-static void trusts_no_index(void **state) {
+TEST_IN_FOLDER(trusts_no_index) {
     static const struct {
         const char *text, *said;
     } cases[] = {
@@ -240,7 +240,7 @@ static void trusts_no_index(void **state) {
 }
 
 /* An index of nothing is legal, and so is a file without tensors. */
-static void reads_nothing(void **state) {
+TEST_IN_FOLDER(reads_nothing) {
     folder *f = *state;
     wf_safetensors *file;
     folder_write(f, "x.json", "{\"weight_map\":{}}", 17);
@@ -252,7 +252,7 @@ static void reads_nothing(void **state) {
 }
 
 /* What the safetensors library wrote (golden/make_shards.py), bit for bit, also in parts. */
-static void converts(void **state) {
+TEST_IN_FOLDER(converts) {
     static const wfi_wanted wanted[] = {{"bfloats", WF_F32, {2, {3, 4}}},
                                         {"doubles", WF_F32, {2, {3, 4}}},
                                         {"halves", WF_F32, {2, {3, 4}}}};
@@ -286,7 +286,7 @@ static void converts(void **state) {
 }
 
 /* More than is converted at a time. */
-static void converts_much(void **state) {
+TEST_IN_FOLDER(converts_much) {
     enum { N = 10000 };
     static double values[N];
     static float got[N];
@@ -302,7 +302,7 @@ static void converts_much(void **state) {
 }
 
 /* Every half there is, by what it means. */
-static void converts_all_halves(void **state) {
+TEST_CASE(converts_all_halves) {
     for (unsigned bits = 0; bits < 65536; bits++) {
         uint16_t half = (uint16_t)bits;
         float got, size = (float)(bits & 1023);
@@ -317,18 +317,4 @@ static void converts_all_halves(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(divides),
-        TEST_IN_FOLDER(replaces),
-        TEST_IN_FOLDER(leaves_the_shards_of_others),
-        TEST_IN_FOLDER(takes_back_what_is_half_there),
-        TEST_IN_FOLDER(refuses_too_many),
-        TEST_IN_FOLDER(trusts_no_index),
-        TEST_IN_FOLDER(reads_nothing),
-        TEST_IN_FOLDER(converts),
-        TEST_IN_FOLDER(converts_much),
-        cmocka_unit_test(converts_all_halves),
-    };
-    return cmocka_run_group_tests_name("checkpoint_shards", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

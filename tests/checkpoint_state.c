@@ -51,7 +51,7 @@ static void rewrite(folder *f, const char *steps, const char *name, int i, float
     wf_safetensors_close(file);
 }
 
-static void numbers_out_of_range(void **state) {
+TEST_IN_FOLDER(numbers_out_of_range) {
     static const struct {
         const char *steps, *name, *sentence;
         float value;
@@ -100,7 +100,7 @@ static void numbers_out_of_range(void **state) {
 }
 
 /* A load finds what this trainer has saved, also where a thread is still writing it. */
-static void loads_what_is_being_saved(void **state) {
+TEST_IN_FOLDER(loads_what_is_being_saved) {
     folder *f = *state;
     const char *path = folder_file(f, "meanwhile");
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
@@ -126,7 +126,7 @@ static void loads_what_is_being_saved(void **state) {
 
 /* PyTorch's ReduceLROnPlateau begins with an infinite loss, to which the first is compared: so one
  * that is no number is not the best for ever. Also where a state is saved in between. */
-static void plateau_after_no_number(void **state) {
+TEST_IN_FOLDER(plateau_after_no_number) {
     folder *f = *state;
     static const double losses[] = {NAN, NAN, 3, 2, NAN, 1, 4, 1};
     static const double n_cuts[2][8] = {{1, 2, 2, 2, 3, 3, 4, 5}, {0, 1, 1, 1, 1, 1, 1, 2}};
@@ -156,7 +156,7 @@ static void plateau_after_no_number(void **state) {
 }
 
 /* A recipe that leaves lanes to the plan has others under another plan, and so other bits. */
-static void other_sums(void **state) {
+TEST_IN_FOLDER(other_sums) {
     folder *f = *state;
     const char *path = folder_file(f, "one");
     char before[65], after[65];
@@ -202,7 +202,7 @@ static void exchange(const char *path, uint64_t at, unsigned char bytes[4]) {
 
 /* In each tensor, in its first, middle and last element: the least that can change in it, and what
  * makes it no number. */
-static void flipped_bits(void **state) {
+TEST_IN_FOLDER(flipped_bits) {
     folder *f = *state;
     const char *path = folder_file(f, "flipped");
     char before[65], after[65], data[16384];
@@ -246,7 +246,7 @@ static void flipped_bits(void **state) {
 }
 
 /* Each bit of the header counts; only in the name of its own digest a flip does no harm. */
-static void flipped_bits_of_the_header(void **state) {
+TEST_IN_FOLDER(flipped_bits_of_the_header) {
     folder *f = *state;
     const char *path = folder_file(f, "flipped");
     const wf_metadata about = {"sample", "128"};
@@ -286,7 +286,7 @@ ssize_t pread(int fd, void *dst, size_t n_bytes, off_t offset) {
 
 /* Whichever read it is that fails: until the first bytes are moved the trainer is as it was, and
  * from then on nothing of it is saved before a whole state is loaded. */
-static void a_file_that_breaks_off(void **state) {
+TEST_IN_FOLDER(a_file_that_breaks_off) {
     folder *f = *state;
     char before[65], good[65], now[65];
     int n_all, n_whole = 0, n_spoiled = 0;
@@ -334,15 +334,4 @@ static void a_file_that_breaks_off(void **state) {
     wf_trainer_destroy(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(numbers_out_of_range),
-        TEST_IN_FOLDER(loads_what_is_being_saved),
-        TEST_IN_FOLDER(plateau_after_no_number),
-        TEST_IN_FOLDER(other_sums),
-        TEST_IN_FOLDER(flipped_bits),
-        TEST_IN_FOLDER(flipped_bits_of_the_header),
-        TEST_IN_FOLDER(a_file_that_breaks_off),
-    };
-    return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

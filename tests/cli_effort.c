@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static void advises_one_thread_on_crowded_cores(void **state) {
+TEST_CASE(advises_one_thread_on_crowded_cores) {
     static const struct {
         effort spent;
         int n_threads;
@@ -25,4 +25,4 @@ static void advises_one_thread_on_crowded_cores(void **state) {
             fail_msg("case %zu: others took %g", i, effort_of_others(&cases[i].spent));
 }
 
-TEST_MAIN(cmocka_unit_test(advises_one_thread_on_crowded_cores))
+TEST_MAIN(NULL, NULL)

@@ -52,7 +52,7 @@ static void is_same(text got, text want) {
     free(want.bytes);
 }
 
-static void as_tensorboard_writes(void **state) {
+TEST_CASE(as_tensorboard_writes) {
     text t = write_steps(300, 300);
     assert_int_equal(t.n, N_GOLDEN);
     for (size_t k = 0; k < t.n; k++) {
@@ -63,7 +63,7 @@ static void as_tensorboard_writes(void **state) {
     free(t.bytes);
 }
 
-static void old_steps_are_kept(void **state) {
+TEST_CASE(old_steps_are_kept) {
     text old = write_steps(1, 400);
     is_same(copy(&old, 1 << 20), write_steps(1, 400));
     is_same(copy(&old, 300), write_steps(1, 300));
@@ -73,7 +73,7 @@ static void old_steps_are_kept(void **state) {
 }
 
 /* Whatever became of the last record, those before it stay. */
-static void damage_ends_the_file(void **state) {
+TEST_CASE(damage_ends_the_file) {
     text old = write_steps(1, 9), before = write_steps(1, 8);
     for (size_t n = before.n; n < old.n; n++) {
         is_same(copy(&(text){old.bytes, n}, 9), write_steps(1, 8));
@@ -87,7 +87,7 @@ static void damage_ends_the_file(void **state) {
     free(before.bytes);
 }
 
-static void all_numbers_are_written(void **state) {
+TEST_CASE(all_numbers_are_written) {
     text t, tag = {calloc(1, EVENTS_TAG_BYTES + 1), 0};
     event_scalar most[EVENTS_SCALARS];
     memset(tag.bytes, 'x', EVENTS_TAG_BYTES);
@@ -101,5 +101,4 @@ static void all_numbers_are_written(void **state) {
     free(tag.bytes);
 }
 
-TEST_MAIN(cmocka_unit_test(as_tensorboard_writes), cmocka_unit_test(old_steps_are_kept),
-          cmocka_unit_test(damage_ends_the_file), cmocka_unit_test(all_numbers_are_written))
+TEST_MAIN(NULL, NULL)

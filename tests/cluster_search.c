@@ -48,7 +48,7 @@ static wf_choice search(const world *w) {
 }
 
 /* A plan that fits is better; of these one that is 0.1 % faster, of others one that lacks less. */
-static void compares(void **state) {
+TEST_CASE(compares) {
     const wf_prediction slow = {.fits = 1, .step_ms = 100}, tied = {.fits = 1, .step_ms = 99.95},
                         fast = {.fits = 1, .step_ms = 99.8}, lacks = {.short_by_bytes = 2},
                         least = {.short_by_bytes = 1};
@@ -194,7 +194,7 @@ static void begin_random(world *w, int k) {
     w->q.cluster = w->cluster, w->q.model = w->model, w->q.recipe = &w->recipe;
 }
 
-static void equals_exhaustive(void **state) {
+TEST_CASE(equals_exhaustive) {
     int n = 0, n_fits = 0, n_best = 0;
     srand(7);
     for (int k = 0; k < 24; k++) {
@@ -239,7 +239,7 @@ static wf_status look(void *self, const wfi_case *c, bool *suffices_out) {
     return WF_OK;
 }
 
-static void finds_best(void **state) {
+TEST_CASE(finds_best) {
     static const struct {
         const char *cluster;
         int nodes;
@@ -285,7 +285,7 @@ static wf_status need_work(void *self, const wfi_case *c, bool *suffices_out) {
 }
 
 /* The work of a microbatch is computed once, however many there are; sp is not tried in vain. */
-static void computes_work_once(void **state) {
+TEST_CASE(computes_work_once) {
     (void)state;
     const wfi_bounds any = {"any", WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_UNUSED, 1, false};
     wf_model_config config = WF_MODEL_CONFIG_INIT;
@@ -345,7 +345,7 @@ static void can_be_lowered(const world *w, const wf_choice *choice) {
     wf_plan_destroy(plan);
 }
 
-static void strategies(void **state) {
+TEST_CASE(strategies) {
     static const char *const names[] = {
         "one device", "DataParallel", "DDP",   "ZeRO-1",   "ZeRO-2",          "ZeRO-3", "pipeline",
         "tensor",     "PP+DP",        "TP+DP", "PP+TP+DP", "DP+PP+TP+ZeRO-1", "offload"};
@@ -363,7 +363,7 @@ static void strategies(void **state) {
 }
 
 /* Two replicas of two lanes, or four of one; never eight. No more ranks than slices. */
-static void keeps_recipe(void **state) {
+TEST_CASE(keeps_recipe) {
     world w;
     begin(&w, "dgx-a100", 1, 8, 2048, 32);
     wf_choice free_choice = search(&w);
@@ -378,7 +378,7 @@ static void keeps_recipe(void **state) {
 
 /* More devices than a plan may have replicas, or more samples than a recipe microbatches; and
  * 62,500 replicas, which cannot be summed in groups of a node. */
-static void fills_large_clusters(void **state) {
+TEST_CASE(fills_large_clusters) {
     static const int64_t batches[] = {1000000, 1 << 22};
     for (size_t k = 0; k < WFI_COUNT(batches); k++) {
         world w;
@@ -401,7 +401,7 @@ static void fills_large_clusters(void **state) {
 }
 
 /* A group of one node joins several nodes all the same. */
-static void counts_nodes(void **state) {
+TEST_CASE(counts_nodes) {
     const wf_choice rows[WF_N_STRATEGIES] = {{.plan = ""}};
     unsigned bits;
     wf_cluster c = {.n_levels = 3, .levels = {{.count = 8}, {.count = 1}, {.count = 4}}};
@@ -414,7 +414,4 @@ static void counts_nodes(void **state) {
                         "one node, and no pipeline stage fits on one device");
 }
 
-TEST_MAIN(cmocka_unit_test(compares), cmocka_unit_test(equals_exhaustive),
-          cmocka_unit_test(finds_best), cmocka_unit_test(strategies),
-          cmocka_unit_test(computes_work_once), cmocka_unit_test(keeps_recipe),
-          cmocka_unit_test(fills_large_clusters), cmocka_unit_test(counts_nodes))
+TEST_MAIN(NULL, NULL)

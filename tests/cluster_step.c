@@ -58,7 +58,7 @@ static void is_near(double value, double wanted) {
 }
 
 /* Gradients have 4 bytes, parameters 2; zero= makes two passes of each sum. */
-static void replicas(void **state) {
+TEST_CASE(replicas) {
     static const struct {
         int zero, shard;
         double us;
@@ -92,7 +92,7 @@ static void replicas(void **state) {
 }
 
 /* A block of 500,000 parameters is gathered by four replicas: forward once, backward twice. */
-static void gathers(void **state) {
+TEST_CASE(gathers) {
     world w;
     begin(&w);
     w.c.zero = 3, w.c.shard = 4;
@@ -115,7 +115,7 @@ static void gathers(void **state) {
     end(&w);
 }
 
-static void transfers(void **state) {
+TEST_CASE(transfers) {
     world w;
     begin(&w);
     w.c.pp = 2, w.c.tp = w.c.pp_stride = w.c.dp_stride = 4;
@@ -131,7 +131,7 @@ static void transfers(void **state) {
 }
 
 /* weft's update reads a gradient, and reads and writes a parameter of 6 and a state of 8 bytes. */
-static void updates(void **state) {
+TEST_CASE(updates) {
     world w;
     begin(&w);
     is_near(wfi_step_optimizer_us(&w.s), 48000);
@@ -144,7 +144,7 @@ static void updates(void **state) {
     end(&w);
 }
 
-static void bytes(void **state) {
+TEST_CASE(bytes) {
     world w;
     wf_prediction x = {.n_ranks = 4};
     const wfi_block head = {.phase[WFI_F].flops = 1};
@@ -183,7 +183,7 @@ static void bytes(void **state) {
 /* From forward to backward a layer keeps, in widths a token: its output, two normalized inputs,
  * three of attention, its result and the sum with it, and twice four of the MLP; and mean and
  * deviation of two norms, and a number for each head. The head uses the embedding's weights. */
-static void saves(void **state) {
+TEST_CASE(saves) {
     world w;
     wfi_work *work;
     begin(&w);
@@ -201,7 +201,7 @@ static void saves(void **state) {
 }
 
 /* Breadth-first, one stage keeps all microbatches. */
-static void holds(void **state) {
+TEST_CASE(holds) {
     world w;
     wfi_pipeline to;
     wfi_stage_times times = {1, 2, 0};
@@ -217,7 +217,7 @@ static void holds(void **state) {
 }
 
 /* Neighbours are replicas in the papers' runs, stages in weft's. */
-static void strides(void **state) {
+TEST_CASE(strides) {
     world w;
     wf_plan *plan;
     begin(&w);
@@ -234,6 +234,4 @@ static void strides(void **state) {
     end(&w);
 }
 
-TEST_MAIN(cmocka_unit_test(replicas), cmocka_unit_test(gathers), cmocka_unit_test(transfers),
-          cmocka_unit_test(updates), cmocka_unit_test(bytes), cmocka_unit_test(holds),
-          cmocka_unit_test(strides), cmocka_unit_test(saves))
+TEST_MAIN(NULL, NULL)

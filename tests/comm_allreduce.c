@@ -126,7 +126,7 @@ static void run(const wfi_allreduce *how, int32_t n, int64_t n_elem) {
         }
 }
 
-static void everybody_has_the_sum(void **state) {
+TEST_CASE(everybody_has_the_sum) {
     static const int64_t sizes[] = {0, 1, 16, 17, 100, 500, 1056};
     for (int i = 0; wfi_allreduces[i]; i++)
         for (int32_t n = 2; n <= MOST_REPLICAS; n = n < 9 ? n + 1 : 2 * n - 1)
@@ -136,7 +136,7 @@ static void everybody_has_the_sum(void **state) {
 
 /* Where slices are even: ring, tree, pairwise and direct move (n - 1) / n of the gradient twice
  * over each rank's wire; at the root all of it passes n - 1 times. */
-static void bytes_are_known(void **state) {
+TEST_CASE(bytes_are_known) {
     const int64_t n_elem = 1920;
     for (int i = 0; wfi_allreduces[i]; i++)
         for (int32_t n = 2; n <= 8; n++) {
@@ -163,7 +163,7 @@ static char *address(const void *self, int32_t rank, wfi_window window, int64_t 
 }
 
 /* Results past the caches are the same, wherever in a line they begin and end. */
-static void streaming_changes_no_bit(void **state) {
+TEST_CASE(streaming_changes_no_bit) {
     const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_reduce_part part = {.n = 3, .own = 1};
     for (int64_t begin = 0; begin < 20; begin++)
@@ -196,7 +196,7 @@ static char *address_of_summand(const void *self, int32_t rank, wfi_window windo
     return (char *)&summands[rank][window == WFI_WINDOW_STAGING ? at % 2 : at];
 }
 
-static void all_ranks_count(void **state) {
+TEST_CASE(all_ranks_count) {
     static const int32_t counts[] = {2, 63, 64, 65, 128, 129, WFI_REDUCE_RANKS};
     const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_step_memory memory = {.arithmetic = &sums, .address = address_of_summand};
@@ -222,5 +222,4 @@ static void all_ranks_count(void **state) {
         }
 }
 
-TEST_MAIN(cmocka_unit_test(everybody_has_the_sum), cmocka_unit_test(bytes_are_known),
-          cmocka_unit_test(streaming_changes_no_bit), cmocka_unit_test(all_ranks_count))
+TEST_MAIN(NULL, NULL)

@@ -92,9 +92,8 @@ static void expect(const rank *r, wf_status status, const char *words) {
     if (wrong) fail_msg("%s", wrong);
 }
 
-static void again_and_again(void **state) {
+TEST(again_and_again) {
     const char *const ways[] = {NULL, port_url, file_url};
-    wf_context *ctx = test_context();
     for (int way = 0; way < 3; way++) {
         rank ranks[N_RANKS];
         char name[64];
@@ -107,7 +106,6 @@ static void again_and_again(void **state) {
         assert_int_equal(test_descriptors(), n_open);
         assert_int_equal(access(file_url + strlen("file://"), F_OK), -1);
     }
-    test_context_end(ctx);
 }
 
 /* ---- a segment that ranks keep, as those of a launcher do ---- */
@@ -140,7 +138,7 @@ static void *be_kept(void *self) {
     return NULL;
 }
 
-static void left_and_joined_again(void **state) {
+TEST_CASE(left_and_joined_again) {
     const char *text = getenv("TEST_ROUNDS");
     for (int pause_us = 0; pause_us <= 500; pause_us += 500) {
         wf_context *ctx = test_context();
@@ -392,7 +390,7 @@ static void try_early_leave(int stop, bool runs, const char *words) {
     test_context_end(ctx);
 }
 
-static void who_leaves_early_is_named(void **state) {
+TEST_CASE(who_leaves_early_is_named) {
     try_early_leave(0, false, "rank 1 has left the job; its last call: a barrier");
     try_early_leave(15, false, "rank 1 was asked to stop before the first step");
     try_early_leave(15, true, "rank 1 has left the job; its last call: run 7");
@@ -450,7 +448,7 @@ static int be_process(const char *init) {
     return test_descriptors() == n_open ? 0 : 3;
 }
 
-static void programs_started_by_hand(void **state) {
+TEST_CASE(programs_started_by_hand) {
     const char *const ways[] = {"env://", port_url, file_url};
     char port[16], number[16];
     snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 20000));
@@ -507,22 +505,5 @@ static int remove_places(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 1) return be_process(argv[1]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(again_and_again),
-        cmocka_unit_test(left_and_joined_again),
-        cmocka_unit_test(who_comes_again_is_awaited),
-        cmocka_unit_test(a_failure_ends_with_its_job),
-        cmocka_unit_test(a_job_of_one),
-        cmocka_unit_test(who_does_not_come_is_named),
-        cmocka_unit_test(two_of_one_rank),
-        cmocka_unit_test(they_disagree_on_their_number),
-        cmocka_unit_test(two_jobs_at_one_place),
-        cmocka_unit_test(tokens),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(who_leaves_early_is_named),
-        cmocka_unit_test(late_request),
-        cmocka_unit_test(programs_started_by_hand),
-        cmocka_unit_test(ranks_of_a_launcher),
-    };
-    return cmocka_run_group_tests(tests, make_places, remove_places);
+    return test_run(make_places, remove_places);
 }

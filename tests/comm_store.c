@@ -173,7 +173,7 @@ static const char *try_missing(void *self, int timeout_ms) {
     return wrong;
 }
 
-static void waits_end_and_name_what_is_missing(void **state) {
+TEST_CASE(waits_end_and_name_what_is_missing) {
     for (store_kind kind = MEMORY; kind < N_KINDS; kind++) test_deadlines(try_missing, &kind);
 }
 
@@ -212,14 +212,4 @@ TEST(urls_that_are_refused) {
                  "begin it with its _INIT");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations),
-        cmocka_unit_test(bounds),
-        cmocka_unit_test(a_full_store_says_so),
-        cmocka_unit_test(sums_of_threads),
-        cmocka_unit_test(waits_end_and_name_what_is_missing),
-        cmocka_unit_test(urls_that_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

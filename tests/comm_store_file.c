@@ -136,12 +136,4 @@ TEST(torn_and_damaged_logs) {
     close_two(two);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_removes_the_file),
-        cmocka_unit_test(files_that_are_refused),
-        cmocka_unit_test(files_of_others_are_refused),
-        cmocka_unit_test(torn_and_damaged_logs),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

@@ -40,7 +40,7 @@ static void read_to_end(int fd) {
     close(fd);
 }
 
-static void strangers_do_no_harm(void **state) {
+TEST_CASE(strangers_do_no_harm) {
     static log_lines log;
     wf_context_config about = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -99,7 +99,7 @@ static const char *be_slow(void *self, int timeout_ms) {
     return status ? wrong : NULL;
 }
 
-static void who_is_slow_is_cut_off(void **state) {
+TEST_CASE(who_is_slow_is_cut_off) {
     test_deadlines(be_slow, NULL);
 }
 
@@ -160,7 +160,7 @@ static void *turn_away_at_first(void *self) {
 }
 
 /* A rank that was turned away asks again until its deadline. */
-static void who_is_turned_away_comes_again(void **state) {
+TEST_CASE(who_is_turned_away_comes_again) {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof at;
     pthread_t thread;
@@ -186,7 +186,7 @@ static void who_is_turned_away_comes_again(void **state) {
     test_context_end(root.ctx);
 }
 
-static void tokens(void **state) {
+TEST_CASE(tokens) {
     static log_lines log;
     wf_context_config about = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -274,17 +274,4 @@ TEST(another_programs_port) {
     close(fd);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_do_no_harm),
-        cmocka_unit_test(who_is_slow_is_cut_off),
-        cmocka_unit_test(idle_strangers_take_no_place),
-        cmocka_unit_test(visits_make_room),
-        cmocka_unit_test(who_is_turned_away_comes_again),
-        cmocka_unit_test(tokens),
-        cmocka_unit_test(ports),
-        cmocka_unit_test(other_addresses_are_not_bound),
-        cmocka_unit_test(another_programs_port),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

@@ -15,7 +15,7 @@ static wf_context *ctx;
 static wfi_nvrtc nvrtc;
 
 /* Every kernel is there. */
-static void compiles(void **state) {
+TEST_CASE(compiles) {
     static const char *const targets[] = {
         "--gpu-architecture=compute_80", "--gpu-architecture=compute_90",
         "--gpu-architecture=compute_100", "--gpu-architecture=compute_90"};
@@ -46,14 +46,13 @@ static void compiles(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles)};
     ctx = test_context();
     if (wfi_nvrtc_load(ctx, INT_MAX, &nvrtc) != WF_OK) {
         printf("skipped: %s\n", wf_context_error(ctx));
         wf_context_destroy(ctx);
         return SKIPPED;
     }
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = test_run(NULL, NULL);
     wf_context_destroy(ctx);
     return n_failed;
 }

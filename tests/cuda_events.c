@@ -79,7 +79,7 @@ static wf_status keep(void *self, void *argument) {
 }
 
 /* Each round's bytes are kept before the next round writes: no thread waits for that. */
-static void devices_wait(void **state) {
+TEST_CASE(devices_wait) {
     bench b;
     begin(&b);
     for (intptr_t round = 0; round < N_ROUNDS; round++) {
@@ -111,7 +111,7 @@ static wf_status settle(void *self, void *argument) {
 }
 
 /* Others may wait for them. */
-static void earlier_tasks_count_before_a_task_waits(void **state) {
+TEST_CASE(earlier_tasks_count_before_a_task_waits) {
     bench b;
     uint64_t n_done = 0;
     begin(&b);
@@ -158,7 +158,7 @@ static char first_byte(const bench *b) {
 }
 
 /* What waits is not captured, and does no harm: what is captured is done when it is replayed. */
-static void what_is_captured_is_replayed(void **state) {
+TEST_CASE(what_is_captured_is_replayed) {
     bench b;
     begin(&b);
     for (intptr_t k = 0; k < 5; k++) {
@@ -196,7 +196,7 @@ static wf_status tell_many(void *self, void *argument) {
 }
 
 /* More than there is room for, in their order; nobody waits for what can be told later. */
-static void all_words_are_told(void **state) {
+TEST_CASE(all_words_are_told) {
     bench b;
     begin(&b);
     for (intptr_t round = 0; round < N_ROUNDS; round++)
@@ -218,7 +218,7 @@ static wf_status nothing(void *self, void *argument) {
 
 /* A stream whose thread waits for a stream of the host's, which waits for what the first has in
  * flight, which a third keeps up: all get through. */
-static void kinds_wait_for_each_other(void **state) {
+TEST_CASE(kinds_wait_for_each_other) {
     bench b;
     begin(&b);
     const wfi_owner owner = {.ctx = b.ctx, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
@@ -246,7 +246,7 @@ static wf_status fails(void *self, void *argument) {
 }
 
 /* What is in flight when a task fails is done before anybody is told so, whatever is skipped. */
-static void nothing_runs_on_behind_a_failure(void **state) {
+TEST_CASE(nothing_runs_on_behind_a_failure) {
     enum { N = 20 };
     bench b;
     setenv("STAND_IN_DELAY_US", "5000", 1);
@@ -276,7 +276,7 @@ const char *__lsan_default_suppressions(void) {
 }
 
 /* Nor is anything done for those who have not seen it hang. */
-static void nothing_is_done_by_a_gpu_that_hangs(void **state) {
+TEST_CASE(nothing_is_done_by_a_gpu_that_hangs) {
     static wfi_failure failures[2];
     static wfi_owner owners[2];
     static const wfi_task tasks[2] = {hang, fill_by};
@@ -303,14 +303,5 @@ static void nothing_is_done_by_a_gpu_that_hangs(void **state) {
 
 int main(void) {
     setenv("STAND_IN_HANG_AFTER", "0", 1); /* of launches, which the last test makes */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices_wait),
-        cmocka_unit_test(earlier_tasks_count_before_a_task_waits),
-        cmocka_unit_test(what_is_captured_is_replayed),
-        cmocka_unit_test(all_words_are_told),
-        cmocka_unit_test(kinds_wait_for_each_other),
-        cmocka_unit_test(nothing_runs_on_behind_a_failure),
-        cmocka_unit_test(nothing_is_done_by_a_gpu_that_hangs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -59,7 +59,7 @@ static long long run(wf_model_function function, const char *replay, char hex[65
     return n_graphs_launched() - before;
 }
 
-static void same_bits(void **state) {
+TEST_CASE(same_bits) {
     const wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++) {
         char plain[65], replayed[65];
@@ -70,7 +70,7 @@ static void same_bits(void **state) {
 }
 
 /* A capture that ends early is none. */
-static void refused(void **state) {
+TEST_CASE(refused) {
     char plain[65], refused[65];
     (void)run(plain_net, "0", plain);
     setenv("STAND_IN_CAPTURE", "0", 1);
@@ -80,9 +80,8 @@ static void refused(void **state) {
 }
 
 /* Each kernel is timed. */
-static void profiled(void **state) {
+TEST(profiled) {
     setenv("WEFT_REPLAY", "1", 1);
-    wf_context *ctx = test_context();
     wf_recipe recipe = small_recipe();
     wf_model *model;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
@@ -94,7 +93,6 @@ static void profiled(void **state) {
     for (int s = 0; s < 3; s++) step(ctx, trainer, s);
     assert_int_equal(n_graphs_launched(), before);
     wf_trainer_destroy(trainer);
-    test_context_end(ctx);
 }
 
-TEST_MAIN(cmocka_unit_test(same_bits), cmocka_unit_test(refused), cmocka_unit_test(profiled))
+TEST_MAIN(NULL, NULL)

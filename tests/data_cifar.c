@@ -49,7 +49,7 @@ static void check_split(wf_data *data, wf_data_split split, const int *number, i
     wf_loader_destroy(loader);
 }
 
-static void opens_some_batches(void **state) {
+TEST_IN_FOLDER(opens_some_batches) {
     folder *f = *state;
     wf_data *data;
     write_batch(f, "data_batch_2.bin", 0, 3, 0);
@@ -66,7 +66,7 @@ static void opens_some_batches(void **state) {
     wf_data_close(data);
 }
 
-static void refuses_bad_files(void **state) {
+TEST_IN_FOLDER(refuses_bad_files) {
     folder *f = *state;
     wf_data *data;
     uint8_t *record = calloc(1, RECORD);
@@ -87,10 +87,4 @@ static void refuses_bad_files(void **state) {
     free(record);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(opens_some_batches),
-        TEST_IN_FOLDER(refuses_bad_files),
-    };
-    return cmocka_run_group_tests_name("data_cifar", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

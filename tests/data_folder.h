@@ -74,7 +74,9 @@ static inline void expect_failure(const wf_context *ctx, wf_status status, wf_st
     expect_sentence(ctx, part);
 }
 
-#define TEST_IN_FOLDER(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
+/* Begins a test in a folder of its own. */
+#define TEST_IN_FOLDER(name)                                                                       \
+    TEST_CASE(name, .setup_func = folder_setup, .teardown_func = folder_teardown)
 
 /* ---- the n-th allocation fails, for every n ---- */
 

@@ -25,7 +25,7 @@ static void text_hash(folder *f, const char *name, const char *text, wf_data_tex
     hash_of(f->ctx, &config, hex_out);
 }
 
-static void of_texts(void **state) {
+TEST_IN_FOLDER(of_texts) {
     folder *f = *state;
     char first[WF_DATA_HASH_BYTES], other[WF_DATA_HASH_BYTES];
     for (int kind = WF_TEXT_BYTES; kind <= WF_TEXT_WORDS; kind++) {
@@ -58,7 +58,7 @@ static void image_hash(folder *f, int changed, char hex_out[WF_DATA_HASH_BYTES])
     hash_of(f->ctx, &config, hex_out);
 }
 
-static void of_images(void **state) {
+TEST_IN_FOLDER(of_images) {
     folder *f = *state;
     char first[WF_DATA_HASH_BYTES], other[WF_DATA_HASH_BYTES];
     image_hash(f, -1, first);
@@ -70,7 +70,7 @@ static void of_images(void **state) {
     }
 }
 
-static void of_synthetic_samples(void **state) {
+TEST_IN_FOLDER(of_synthetic_samples) {
     folder *f = *state;
     char first[WF_DATA_HASH_BYTES], other[WF_DATA_HASH_BYTES];
     wf_data_config config = WF_DATA_CONFIG_INIT;
@@ -85,11 +85,4 @@ static void of_synthetic_samples(void **state) {
     assert_string_not_equal(first, other);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(of_texts),
-        TEST_IN_FOLDER(of_images),
-        TEST_IN_FOLDER(of_synthetic_samples),
-    };
-    return cmocka_run_group_tests_name("data_hash", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

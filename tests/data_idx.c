@@ -53,7 +53,7 @@ static wf_status open_set(folder *f, wf_data_normalize normalize, wf_data **data
     return wf_data_open(f->ctx, &config, data_out);
 }
 
-static void parses(void **state) {
+TEST_IN_FOLDER(parses) {
     folder *f = *state;
     uint8_t bytes[256];
     wfi_idx idx;
@@ -64,7 +64,7 @@ static void parses(void **state) {
     assert_ptr_equal(idx.values, bytes + 16);
 }
 
-static void refuses_bad_headers(void **state) {
+TEST_IN_FOLDER(refuses_bad_headers) {
     folder *f = *state;
     uint8_t bytes[256];
     wfi_idx idx;
@@ -85,7 +85,7 @@ static void refuses_bad_headers(void **state) {
     expect_failure(ctx, wfi_idx_parse(ctx, "x", bytes, n, 3, &idx), WF_CORRUPT, "is empty");
 }
 
-static void opens_a_folder(void **state) {
+TEST_IN_FOLDER(opens_a_folder) {
     folder *f = *state;
     wf_data *data;
     write_set(f);
@@ -112,7 +112,7 @@ static void opens_a_folder(void **state) {
     wf_data_close(data);
 }
 
-static void normalizes(void **state) {
+TEST_IN_FOLDER(normalizes) {
     folder *f = *state;
     wf_data *data;
     write_set(f);
@@ -137,7 +137,7 @@ static void normalizes(void **state) {
 }
 
 /* Who predicts has a model of other classes, and no use for labels. */
-static void drops_labels(void **state) {
+TEST_IN_FOLDER(drops_labels) {
     folder *f = *state;
     write_images(f, "train-images-idx3-ubyte", 12);
     write_labels(f, "train-labels-idx1-ubyte", 12, 10);
@@ -159,7 +159,7 @@ static void drops_labels(void **state) {
     wf_data_close(data);
 }
 
-static void refuses_bad_folders(void **state) {
+TEST_IN_FOLDER(refuses_bad_folders) {
     folder *f = *state;
     wf_data *data;
     expect_failure(f->ctx, open_set(f, WF_NORMALIZE_NONE, &data), WF_INVALID_ARG,
@@ -183,7 +183,7 @@ static void refuses_bad_folders(void **state) {
     wf_data_close(data);
 }
 
-static void refuses_unknown_names(void **state) {
+TEST_IN_FOLDER(refuses_unknown_names) {
     folder *f = *state;
     wf_data *data;
     wf_data_config config = WF_DATA_CONFIG_INIT;
@@ -230,7 +230,7 @@ static wf_status unzip(wf_context *ctx, const uint8_t *packed, size_t n_packed,
     return wfi_gzip_unpack(ctx, "x", packed, n_packed, 16, announced, a, bytes_out, n_bytes_out);
 }
 
-static void unpacks_gzip(void **state) {
+TEST_IN_FOLDER(unpacks_gzip) {
     folder *f = *state;
     static uint8_t bytes[100000], packed[110000];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i >> 7);
@@ -265,7 +265,7 @@ static void unpacks_gzip(void **state) {
 }
 
 /* As cat a.gz b.gz gives, with the zeros of a tape or a disk behind. */
-static void unpacks_members(void **state) {
+TEST_IN_FOLDER(unpacks_members) {
     folder *f = *state;
     static uint8_t bytes[1000], packed[4000], *out;
     size_t cuts[] = {0, 0, 7, 700, sizeof bytes, sizeof bytes}, n_packed = 0, n;
@@ -290,7 +290,7 @@ static void unpacks_members(void **state) {
 }
 
 /* A file that announces little and unpacks to much is refused before memory is taken for it. */
-static void bombs_take_no_memory(void **state) {
+TEST_IN_FOLDER(bombs_take_no_memory) {
     folder *f = *state;
     enum { N_HELD = 1 << 24, N_PACKED = 1 << 16 };
     wf_data *data;
@@ -308,7 +308,7 @@ static void bombs_take_no_memory(void **state) {
     free(packed);
 }
 
-static void opens_packed_files(void **state) {
+TEST_IN_FOLDER(opens_packed_files) {
     folder *f = *state;
     uint8_t bytes[1024], packed[2048];
     wf_data *data;
@@ -325,7 +325,7 @@ static void opens_packed_files(void **state) {
 }
 
 /* Against the definition, pixel by pixel. */
-static void augments(void **state) {
+TEST_CASE(augments) {
     enum { H = 5, W = 7 };
     uint8_t src[H * W];
     float value_of[256], dst[H * W];
@@ -361,7 +361,7 @@ static void augments(void **state) {
 }
 
 /* Two loaders, one started at the second epoch, give the same augmented bytes. */
-static void augments_by_epoch(void **state) {
+TEST_IN_FOLDER(augments_by_epoch) {
     folder *f = *state;
     wf_data *data;
     wf_loader *whole, *resumed;
@@ -388,21 +388,4 @@ static void augments_by_epoch(void **state) {
     wf_data_close(data);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(parses),
-        TEST_IN_FOLDER(refuses_bad_headers),
-        TEST_IN_FOLDER(opens_a_folder),
-        TEST_IN_FOLDER(normalizes),
-        TEST_IN_FOLDER(drops_labels),
-        TEST_IN_FOLDER(refuses_bad_folders),
-        TEST_IN_FOLDER(refuses_unknown_names),
-        TEST_IN_FOLDER(unpacks_gzip),
-        TEST_IN_FOLDER(unpacks_members),
-        TEST_IN_FOLDER(opens_packed_files),
-        TEST_IN_FOLDER(bombs_take_no_memory),
-        cmocka_unit_test(augments),
-        TEST_IN_FOLDER(augments_by_epoch),
-    };
-    return cmocka_run_group_tests_name("data_idx", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

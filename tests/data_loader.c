@@ -52,7 +52,7 @@ static void epoch_order(wf_loader *loader, int64_t epoch, int64_t order[N]) {
     assert_int_equal(n, N);
 }
 
-static void orders(void **state) {
+TEST_IN_FOLDER(orders) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 1), *other = open_synthetic(f->ctx, 2);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
@@ -81,7 +81,7 @@ static void orders(void **state) {
 }
 
 /* Every position that a batch can end at: a loader started there gives the same bytes. */
-static void resumes(void **state) {
+TEST_IN_FOLDER(resumes) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 3);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
@@ -108,7 +108,7 @@ static void resumes(void **state) {
 }
 
 /* Parts of a batch, put together, are the batch: what each process reads is what one would. */
-static void divides(void **state) {
+TEST_IN_FOLDER(divides) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 3);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
@@ -196,7 +196,7 @@ static void expect_same(const wf_batch *a, const wf_batch *b) {
 }
 
 /* Whoever goes on there, or reads a part of it, sees the same. */
-static void mixes(void **state) {
+TEST_IN_FOLDER(mixes) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 3);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
@@ -252,7 +252,7 @@ static wf_status count(const wf_data *data, const wfi_sample *sample, void *x, v
 }
 
 /* A sample that is another's partner is made once all the same, if both are of one part. */
-static void mixes_what_is_there(void **state) {
+TEST_IN_FOLDER(mixes_what_is_there) {
     folder *f = *state;
     for (int n_parts = 1; n_parts <= 3; n_parts += 2) {
         wf_data *data = open_synthetic(f->ctx, 3);
@@ -277,7 +277,7 @@ static void mixes_what_is_there(void **state) {
     }
 }
 
-static void ends_test_passes(void **state) {
+TEST_IN_FOLDER(ends_test_passes) {
     folder *f = *state;
     char text[400];
     wf_data *data;
@@ -304,7 +304,7 @@ static void ends_test_passes(void **state) {
     wf_data_close(data);
 }
 
-static void stops_anywhere(void **state) {
+TEST_IN_FOLDER(stops_anywhere) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 4);
     for (int n_taken = 0; n_taken < 12; n_taken++)
@@ -319,7 +319,7 @@ static void stops_anywhere(void **state) {
     wf_data_close(data);
 }
 
-static void keeps_the_heap(void **state) {
+TEST_IN_FOLDER(keeps_the_heap) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 5);
     wf_loader *loader = start(data, (wf_loader_config)WF_LOADER_CONFIG_INIT);
@@ -330,7 +330,7 @@ static void keeps_the_heap(void **state) {
     wf_data_close(data);
 }
 
-static void makes_synthetic_samples(void **state) {
+TEST_IN_FOLDER(makes_synthetic_samples) {
     folder *f = *state;
     wf_data_config config = WF_DATA_CONFIG_INIT;
     wf_data *data;
@@ -374,7 +374,7 @@ static void makes_synthetic_samples(void **state) {
     wf_data_close(data);
 }
 
-static void refuses_bad_configurations(void **state) {
+TEST_IN_FOLDER(refuses_bad_configurations) {
     folder *f = *state;
     wf_data *data = open_synthetic(f->ctx, 6);
     wf_loader *loader;
@@ -423,24 +423,9 @@ static wf_status open_and_load(wf_context *ctx, const char *path) {
     return status;
 }
 
-static void survives_failed_allocations(void **state) {
+TEST_IN_FOLDER(survives_failed_allocations) {
     expect_failed_allocations(open_and_load,
                               folder_write(*state, "text", "a b c d e f g h i j k", 21));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(orders),
-        TEST_IN_FOLDER(resumes),
-        TEST_IN_FOLDER(divides),
-        TEST_IN_FOLDER(mixes),
-        TEST_IN_FOLDER(mixes_what_is_there),
-        TEST_IN_FOLDER(ends_test_passes),
-        TEST_IN_FOLDER(stops_anywhere),
-        TEST_IN_FOLDER(keeps_the_heap),
-        TEST_IN_FOLDER(makes_synthetic_samples),
-        TEST_IN_FOLDER(refuses_bad_configurations),
-        TEST_IN_FOLDER(survives_failed_allocations),
-    };
-    return cmocka_run_group_tests_name("data_loader", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

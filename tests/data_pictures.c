@@ -25,7 +25,7 @@ static int teardown(void **state) {
     return folder_teardown(state);
 }
 
-#define TEST_IN_TREE(name) cmocka_unit_test_setup_teardown(name, folder_setup, teardown)
+#define TEST_IN_TREE(name) TEST_CASE(name, .setup_func = folder_setup, .teardown_func = teardown)
 
 /* A path in the folder, whose folders are made. */
 static const char *place(folder *f, const char *name) {
@@ -75,7 +75,7 @@ static void refuse(folder *f, wf_data_config config, wf_status status, const cha
 
 /* ---- what is found ---- */
 
-static void finds_as_torchvision(void **state) {
+TEST_IN_TREE(finds_as_torchvision) {
     folder *f = *state;
     put(f, "train/dog/b.png", 0, 0, 0, 4);
     put(f, "train/dog/a-b/z.png", 0, 0, 0, 4);
@@ -125,7 +125,7 @@ static void finds_as_torchvision(void **state) {
     wf_data_close(data);
 }
 
-static void refuses_folders(void **state) {
+TEST_IN_TREE(refuses_folders) {
     folder *f = *state;
     wf_data_config config = config_of(f);
     refuse(f, config, WF_INVALID_ARG, "contains no data set: neither a folder train");
@@ -201,7 +201,7 @@ static void read_epochs(wf_data *data, wf_loader_config config, uint32_t crc_out
 
 /* Parts and flips go by epoch and sample, not by who decodes them, in which batch, from the cache
  * or not. */
-static void samples_are_functions(void **state) {
+TEST_IN_TREE(samples_are_functions) {
     folder *f = *state;
     make_set(f);
     wf_data_config config = config_of(f);
@@ -238,7 +238,7 @@ static void samples_are_functions(void **state) {
 }
 
 /* A flip is of what is not flipped, and both occur; grey is what the library makes of colours. */
-static void flips_and_greys(void **state) {
+TEST_IN_TREE(flips_and_greys) {
     folder *f = *state;
     put(f, "train/one/a.png", 10, 200, 90, 20);
     wf_data_config config = config_of(f);
@@ -274,7 +274,7 @@ static void flips_and_greys(void **state) {
 
 /* torchvision's RandomResizedCrop: a uniform area from 8 %, as often wide as high, anywhere. Red is
  * the column and green the row, so an image shows which part it is of. */
-static void parts_as_in_torchvision(void **state) {
+TEST_IN_TREE(parts_as_in_torchvision) {
     enum { N = 1500, WHOLE = 64 };
     folder *f = *state;
     uint8_t rgb[WHOLE * WHOLE * 3] = {0};
@@ -314,7 +314,7 @@ static void parts_as_in_torchvision(void **state) {
                  correlation);
 }
 
-static void names_what_is_broken(void **state) {
+TEST_IN_TREE(names_what_is_broken) {
     folder *f = *state;
     make_set(f);
     folder_write(f, "train/odd/broken.png", "\x89PNG\r\n\x1a\n and then?", 18);
@@ -352,7 +352,7 @@ static void plain_free(void *self, void *block) {
 }
 
 /* A set that has to do with less memory is not a smaller one. */
-static void no_memory_breaks_no_picture(void **state) {
+TEST_IN_TREE(no_memory_breaks_no_picture) {
     folder *f = *state;
     wf_context_config few = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -371,7 +371,7 @@ static void no_memory_breaks_no_picture(void **state) {
 }
 
 /* Two sets are one if their files are; another file, name or class makes another. */
-static void hashes(void **state) {
+TEST_IN_TREE(hashes) {
     folder *f = *state;
     char before[WF_DATA_HASH_BYTES], after[WF_DATA_HASH_BYTES];
     make_set(f);
@@ -418,16 +418,5 @@ static int make_folder(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     if (argc > 1) return make_folder(argc, argv);
-    const struct CMUnitTest tests[] = {
-
-        TEST_IN_TREE(finds_as_torchvision),
-        TEST_IN_TREE(refuses_folders),
-        TEST_IN_TREE(samples_are_functions),
-        TEST_IN_TREE(flips_and_greys),
-        TEST_IN_TREE(parts_as_in_torchvision),
-        TEST_IN_TREE(names_what_is_broken),
-        TEST_IN_TREE(hashes),
-        TEST_IN_TREE(no_memory_breaks_no_picture),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

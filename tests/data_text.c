@@ -41,7 +41,7 @@ static void check_tokens(wf_data *data, wf_data_split split, int64_t n_samples, 
     wf_loader_destroy(loader);
 }
 
-static void reads_bytes(void **state) {
+TEST_IN_FOLDER(reads_bytes) {
     folder *f = *state;
     char text[100];
     int tokens[100];
@@ -60,7 +60,7 @@ static void reads_bytes(void **state) {
     wf_data_close(data);
 }
 
-static void reads_words(void **state) {
+TEST_IN_FOLDER(reads_words) {
     folder *f = *state;
     wf_data *data;
     const char text[] = "\xef\xbb\xbf" /* a byte order mark, which is no part of a word */
@@ -74,7 +74,7 @@ static void reads_words(void **state) {
 }
 
 /* A batch is the next piece of every stream; what the last one lacks does not count. */
-static void reads_streams(void **state) {
+TEST_IN_FOLDER(reads_streams) {
     folder *f = *state;
     wf_data_config config = WF_DATA_CONFIG_INIT;
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
@@ -110,7 +110,7 @@ static void reads_streams(void **state) {
                    "2 test tokens do not fill 2 streams of at least 2");
 }
 
-static void numbers_many_words(void **state) {
+TEST_IN_FOLDER(numbers_many_words) {
     folder *f = *state;
     enum { N = 20000 };
     char *text = malloc(2 * N * 8);
@@ -131,7 +131,7 @@ static void numbers_many_words(void **state) {
     free(text);
 }
 
-static void refuses_short_texts(void **state) {
+TEST_IN_FOLDER(refuses_short_texts) {
     folder *f = *state;
     wf_data *data;
     folder_write(f, "text", "", 0);
@@ -163,7 +163,7 @@ static void refuse(folder *f, const void *bytes, size_t n, const char *sentence)
     wf_data_close(data);
 }
 
-static void refuses_what_is_no_text(void **state) {
+TEST_IN_FOLDER(refuses_what_is_no_text) {
     folder *f = *state;
     wf_data *data;
     refuse(f, "some text, then\0none", 20,
@@ -198,7 +198,7 @@ static size_t put_header(uint8_t *to, unsigned magic, unsigned version, unsigned
     return 1024;
 }
 
-static void reads_headers(void **state) {
+TEST_IN_FOLDER(reads_headers) {
     folder *f = *state;
     uint8_t bytes[2048];
     const int small[] = {50256, 1, 2, 3, 50000, 5}, large[] = {128255, 1, 70000, 3, 128000, 5};
@@ -220,7 +220,7 @@ static void reads_headers(void **state) {
     wf_data_close(data);
 }
 
-static void reads_folders_of_tokens(void **state) {
+TEST_IN_FOLDER(reads_folders_of_tokens) {
     folder *f = *state;
     uint8_t train[32], val[2048];
     size_t n = 0, n_val = put_header(val, 20240520, 1, 3);
@@ -251,7 +251,7 @@ static void reads_folders_of_tokens(void **state) {
 
 /* In the order of their numbers, whatever that of their names is; samples cross from one to
  * another. */
-static void reads_shards_of_tokens(void **state) {
+TEST_IN_FOLDER(reads_shards_of_tokens) {
     folder *f = *state;
     uint8_t bytes[2048];
     const int tokens[] = {1, 2, 3, 4, 5, 6, 50256, 8, 9};
@@ -277,7 +277,7 @@ static void reads_shards_of_tokens(void **state) {
                    "a_train_1.bin and b_train_2.bin are not shards of one set");
 }
 
-static void refuses_bad_tokens(void **state) {
+TEST_IN_FOLDER(refuses_bad_tokens) {
     folder *f = *state;
     uint8_t bytes[2048];
     wf_data *data;
@@ -305,18 +305,4 @@ static void refuses_bad_tokens(void **state) {
                    WF_INVALID_ARG, "1 tokens to train on, samples of 1 need at least 2");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(reads_bytes),
-        TEST_IN_FOLDER(reads_words),
-        TEST_IN_FOLDER(reads_streams),
-        TEST_IN_FOLDER(numbers_many_words),
-        TEST_IN_FOLDER(refuses_short_texts),
-        TEST_IN_FOLDER(refuses_what_is_no_text),
-        TEST_IN_FOLDER(reads_headers),
-        TEST_IN_FOLDER(reads_folders_of_tokens),
-        TEST_IN_FOLDER(reads_shards_of_tokens),
-        TEST_IN_FOLDER(refuses_bad_tokens),
-    };
-    return cmocka_run_group_tests_name("data_text", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

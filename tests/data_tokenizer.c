@@ -56,7 +56,7 @@ static int check_cases(wf_context *ctx, wf_tokenizer *t) {
     return n;
 }
 
-static void gives_hugging_faces_tokens(void **state) {
+TEST_IN_FOLDER(gives_hugging_faces_tokens) {
     folder *f = *state;
     wf_tokenizer *one, *two;
     char path[400];
@@ -84,7 +84,7 @@ static void gives_hugging_faces_tokens(void **state) {
 
 /* A long word costs time as its length, not as its square: a million letters are a second's work.
  */
-static void takes_long_words(void **state) {
+TEST_IN_FOLDER(takes_long_words) {
     folder *f = *state;
     enum { N = 1000000 };
     char *text = malloc(N);
@@ -163,7 +163,7 @@ static void expect_tokens(folder *f, const wfi_bpe_file *file, const char *text,
 }
 
 /* What Hugging Face's library gives for the golden file, changed so. */
-static void divides_as_llama(void **state) {
+TEST_IN_FOLDER(divides_as_llama) {
     folder *f = *state;
     static const char text[] = "It'S (the) 12345\r\n\n  there\xc2\x85\n.the";
     const int32_t want[] = {321, 7,   51,  289, 406, 9,   221, 17,  18,  19, 20,
@@ -197,7 +197,7 @@ static void refuse_two(folder *f, int which, const char *from, const char *to,
     free(file[1].text);
 }
 
-static void refuses_files_that_disagree(void **state) {
+TEST_IN_FOLDER(refuses_files_that_disagree) {
     folder *f = *state;
     wf_tokenizer *t;
     refuse_two(f, 0, "\"!\":1", "\"!\":2", "vocab.json: the number 2 of token");
@@ -256,7 +256,7 @@ static void check_round(folder *f, wf_tokenizer *t, const char *text, int64_t n_
     wf_tokens_free(f->ctx, tokens);
 }
 
-static void knows_bytes_and_words(void **state) {
+TEST_IN_FOLDER(knows_bytes_and_words) {
     folder *f = *state;
     wf_tokenizer *bytes, *words, *none;
     int32_t *tokens;
@@ -283,11 +283,4 @@ static void knows_bytes_and_words(void **state) {
     wf_tokenizer_destroy(words);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(gives_hugging_faces_tokens), TEST_IN_FOLDER(takes_long_words),
-        TEST_IN_FOLDER(divides_as_llama),           TEST_IN_FOLDER(refuses_files_that_disagree),
-        TEST_IN_FOLDER(knows_bytes_and_words),
-    };
-    return cmocka_run_group_tests_name("data_tokenizer", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

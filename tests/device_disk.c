@@ -43,7 +43,7 @@ static void expect_bytes(wfi_device *device, const char *file, const char *want,
     free(memory);
 }
 
-static void any_bytes_anywhere(void **state) {
+TEST_IN_FOLDER(any_bytes_anywhere) {
     static const size_t sizes[] = {1, 64, 4095, 4096, 4097, 3 * 4096, (4 << 20) - 1, (8 << 20) + 5};
     static const size_t places[] = {0, 1, 4095, 4096, 12345, 8192};
     folder *f = *state;
@@ -82,7 +82,7 @@ static void any_bytes_anywhere(void **state) {
 }
 
 /* Another process opens the descriptor; here the same one does. */
-static void opened_twice(void **state) {
+TEST_IN_FOLDER(opened_twice) {
     folder *f = *state;
     wfi_device *device = make_device(f);
     char *own = make_file(device, 10000), path[64];
@@ -103,7 +103,7 @@ static void opened_twice(void **state) {
     wfi_device_destroy(device);
 }
 
-static void says_what_is_wrong(void **state) {
+TEST_IN_FOLDER(says_what_is_wrong) {
     folder *f = *state;
     wfi_device *device = make_device(f);
     struct rlimit limit, low;
@@ -139,11 +139,4 @@ static void says_what_is_wrong(void **state) {
     wfi_device_destroy(device);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(any_bytes_anywhere, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(opened_twice, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(says_what_is_wrong, folder_setup, folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

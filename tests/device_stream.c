@@ -153,7 +153,7 @@ static wf_status takes_looks(void *self, void *argument) {
 
 /* The awaited stream does nothing for many deadlines: it may, as long as anything of the job moves.
  * The host waits, or a stream; for a stream of this process, or of another. */
-static void deadline_is_the_jobs(void **state) {
+TEST_CASE(deadline_is_the_jobs) {
     for (int k = 0; k < 8; k++) {
         wf_context *ctx = test_context();
         moving m = {.moves = k & 2};
@@ -189,7 +189,7 @@ static void deadline_is_the_jobs(void **state) {
 }
 
 /* Who has been suspended for longer than the deadline has not waited for so long. */
-static void clock_of_waits_knows_suspension(void **state) {
+TEST_CASE(clock_of_waits_knows_suspension) {
     wfi_wait_clock clock = wfi_wait_begin();
     clock.read_ms -= 3600 * 1000;
     assert_int_equal(wfi_wait_ms(&clock), WFI_WAIT_GAP_MS);
@@ -247,7 +247,7 @@ TEST(remote_tasks_are_counted) {
 }
 
 /* Processes that were killed while they said why they failed: waits still fail. */
-static void a_failure_half_told(void **state) {
+TEST_CASE(a_failure_half_told) {
     const uint32_t n_killed[] = {1, WFI_FAILURE_ENTRIES, 100};
     for (size_t k = 0; k < sizeof n_killed / sizeof *n_killed; k++) {
         wf_context *ctx = test_context();
@@ -292,7 +292,7 @@ static void *tell(void *self) {
 
 /* Whoever has said that it fails sees a failure, whether it was the first or not; and the sentence
  * is that of one of them. */
-static void a_failure_is_seen_at_once(void **state) {
+TEST_CASE(a_failure_is_seen_at_once) {
     static wfi_failure failures[N_ROUNDS];
     pthread_barrier_t start;
     pthread_t threads[N_TELLERS];
@@ -312,7 +312,7 @@ static void a_failure_is_seen_at_once(void **state) {
 }
 
 /* What another machine says of its failure may be anything, but it is a failure. */
-static void a_failure_of_no_status(void **state) {
+TEST_CASE(a_failure_of_no_status) {
     const int statuses[] = {WF_OK, 1, WF_BUG - 1, WF_DEVICE};
     for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
         wfi_failure heard = {0};
@@ -381,7 +381,7 @@ TEST(memory_is_copied) {
     wfi_device_destroy(device);
 }
 
-static void kinds_have_names(void **state) {
+TEST_CASE(kinds_have_names) {
     assert_ptr_equal(wfi_device_kind("cpu:3", 3), &wfi_device_cpu);
     assert_ptr_equal(wfi_device_kind("null", 4), &wfi_device_null);
     /* What is no device, and none at all. */
@@ -390,12 +390,4 @@ static void kinds_have_names(void **state) {
         assert_null(wfi_device_kind(none[k], strlen(none[k])));
 }
 
-TEST_MAIN(cmocka_unit_test(waiters_poll_less_if_crowded), cmocka_unit_test(in_order),
-          cmocka_unit_test(memory_is_copied), cmocka_unit_test(kinds_have_names),
-          cmocka_unit_test(events_order_streams), cmocka_unit_test(failure_is_sticky),
-          cmocka_unit_test(waits_have_deadlines), cmocka_unit_test(deadline_is_the_jobs),
-          cmocka_unit_test(clock_of_waits_knows_suspension),
-          cmocka_unit_test(remote_failure_is_told), cmocka_unit_test(remote_tasks_are_counted),
-          cmocka_unit_test(a_failure_half_told), cmocka_unit_test(a_failure_is_seen_at_once),
-          cmocka_unit_test(a_failure_of_no_status),
-          cmocka_unit_test(null_device_sees_missing_events))
+TEST_MAIN(NULL, NULL)

@@ -96,7 +96,7 @@ static void continue_text(wf_context *ctx, wf_trainer *t, int block, const int32
     assert_int_equal(tokens[N_ALL - 1], wanted[N_ALL - 1]);
 }
 
-static void continues_as_pytorch(void **state) {
+TEST_CASE(continues_as_pytorch) {
     static const char *const plans[] = {"", "pp=2", "pp=2,cut=h.1", "dp=2"};
     const char *base = getenv("TMPDIR");
     char path[200], hex[2][65];
@@ -148,10 +148,4 @@ TEST(is_not_trained) {
     assert_int_equal(wf_model_find(ctx, "gpt2-tiny", &config, &model), WF_INVALID_ARG);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(continues_as_pytorch),
-        cmocka_unit_test(is_not_trained),
-    };
-    return cmocka_run_group_tests_name("golden_greedy", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

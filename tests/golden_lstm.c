@@ -209,7 +209,7 @@ static void eval_between(wf_context *ctx, const char *plan, bool steps, double l
     wf_trainer_destroy(t);
 }
 
-static void evaluates_the_same(void **state) {
+TEST_CASE(evaluates_the_same) {
     static const char *const plans[] = {"",
                                         "dp=2",
                                         "pp=2",
@@ -233,7 +233,7 @@ static void evaluates_the_same(void **state) {
     test_context_end(ctx);
 }
 
-static void takes_whole_batches(void **state) {
+TEST_CASE(takes_whole_batches) {
     wf_context *ctx = test_context();
     int32_t words[N_STREAMS * N_TOKENS];
     wf_step_result result;
@@ -247,13 +247,7 @@ static void takes_whole_batches(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trains_as_pytorch),
-        cmocka_unit_test(goes_on_forward),
-        cmocka_unit_test(evaluates_the_same),
-        cmocka_unit_test(takes_whole_batches),
-    };
     const char *base = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/weft-lstm-%d.safetensors", base ? base : "/tmp", (int)getpid());
-    return cmocka_run_group_tests_name("golden_lstm", tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -112,7 +112,7 @@ static double learn(wf_context *ctx, wf_trainer *policy, wf_trainer *target, int
     return result.loss;
 }
 
-static void dqn_as_pytorch(void **state) {
+TEST_CASE(dqn_as_pytorch) {
     static const char recipe[] =
         "batch=32,micro=4,lanes=2,optimizer=adamw,lr=0.01,weight_decay=0.01";
     static const char *const plans[][2] = {/* the policy's, the target's */
@@ -239,10 +239,4 @@ TEST(dcgan_as_pytorch) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dqn_as_pytorch),
-        cmocka_unit_test(dcgan_as_pytorch),
-    };
-    return cmocka_run_group_tests_name("golden_two_networks", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -60,7 +60,7 @@ static const char *check_arguments(ranks_one *one) {
     return NULL;
 }
 
-static void arguments_are_checked(void **state) {
+TEST_CASE(arguments_are_checked) {
     on_all(2, check_arguments);
 }
 
@@ -113,7 +113,7 @@ static const char *check_refusals(ranks_one *one) {
     return NULL;
 }
 
-static void wires_and_algorithms_are_checked(void **state) {
+TEST_CASE(wires_and_algorithms_are_checked) {
     on_both(3, NULL, check_refusals, NULL);
 }
 
@@ -168,7 +168,7 @@ static const char *check_many_groups(ranks_one *one) {
     return NULL;
 }
 
-static void a_wire_can_be_named(void **state) {
+TEST_CASE(a_wire_can_be_named) {
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.wire = "shm";
     on_both(3, &config, check_shm_threads, NULL);
@@ -192,7 +192,7 @@ static const char *check_nan(ranks_one *one) {
     return NULL;
 }
 
-static void a_nan_stays(void **state) {
+TEST_CASE(a_nan_stays) {
     on_all(3, check_nan);
 }
 
@@ -224,7 +224,7 @@ static const char *check_works(ranks_one *one) {
     return NULL;
 }
 
-static void works_run_in_order(void **state) {
+TEST_CASE(works_run_in_order) {
     on_all(3, check_works);
 }
 
@@ -275,7 +275,7 @@ static const char *check_order(ranks_one *one) {
     return NULL;
 }
 
-static void messages_arrive_in_order(void **state) {
+TEST_CASE(messages_arrive_in_order) {
     on_all(4, check_messages);
     on_all(3, check_order);
 }
@@ -313,7 +313,7 @@ static const char *check_split(ranks_one *one) {
     return check_sum(one, one->group, 21);
 }
 
-static void a_group_has_parts(void **state) {
+TEST_CASE(a_group_has_parts) {
     on_all(7, check_split);
 }
 
@@ -339,7 +339,7 @@ static const char *check_life(ranks_one *one) {
     return NULL;
 }
 
-static void a_group_can_be_made_many_times(void **state) {
+TEST_CASE(a_group_can_be_made_many_times) {
     on_all(2, check_life);
 }
 
@@ -372,7 +372,7 @@ static const char *check_memory(ranks_one *one) {
     return NULL;
 }
 
-static void memory_can_be_seen_by_all(void **state) {
+TEST_CASE(memory_can_be_seen_by_all) {
     on_all(3, check_memory);
 }
 
@@ -407,7 +407,7 @@ static const char *check_beside(ranks_one *one) {
     return NULL;
 }
 
-static void memory_is_made_beside_works(void **state) {
+TEST_CASE(memory_is_made_beside_works) {
     wf_group_config shm = WF_GROUP_CONFIG_INIT;
     shm.wire = "shm";
     on_both(2, NULL, check_beside, NULL);
@@ -458,7 +458,7 @@ static const char *check_other_traffic(ranks_one *one) {
 }
 
 /* At the root all of it passes n - 1 times; the others are even. */
-static void bytes_are_counted(void **state) {
+TEST_CASE(bytes_are_counted) {
     static const char *const algorithms[] = {"root", "ring", "tree", "pairwise", "direct"};
     for (int i = 0; i < 5; i++)
         for (int n = 1; n <= 4; n++) {
@@ -472,10 +472,4 @@ static void bytes_are_counted(void **state) {
     on_all(4, check_other_traffic);
 }
 
-TEST_MAIN(cmocka_unit_test(arguments_are_checked),
-          cmocka_unit_test(wires_and_algorithms_are_checked), cmocka_unit_test(a_wire_can_be_named),
-          cmocka_unit_test(a_nan_stays), cmocka_unit_test(works_run_in_order),
-          cmocka_unit_test(messages_arrive_in_order), cmocka_unit_test(a_group_has_parts),
-          cmocka_unit_test(a_group_can_be_made_many_times),
-          cmocka_unit_test(memory_can_be_seen_by_all),
-          cmocka_unit_test(memory_is_made_beside_works), cmocka_unit_test(bytes_are_counted))
+TEST_MAIN(NULL, NULL)

@@ -27,23 +27,17 @@ static void run_matrix(run_ranks run, int most) {
         }
 }
 
-static void threads(void **state) {
-    run_matrix(ranks_threads, 11);
-}
-
-static void processes(void **state) {
+/* First: a process is forked before there are threads. */
+TEST_CASE(processes) {
     run_matrix(ranks_as_processes, 11);
 }
 
-static void messages(void **state) {
+TEST_CASE(threads) {
+    run_matrix(ranks_threads, 11);
+}
+
+TEST_CASE(messages) {
     run_matrix(ranks_messages, 5);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes), /* first: a process is forked before there are threads */
-        cmocka_unit_test(threads),
-        cmocka_unit_test(messages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

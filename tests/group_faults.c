@@ -160,7 +160,7 @@ static const char *check_disagreement(ranks_one *one) {
     return NULL;
 }
 
-static void disagreement_is_told(void **state) {
+TEST_CASE(disagreement_is_told) {
     for (int number = 0; number < N_DISAGREEMENTS; number++)
         on_all(3, NULL, check_disagreement, number);
 }
@@ -176,7 +176,7 @@ static const char *check_message(ranks_one *one) {
     return NULL;
 }
 
-static void messages_that_disagree_are_told(void **state) {
+TEST_CASE(messages_that_disagree_are_told) {
     on_all(2, NULL, check_message, 0);
 }
 
@@ -218,7 +218,7 @@ static const char *check_absent_sender(ranks_one *one) {
     return give_up(one->self, be_absent_sender(one));
 }
 
-static void who_is_late_is_named(void **state) {
+TEST_CASE(who_is_late_is_named) {
     test_deadlines(try_late, &(late){3, check_late});
     test_deadlines(try_late, &(late){2, check_absent_sender});
 }
@@ -245,7 +245,7 @@ static const char *try_stragglers(void *self, int timeout_ms) {
     return ranks_context_end(ctx, wrong);
 }
 
-static void deadline_is_one(void **state) {
+TEST_CASE(deadline_is_one) {
     test_deadlines(try_stragglers, NULL);
 }
 
@@ -281,7 +281,7 @@ static const char *try_silent(void *self, int timeout_ms) {
     return ranks_context_end(ctx, wrong);
 }
 
-static void who_sends_nothing_is_named(void **state) {
+TEST_CASE(who_sends_nothing_is_named) {
     test_deadlines(try_silent, NULL);
 }
 
@@ -301,7 +301,7 @@ static const char *check_stall(ranks_one *one) {
     return NULL;
 }
 
-static void who_lets_others_wait_is_told(void **state) {
+TEST_CASE(who_lets_others_wait_is_told) {
     common c = {0};
     wf_context *ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
@@ -322,7 +322,7 @@ static const char *check_leaver(ranks_one *one) {
     return NULL;
 }
 
-static void who_leaves_is_named(void **state) {
+TEST_CASE(who_leaves_is_named) {
     on_all(3, NULL, check_leaver, 0);
 }
 
@@ -347,7 +347,7 @@ static const char *check_death(ranks_one *one) {
     return NULL;
 }
 
-static void who_dies_is_named(void **state) {
+TEST_CASE(who_dies_is_named) {
     for (int i = 0; i < 6; i++) {
         common *c = make_common(i % 2);
         ranks_processes(3, NULL, check_death, c, 1);
@@ -398,7 +398,7 @@ static const char *check_end_amid(ranks_one *one) {
     return NULL;
 }
 
-static void a_broken_group_keeps_its_memory(void **state) {
+TEST_CASE(a_broken_group_keeps_its_memory) {
     common *c = make_common(0);
     ranks_processes(3, NULL, check_end_amid, c, 1);
     munmap(c, sizeof *c);
@@ -455,14 +455,14 @@ static const char *try_late_amid(void *self, int timeout_ms) {
     return ranks_context_end(ctx, wrong);
 }
 
-static void a_failed_call_gives_its_buffer_back(void **state) {
+TEST_CASE(a_failed_call_gives_its_buffer_back) {
     test_deadlines(try_late_amid, NULL);
 }
 
 /* ---- calls as they are told ---- */
 
 /* What it reads of a rank that is something else, or was killed while it wrote. */
-static void a_torn_note_is_told(void **state) {
+TEST_CASE(a_torn_note_is_told) {
     char text[WFI_CALL_TEXT];
     for (unsigned collective = 0; collective < 256; collective++)
         for (unsigned rest = 0; rest < 256; rest++) {
@@ -476,10 +476,4 @@ static void a_torn_note_is_told(void **state) {
         }
 }
 
-TEST_MAIN(cmocka_unit_test(disagreement_is_told), cmocka_unit_test(messages_that_disagree_are_told),
-          cmocka_unit_test(who_lets_others_wait_is_told), cmocka_unit_test(who_is_late_is_named),
-          cmocka_unit_test(deadline_is_one), cmocka_unit_test(who_sends_nothing_is_named),
-          cmocka_unit_test(who_leaves_is_named), cmocka_unit_test(who_dies_is_named),
-          cmocka_unit_test(a_broken_group_keeps_its_memory),
-          cmocka_unit_test(a_failed_call_gives_its_buffer_back),
-          cmocka_unit_test(a_torn_note_is_told))
+TEST_MAIN(NULL, NULL)

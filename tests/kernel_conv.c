@@ -35,7 +35,7 @@ static void conv_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_conv2d_with(x, weight, bias, shape));
 }
 
-static void test_conv(void **state) {
+TEST_CASE(test_conv) {
     static const conv_case cases[] = {
         {2, 16, 32, 9, 7, 3, 1, 1, 1, 0, 1},  {1, 32, 16, 5, 5, 1, 1, 0, 1, 0, 1},
         {3, 32, 48, 9, 9, 3, 2, 1, 1, 0, 1},  {2, 48, 32, 7, 8, 1, 2, 0, 1, 1, 1},
@@ -58,7 +58,7 @@ static void test_conv(void **state) {
 
 /* Windows that are larger than the images: only the weights that meet an image are multiplied, and
  * the others' gradient is 0. */
-static void test_trimmed(void **state) {
+TEST_CASE(test_trimmed) {
     const fast_op must[MOST_FAST_OPS] = {{"conv2d", "trimmed"},
                                          {"conv2d_backward_data", "trimmed"},
                                          {"conv2d_backward_weight", "trimmed"}};
@@ -81,7 +81,7 @@ static void test_trimmed(void **state) {
 
 /* Of one channel, some ways take the part in the layout that it has in its window, but not from
  * where the window begins. */
-static void test_trimmed_plain(void **state) {
+TEST_CASE(test_trimmed_plain) {
     static const conv_case one = {2, 1, 1, 1, 1, 3, 1, 1, 1, 0, 1};
     bool is_full = getenv("WEFT_TEST_FULL");
     setenv("WEFT_TEST_FULL", "1", 1);
@@ -96,7 +96,7 @@ static bool has_winograd(void) {
     return strstr(library, "oneDNN 2.") && (strstr(library, "avx512") || strstr(library, "newer"));
 }
 
-static void test_winograd(void **state) {
+TEST_CASE(test_winograd) {
     const char *kernel = has_winograd() ? "wino" : "";
     const fast_op must[MOST_FAST_OPS] = {
         {"conv2d", kernel}, {"conv2d_backward_data", kernel}, {"conv2d_backward_weight", kernel}};
@@ -122,7 +122,7 @@ static void block_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_global_avg_pool(y));
 }
 
-static void test_block(void **state) {
+TEST_CASE(test_block) {
     static const int64_t cases[][2] = {{32, 5}, {16, 8}, {16, 17}, {17, 6}, {3, 4}};
     static const fast_op must[] = {
         {"batch_norm", "channels"}, {"batch_norm_backward", "channels"}, {NULL, ""}};
@@ -144,7 +144,7 @@ static void pool_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_mul(wf_add(a, b), wf_sigmoid(b)));
 }
 
-static void test_pool(void **state) {
+TEST_CASE(test_pool) {
     static const pool_case cases[] = {
         {16, 9, 9, 3, 2, 1}, {32, 8, 7, 2, 2, 0}, {17, 9, 8, 3, 2, 1}, {3, 5, 5, 5, 1, 0},
         {48, 6, 6, 3, 1, 1}, {1, 7, 7, 2, 3, 0},  {16, 4, 5, 2, 1, 1},
@@ -178,7 +178,7 @@ static int shorten_all(wf_context *ctx, wf_graph *graph) {
     return n;
 }
 
-static void test_extents(void **state) {
+TEST_CASE(test_extents) {
     static const int64_t block[] = {32, 5};
     wf_context *ctx;
     wf_graph *graph;
@@ -230,7 +230,7 @@ static wf_status describe_all(wf_context *ctx, wf_graph *graph) {
 }
 
 /* Every allocation fails once: a clean error, and nothing is left behind. */
-static void test_no_memory(void **state) {
+TEST_CASE(test_no_memory) {
     static const conv_case cases[] = {{1, 16, 32, 5, 5, 3, 1, 1, 1, 0, 1},
                                       {1, 6, 16, 5, 5, 3, 1, 1, 1, 1, 1}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
@@ -256,12 +256,4 @@ static void test_no_memory(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),          cmocka_unit_test(test_trimmed),
-        cmocka_unit_test(test_trimmed_plain), cmocka_unit_test(test_winograd),
-        cmocka_unit_test(test_block),         cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_extents),       cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

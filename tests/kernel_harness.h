@@ -11,14 +11,12 @@
 #include "kernel/backend.h"
 #include "kernel/cpu.h"
 #include "pass/pass.h"
+#include "test.h"
 
 #include <math.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* An op that has to have a fast kernel, so that a test which compares that one compares something.
  */

@@ -29,7 +29,7 @@ static void linear_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_scale(wf_mul(x, wf_sigmoid(x)), 0.7f));
 }
 
-static void test_linear(void **state) {
+TEST_CASE(test_linear) {
     static const int64_t cases[][4] = {
         {1, 10, 10, 5}, {3, 17, 33, 1}, {7, 64, 48, 31}, {1, 1, 1, 1}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
@@ -42,7 +42,7 @@ static void leaky_model(wf_graph *g, const void *slope) {
 }
 
 /* Without a slope the library's would make a number of a NaN. */
-static void test_leaky_relu(void **state) {
+TEST_CASE(test_leaky_relu) {
     static const float slope = 0.2f, none = 0;
     static const fast_op must[MOST_FAST_OPS] = {{"leaky_relu", ""}, {"leaky_relu_backward", ""}};
     int n_fast = check_kernels(leaky_model, &slope, 3, true, WF_CONV_AUTO, 1, must);
@@ -58,7 +58,7 @@ static void norm_model(wf_graph *g, const void *config) {
                  wf_mul(wf_matmul(p, wf_transpose(q, 1, 2)), wf_matmul(q, wf_transpose(q, 1, 2))));
 }
 
-static void test_norm(void **state) {
+TEST_CASE(test_norm) {
     static const int64_t cases[][2] = {{3, 16}, {5, 33}, {1, 7}, {4, 130}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         assert_true(check_graph(norm_model, cases[i], 3, true, WF_CONV_AUTO, 1) >= 8);
@@ -72,7 +72,7 @@ static void batch_norm_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_relu(wf_batch_norm(x, "bn")));
 }
 
-static void test_flat_batch_norm(void **state) {
+TEST_CASE(test_flat_batch_norm) {
     static const fast_op must[][MOST_FAST_OPS] = {
         {{"linear", ""}, {"batch_norm_inference", ""}},
         {{"linear_backward_weight", ""}, {"batch_norm", ""}, {"batch_norm_backward", ""}}};
@@ -91,7 +91,7 @@ static void attention_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_self_attention(qkv, c->n_heads, c->causal));
 }
 
-static void test_attention(void **state) {
+TEST_CASE(test_attention) {
     static const attention_case cases[] = {
         {8, 16, 2, 0},  {8, 16, 2, 1},  {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1},
         {21, 24, 4, 0}, {300, 8, 2, 1}, {300, 8, 2, 0}, /* more rows of scores than are made at a
@@ -109,7 +109,7 @@ static void lstm_model(wf_graph *g, const void *config) {
     end_with_mse(g, wf_lstm(x, "rnn", 1, n[2]));
 }
 
-static void test_lstm(void **state) {
+TEST_CASE(test_lstm) {
     static const int64_t cases[][3] = {{1, 3, 2}, {5, 12, 16}, {7, 33, 17}, {3, 8, 64}};
     static const fast_op must[][MOST_FAST_OPS] = {{{"lstm", ""}},
                                                   {{"lstm", ""}, {"lstm_backward", ""}}};
@@ -126,7 +126,7 @@ static void classifier_model(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(x, wf_input(g, "labels", WF_I32, WF_SHAPE(n[0]))));
 }
 
-static void test_classifier(void **state) {
+TEST_CASE(test_classifier) {
     static const int64_t cases[][3] = {{1, 5, 10}, {3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
     static const fast_op must[] = {
         {"linear", ""}, {"linear_backward_data", ""}, {"linear_backward_weight", ""}, {NULL, ""}};
@@ -151,7 +151,7 @@ static void block_model(wf_graph *g, const void *config) {
         wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, (wf_tensor[]){x, labels}));
 }
 
-static void test_block(void **state) {
+TEST_CASE(test_block) {
     static const int64_t cases[][3] = {{3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
     static const fast_op must[] = {{"class_sums", ""}, {"class_sums_backward", ""}, {NULL, ""}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
@@ -170,7 +170,7 @@ static void language_model(wf_graph *g, const void *config) {
 
 /* Gradients of weights are added to where they are summed: large ones in pieces, the last of which
  * may be smaller, and those of a table by the rows that a microbatch has. */
-static void test_adding(void **state) {
+TEST_CASE(test_adding) {
     static const int64_t cases[][3] = {{5, 64, 20011}, {1, 128, 16384}, {4, 6, 11}};
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = 2;
@@ -257,7 +257,7 @@ static void fill_rounding(harness *h) {
 }
 
 /* By plain C, by the library's products of F32, and by those of BF16. */
-static void test_rounding(void **state) {
+TEST_CASE(test_rounding) {
     for (int way = 0; way < 3; way++) {
         wf_graph_config config = WF_GRAPH_CONFIG_INIT;
         harness h = {.options = {.backend = &wfi_backend_cpu,
@@ -283,13 +283,4 @@ static void test_rounding(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),     cmocka_unit_test(test_leaky_relu),
-        cmocka_unit_test(test_norm),       cmocka_unit_test(test_flat_batch_norm),
-        cmocka_unit_test(test_attention),  cmocka_unit_test(test_lstm),
-        cmocka_unit_test(test_classifier), cmocka_unit_test(test_block),
-        cmocka_unit_test(test_adding),     cmocka_unit_test(test_rounding),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -31,7 +31,7 @@ static wf_status launch_nothing(void *self, void *argument) {
 }
 
 /* The task ends in time with a sentence; what the library might wait for is not given back. */
-static void a_device_hangs(void **state) {
+TEST_CASE(a_device_hangs) {
     wf_context *own = test_context();
     wfi_failure failed = {0};
     const wfi_owner owner = {.ctx = own, .timeout_ms = 400, .failure = &failed};
@@ -83,11 +83,10 @@ static bool copy_all(void) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_device_hangs)};
     skips_nodes = !test_is_full();
     int status = check_kernels(&wfi_backend_opencl, WF_BUG, "in no device's memory");
     if (status == SKIPPED) return status;
     if (test_is_full() && copy_all())
         status += check_kernels(&wfi_backend_opencl, WF_BUG, "in no device's memory");
-    return cmocka_run_group_tests(tests, NULL, NULL) + status;
+    return test_run(NULL, NULL) + status;
 }

@@ -48,7 +48,7 @@ static void end(bench *b) {
     test_context_end(b->ctx);
 }
 
-static void lines_wait_a_moment(void **state) {
+TEST_CASE(lines_wait_a_moment) {
     bench b;
     begin(&b);
     assert_int_equal(wfi_merge_due_ms(&b.m, 0), -1);
@@ -66,7 +66,7 @@ static void lines_wait_a_moment(void **state) {
     end(&b);
 }
 
-static void equal_lines_once(void **state) {
+TEST_CASE(equal_lines_once) {
     bench b;
     begin(&b);
     say(&b, 0, OUT, "a\na\nb\n", 0);
@@ -82,7 +82,7 @@ static void equal_lines_once(void **state) {
     end(&b);
 }
 
-static void failed_rank_first(void **state) {
+TEST_CASE(failed_rank_first) {
     bench b;
     begin(&b);
     say(&b, 0, OUT, "earlier\n", 0);
@@ -105,7 +105,7 @@ static void failed_rank_first(void **state) {
 }
 
 /* What a reader has half of is not torn. */
-static void begun_line_first(void **state) {
+TEST_CASE(begun_line_first) {
     bench b;
     char line[9001];
     begin(&b);
@@ -131,7 +131,7 @@ static void begun_line_first(void **state) {
     end(&b);
 }
 
-static void much_does_not_wait(void **state) {
+TEST_CASE(much_does_not_wait) {
     bench b;
     char line[4001];
     begin(&b);
@@ -151,7 +151,7 @@ static void much_does_not_wait(void **state) {
 }
 
 /* On a terminal a bar of rank 0 stands below the lines. */
-static void bar_of_rank_0(void **state) {
+TEST_CASE(bar_of_rank_0) {
     bench b;
     begin(&b);
     b.m.is_terminal = true;
@@ -197,7 +197,7 @@ static void bar_of_rank_0(void **state) {
     end(&b);
 }
 
-static void no_bar_elsewhere(void **state) {
+TEST_CASE(no_bar_elsewhere) {
     bench b;
     begin(&b);
     say(&b, 0, ERR, "\r\033[K## 1", 0);
@@ -208,7 +208,4 @@ static void no_bar_elsewhere(void **state) {
     end(&b);
 }
 
-TEST_MAIN(cmocka_unit_test(lines_wait_a_moment), cmocka_unit_test(equal_lines_once),
-          cmocka_unit_test(failed_rank_first), cmocka_unit_test(begun_line_first),
-          cmocka_unit_test(much_does_not_wait), cmocka_unit_test(bar_of_rank_0),
-          cmocka_unit_test(no_bar_elsewhere))
+TEST_MAIN(NULL, NULL)

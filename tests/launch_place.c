@@ -126,7 +126,7 @@ static void set_environment(const char *text) {
     free(copy);
 }
 
-static void every_environment(void **state) {
+TEST_CASE(every_environment) {
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         const place_case *want = &cases[i];
         wf_context *ctx = test_context();
@@ -201,7 +201,7 @@ static int tell_name(int fd, bool is_deeper) {
     return !is_written;
 }
 
-static void nameless_launchers_are_found(void **state) {
+TEST_CASE(nameless_launchers_are_found) {
     int ends[2];
     char a[96], b[96], own[40];
     assert_int_equal(pipe(ends), 0);
@@ -218,11 +218,6 @@ static void nameless_launchers_are_found(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_environment),
-        cmocka_unit_test(long_names_differ),
-        cmocka_unit_test(nameless_launchers_are_found),
-    };
     if (argc > 2 && !strcmp(argv[1], "name")) return tell_name(atoi(argv[2]), argc > 3);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

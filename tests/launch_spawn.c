@@ -223,11 +223,5 @@ int main(int argc, char **argv) {
     int status;
     if (wf_spawn_main(argc, argv, functions, sizeof functions / sizeof *functions, &status))
         return status;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_meet),
-        cmocka_unit_test(failures_are_told),
-        cmocka_unit_test(bits_of_one_rank),
-        cmocka_unit_test(what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -163,13 +163,13 @@ static void run_family(const char *const *names, const char *family) {
     if (status == 0 || WEXITSTATUS(status) == 124) fail_msg("%s: a dead rank: %d", mpirun, status);
 }
 
-static void open_mpi(void **state) {
+TEST_CASE(open_mpi) {
     static const char *const names[] = {"mpirun.openmpi", "mpirun", NULL};
     run_family(names, "Open MPI");
 }
 
 /* Where Open MPI is, with WEFT_TEST_FULL=1 only. */
-static void mpich(void **state) {
+TEST_CASE(mpich) {
     static const char *const names[] = {"mpirun.mpich", "mpirun", NULL};
     if (has_open_mpi && !test_is_full()) return;
     run_family(names, "HYDRA");
@@ -186,6 +186,5 @@ int main(int argc, char **argv) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(open_mpi), cmocka_unit_test(mpich)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

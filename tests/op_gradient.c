@@ -237,7 +237,7 @@ static void run_cases(const op_case *cases, size_t n) {
 #define RUN(cases) run_cases(cases, sizeof(cases) / sizeof *(cases))
 
 /* Every op that has a gradient, by its own samples. */
-static void samples(void **state) {
+TEST_CASE(samples) {
     for (int op = 0; wfi_op_table[op]; op++) {
         char name[64];
         const wfi_op_sample *all = wfi_op_table[op]->samples;
@@ -256,7 +256,7 @@ static void samples(void **state) {
 
 /* ---- the cases: sizes, layouts and compositions beside the samples ---- */
 
-static void products(void **state) {
+TEST_CASE(products) {
     const op_case cases[] = {
         {"linear vector", linear, {0}, SHAPES(S(7), S(1, 7), S(1))},
         {"linear no rows", linear, {0}, SHAPES(S(0, 7), S(3, 7), S(3))},
@@ -266,7 +266,7 @@ static void products(void **state) {
     RUN(cases);
 }
 
-static void convolutions(void **state) {
+TEST_CASE(convolutions) {
     const op_case cases[] = {
         {"conv2d pixel", conv, {1, 0, 1}, SHAPES(S(1, 1, 1, 1), S(1, 1, 1, 1))},
         {"conv2d blocked",
@@ -294,7 +294,7 @@ static int64_t pick(uint64_t stream, int64_t i, int64_t low, int64_t high) {
     return low + (int64_t)(u * (double)(high - low + 1));
 }
 
-static void random_convolutions(void **state) {
+TEST_CASE(random_convolutions) {
     for (uint64_t k = 1000; k < 1030; k++) {
         char name[64];
         snprintf(name, sizeof name, "conv2d random %d", (int)k);
@@ -313,7 +313,7 @@ static void random_convolutions(void **state) {
     }
 }
 
-static void norms(void **state) {
+TEST_CASE(norms) {
     const op_case cases[] = {
         {"batch_norm rows", batch_norm, {0}, SHAPES(S(7, 3), S(3), S(3)), .tolerance = 3e-3},
         {"batch_norm relu",
@@ -348,7 +348,7 @@ static void norms(void **state) {
     RUN(cases);
 }
 
-static void elements(void **state) {
+TEST_CASE(elements) {
     const op_case cases[] = {
         {"relu scalar", activation, {0}, SHAPES(WF_SCALAR), .fill = BIMODAL},
         {"relu empty", activation, {0}, SHAPES(S(3, 0)), .fill = BIMODAL},
@@ -363,7 +363,7 @@ static void elements(void **state) {
     RUN(cases);
 }
 
-static void losses(void **state) {
+TEST_CASE(losses) {
     const op_case cases[] = {
         {"cross_entropy sample",
          cross_entropy,
@@ -412,7 +412,7 @@ static void losses(void **state) {
     RUN(cases);
 }
 
-static void pools(void **state) {
+TEST_CASE(pools) {
     const op_case cases[] = {
         {"max_pool", max_pool, {2, 2, 0}, SHAPES(S(2, 2, 4, 4)), .fill = DISTINCT},
         {"max_pool leftover", max_pool, {2, 3, 1}, SHAPES(S(1, 1, 6, 9)), .fill = DISTINCT},
@@ -431,7 +431,7 @@ static void pools(void **state) {
     RUN(cases);
 }
 
-static void moves(void **state) {
+TEST_CASE(moves) {
     const op_case cases[] = {
         {"transpose last", transpose, {2, 1}, SHAPES(S(2, 3, 5))},
         {"transpose itself", transpose, {1, 1}, SHAPES(S(2, 3))},
@@ -450,14 +450,14 @@ static void moves(void **state) {
     RUN(cases);
 }
 
-static void attentions(void **state) {
+TEST_CASE(attentions) {
     const op_case cases[] = {
         {"self_attention one token", attention, {1, 1}, SHAPES(S(2, 1, 9))},
     };
     RUN(cases);
 }
 
-static void blocks(void **state) {
+TEST_CASE(blocks) {
     const op_case cases[] = {
         {"block", block, {0}, SHAPES(S(2, 3, 4, 3), S(3, 3, 3, 3), S(3)), .tolerance = 3e-3},
         {"block blocked",
@@ -473,18 +473,5 @@ static void blocks(void **state) {
 int main(int argc, char **argv) {
     program = argv[0];
     if (argc > 1) only = argv[1];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples),
-        cmocka_unit_test(products),
-        cmocka_unit_test(convolutions),
-        cmocka_unit_test(norms),
-        cmocka_unit_test(random_convolutions),
-        cmocka_unit_test(elements),
-        cmocka_unit_test(losses),
-        cmocka_unit_test(pools),
-        cmocka_unit_test(moves),
-        cmocka_unit_test(attentions),
-        cmocka_unit_test(blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 /* Parts are whole blocks of the norm, one behind the other from some replica on, and all of it;
  * none is larger than it has to be. */
-static void parts_are_the_whole(void **state) {
+TEST_CASE(parts_are_the_whole) {
     static const size_t sizes[] = {0, 64, 4096, 4160, 3 * 4096, 1000 * 4096 + 128};
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     for (size_t k = 0; k < WFI_COUNT(sizes); k++)
@@ -30,7 +30,7 @@ static void parts_are_the_whole(void **state) {
 }
 
 /* What is smaller than a block lives with one replica: by turns. */
-static void small_things_take_turns(void **state) {
+TEST_CASE(small_things_take_turns) {
     for (int32_t number = 0; number < 12; number++)
         for (int32_t r = 0; r < 4; r++)
             assert_int_equal(wfi_placement_extent(WFI_SHARD, 256, 4, r, number).bytes,
@@ -41,14 +41,14 @@ static void small_things_take_turns(void **state) {
                              r == 0 ? 256 : 0);
 }
 
-static void the_whole_is_one_part(void **state) {
+TEST_CASE(the_whole_is_one_part) {
     for (int32_t r = 0; r < 3; r++) {
         assert_int_equal(wfi_placement_extent(WFI_ROOT, 100, 3, r, 1).bytes, r ? 0 : 100);
         assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r, 1).bytes, 100);
     }
 }
 
-static void what_both_have(void **state) {
+TEST_CASE(what_both_have) {
     wfi_extent a = {10, 20};
     assert_int_equal(wfi_extent_intersect(a, (wfi_extent){0, 10}).bytes, 0);
     assert_int_equal(wfi_extent_intersect(a, (wfi_extent){30, 10}).bytes, 0);
@@ -57,7 +57,7 @@ static void what_both_have(void **state) {
     assert_int_equal(both.bytes, 15);
 }
 
-static void changes_have_names(void **state) {
+TEST_CASE(changes_have_names) {
     static const struct {
         wfi_placement from, to;
         const char *name;
@@ -77,7 +77,7 @@ static void changes_have_names(void **state) {
 }
 
 /* What lowering has to do for a strategy, it can do. */
-static void strategies_are_changes(void **state) {
+TEST_CASE(strategies_are_changes) {
     for (int k = 0; wfi_strategies[k]; k++) {
         const wfi_strategy *s = wfi_strategies[k];
         assert_ptr_equal(wfi_strategy_find(s->name), s);
@@ -88,6 +88,4 @@ static void strategies_are_changes(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(parts_are_the_whole), cmocka_unit_test(the_whole_is_one_part),
-          cmocka_unit_test(what_both_have), cmocka_unit_test(changes_have_names),
-          cmocka_unit_test(strategies_are_changes), cmocka_unit_test(small_things_take_turns))
+TEST_MAIN(NULL, NULL)

@@ -68,7 +68,7 @@ TEST(sums_follow_the_tree) {
             if (n % n_groups == 0) check_sums(ctx, n, n_groups);
 }
 
-static void whole_subtrees(void **state) {
+TEST_CASE(whole_subtrees) {
     assert_true(wfi_lanes_allow(4, 1));
     assert_true(wfi_lanes_allow(4, 2));
     assert_true(wfi_lanes_allow(4, 4));
@@ -244,7 +244,7 @@ TEST(threads_share_cores) {
     }
 }
 
-static void learning_rates(void **state) {
+TEST_CASE(learning_rates) {
     wf_recipe r = WF_RECIPE_INIT;
     r.lr = 1;
     assert_true(wf_recipe_lr(&r, 1000) == 1);
@@ -370,7 +370,7 @@ TEST(bad_texts) {
 }
 
 /* A shape is compared as a whole: one that begins with another's text has a way of its own. */
-static void tuned_shapes(void **state) {
+TEST_CASE(tuned_shapes) {
     static const char table[] = "add:2x3=long+add:2x30=longer+add:2=short";
     static const struct {
         const char *shape, *way;
@@ -463,7 +463,7 @@ static const wfi_recipe_field *field_called(const char *name) {
 }
 
 /* Reading the text gives the same bits, whatever the locale writes. */
-static void reals_as_text(void **state) {
+TEST_CASE(reals_as_text) {
     const wfi_recipe_field *lr = field_called("lr");
     const double reals[] = {0.1, 0.1 + 0x1p-56, 1e-8, 1.0 / 3, 5e-324, 1e6, 0, -0.0};
     char text[WFI_RECIPE_TEXT];
@@ -494,7 +494,7 @@ static bool take_locale(const char *name) {
 }
 
 /* Numbers have a point where German writes a comma and Pashto a character of two bytes. */
-static void points_in_every_locale(void **state) {
+TEST_CASE(points_in_every_locale) {
     static const char *const names[] = {"de_DE", "ps_AF"};
     static const char text[] = "lr=0.001,momentum=.5,epsilon=1.5e-09";
     for (size_t k = 0; k < WFI_COUNT(names); k++) {
@@ -519,7 +519,7 @@ static void points_in_every_locale(void **state) {
     }
 }
 
-static void words_as_text(void **state) {
+TEST_CASE(words_as_text) {
     wf_recipe r = WF_RECIPE_INIT;
     char text[WFI_RECIPE_TEXT];
     r.optimizer = WF_ADAMW;
@@ -633,7 +633,7 @@ static void check_range(const wfi_recipe_field *field) {
 
 /* A row of the recipe is an option with its help, a member of the reports' and checkpoints' recipe,
  * and is read back from there: nothing else has to name the field. */
-static void rows_are_all_there_is(void **state) {
+TEST_CASE(rows_are_all_there_is) {
     int n_options = 0;
     for (option_id id = 0; id < N_OPTIONS; id++)
         n_options += option_about(id).offset >= offsetof(options, recipe);
@@ -649,11 +649,4 @@ static void rows_are_all_there_is(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(sums_follow_the_tree), cmocka_unit_test(whole_subtrees),
-          cmocka_unit_test(resolves), cmocka_unit_test(defaults_are_the_models),
-          cmocka_unit_test(plans_need), cmocka_unit_test(threads_share_cores),
-          cmocka_unit_test(learning_rates), cmocka_unit_test(texts), cmocka_unit_test(bad_texts),
-          cmocka_unit_test(tuned_shapes), cmocka_unit_test(opened), cmocka_unit_test(plateaus),
-          cmocka_unit_test(reals_as_text), cmocka_unit_test(points_in_every_locale),
-          cmocka_unit_test(words_as_text), cmocka_unit_test(ranges),
-          cmocka_unit_test(rows_are_all_there_is))
+TEST_MAIN(NULL, NULL)

@@ -85,7 +85,7 @@ TEST(large_units_are_alone) {
 }
 
 /* Of a bucket's units, the first of which is the smallest. */
-static void staging_has_room_for_the_largest(void **state) {
+TEST_CASE(staging_has_room_for_the_largest) {
     static const char *const hows[] = {"root", "tree", "pairwise"};
     int n_staged = 0;
     for (size_t k = 0; k < WFI_COUNT(hows); k++) {
@@ -112,7 +112,7 @@ static void staging_has_room_for_the_largest(void **state) {
 }
 
 /* Of ranks that do not reach each other's memory; an engine needs nothing of others. */
-static void engines_stage_nothing(void **state) {
+TEST_CASE(engines_stage_nothing) {
     for (int is_engine = 0; is_engine < 2; is_engine++) {
         wf_context *ctx = test_context();
         const char *plan = is_engine ? "dp=2,allreduce=engine" : "dp=2,allreduce=direct";
@@ -124,7 +124,7 @@ static void engines_stage_nothing(void **state) {
     }
 }
 
-static void units_share_buckets(void **state) {
+TEST_CASE(units_share_buckets) {
     static const char *const grids[] = {"dp=2", "dp=2,pp=2,schedule=zb1", "dp=4,pp=3"};
     static const char *const hows[] = {"direct", "pairwise,overlap=off", "tree"};
     static const size_t limits[] = {1, 256, 400, 600, 1000, 1 << 20};
@@ -170,7 +170,7 @@ static void find_instants(const wf_timeline *t, int rank, double *reduce_out, do
     }
 }
 
-static void reductions_overlap(void **state) {
+TEST_CASE(reductions_overlap) {
     static const char *const grids[] = {"dp=2", "dp=4", "dp=2,pp=2", "dp=2,pp=2,schedule=zb2"};
     for (int g = 0; g < 4; g++)
         for (int overlaps = 0; overlaps < 2; overlaps++) {
@@ -198,7 +198,7 @@ static void reductions_overlap(void **state) {
 
 /* ---- bytes ---- */
 
-static void bytes_add_up(void **state) {
+TEST_CASE(bytes_add_up) {
     static const char *const plans[] = {"dp=4,allreduce=root",
                                         "dp=4,allreduce=direct",
                                         "dp=4,allreduce=tree",
@@ -258,7 +258,7 @@ static bool lose_bytes(breaker *b, wfi_instruction *now, wfi_reference *spare) {
 }
 
 /* One replica's bucket is another than the others'. */
-static void ranks_disagree(void **state) {
+TEST_CASE(ranks_disagree) {
     bool (*const breaks[])(breaker *, wfi_instruction *, wfi_reference *) = {swap_units, lose_unit,
                                                                              lose_bytes};
     static const char *const words[] = {"deadlocks", "deadlocks", "needs"};
@@ -282,8 +282,4 @@ static void ranks_disagree(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(units_share_buckets), cmocka_unit_test(large_units_are_alone),
-          cmocka_unit_test(staging_has_room_for_the_largest),
-          cmocka_unit_test(engines_stage_nothing), cmocka_unit_test(buckets_in_the_text),
-          cmocka_unit_test(reductions_overlap), cmocka_unit_test(bytes_add_up),
-          cmocka_unit_test(ranks_disagree))
+TEST_MAIN(NULL, NULL)

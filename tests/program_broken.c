@@ -202,7 +202,7 @@ static void refuse_schedule(wf_context *ctx, const char *plan, const wfi_action_
     wf_program_destroy(p);
 }
 
-static void broken_schedules(void **state) {
+TEST_CASE(broken_schedules) {
     int n_refused[N_BREAKS] = {0};
     for (int s = 0; wfi_schedules[s]; s++)
         for (int g = 0; g < N_STAGES; g++) {
@@ -230,4 +230,4 @@ static void broken_schedules(void **state) {
             fail_msg("%s: tried %d times only", breaks[which].name, n_refused[which]);
 }
 
-TEST_MAIN(cmocka_unit_test(broken_schedules))
+TEST_MAIN(NULL, NULL)

@@ -114,7 +114,7 @@ static breaker make_breaker(wf_context *ctx, size_t which) {
     return break_program(ctx, make_one(ctx, which));
 }
 
-static void every_instruction_matters(void **state) {
+TEST_CASE(every_instruction_matters) {
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
         breaker b = make_breaker(ctx, which);
@@ -132,7 +132,7 @@ static void every_instruction_matters(void **state) {
     }
 }
 
-static void every_order_that_matters(void **state) {
+TEST_CASE(every_order_that_matters) {
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
         breaker b = make_breaker(ctx, which);
@@ -163,7 +163,7 @@ static void every_order_that_matters(void **state) {
     }
 }
 
-static void every_dependency_that_matters(void **state) {
+TEST_CASE(every_dependency_that_matters) {
     int n_refused = 0;
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
@@ -199,7 +199,7 @@ static void every_dependency_that_matters(void **state) {
     print_message("%lld pairs compared\n", (long long)n_compared);
 }
 
-static void clocks_are_right(void **state) {
+TEST_CASE(clocks_are_right) {
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
@@ -253,7 +253,7 @@ TEST(every_overlap_is_proved) {
 
 /* The null device walks every program, and counts the same forward and backward
  * work under every plan (packing, once a rank, has no FLOPs), and what is done again. */
-static void walks(void **state) {
+TEST_CASE(walks) {
     double flops = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
@@ -274,7 +274,4 @@ static void walks(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(clocks_are_right), cmocka_unit_test(every_instruction_matters),
-          cmocka_unit_test(every_order_that_matters),
-          cmocka_unit_test(every_dependency_that_matters),
-          cmocka_unit_test(every_overlap_is_proved), cmocka_unit_test(walks))
+TEST_MAIN(NULL, NULL)

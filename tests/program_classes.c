@@ -51,7 +51,7 @@ static int compare(const shape *s, const char *plan) {
     return n;
 }
 
-static void same_figures(void **state) {
+TEST_CASE(same_figures) {
     static const char *const schedules[] = {"naive", "gpipe",       "1f1b", "zb1",
                                             "zb2",   "interleaved", "zbv",  "auto"};
     static const char *const sums[] = {"root", "tree", "pairwise", "direct", "ring,sums=free"};
@@ -69,7 +69,7 @@ static void same_figures(void **state) {
 }
 
 /* Slices that are equal make replicas equal; the last ones, which have less, are lowered, too. */
-static void slices(void **state) {
+TEST_CASE(slices) {
     const shape shapes[] = {{wide_net, 32, 16, 8}, {mixed, 32, 16, 16}, {small_net, 32, 16, 8}};
     for (int zero = 1; zero <= 3; zero++)
         for (size_t k = 0; k < WFI_COUNT(shapes); k++)
@@ -87,7 +87,7 @@ static void slices(void **state) {
 }
 
 /* How many are lowered: as few as there are kinds. */
-static void few_are_lowered(void **state) {
+TEST_CASE(few_are_lowered) {
     const shape even = {mixed, 32, 16, 8}, uneven = {mixed, 35, 16, 8};
     assert_int_equal(compare(&even, "dp=8,pp=2"), 2);
     assert_int_equal(compare(&even, "dp=4,pp=3"), 3);
@@ -102,7 +102,7 @@ static void few_are_lowered(void **state) {
 }
 
 /* Followers stand beside, between and behind those that they follow. */
-static void axes_in_any_order(void **state) {
+TEST_CASE(axes_in_any_order) {
     static const char *const orders[] = {"tp+dp+pp", "dp+tp+pp", "pp+dp", "dp+pp"};
     static const char *const keys[] = {"", ",zero=1", ",zero=3,shard=2", ",schedule=zb1"};
     const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
@@ -123,7 +123,7 @@ static void axes_in_any_order(void **state) {
 }
 
 /* In a forward run all but one replica are idle: one stands for all that keep as much for steps. */
-static void the_idle_are_one(void **state) {
+TEST_CASE(the_idle_are_one) {
     static const char *const plans[] = {"dp=8,pp=2", "dp=8,pp=2,axes=dp+pp",
                                         "dp=8,pp=2,zero=3,shard=2,axes=dp+pp"};
     const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
@@ -153,7 +153,7 @@ static void the_idle_are_one(void **state) {
 }
 
 /* Not what a strategy is called, but what its row says. */
-static void rows_decide(void **state) {
+TEST_CASE(rows_decide) {
     wfi_strategy row = wfi_strategy_dp;
     row.name = "another";
     for (int is_divided = 0; is_divided < 2; is_divided++) {
@@ -217,13 +217,9 @@ TEST(wrong_folds_are_refused) {
 }
 
 /* Small tensors lie with the first of many replicas, and the others follow one. */
-static void many_replicas(void **state) {
+TEST_CASE(many_replicas) {
     const shape of_many = {wide_net, 96, 96, 96};
     assert_in_range(compare(&of_many, "dp=96,zero=1"), 2, 6);
 }
 
-TEST_MAIN(cmocka_unit_test(same_figures), cmocka_unit_test(slices),
-          cmocka_unit_test(few_are_lowered), cmocka_unit_test(many_replicas),
-          cmocka_unit_test(axes_in_any_order), cmocka_unit_test(the_idle_are_one),
-          cmocka_unit_test(rows_decide), cmocka_unit_test(wrong_parts_are_refused),
-          cmocka_unit_test(wrong_folds_are_refused))
+TEST_MAIN(NULL, NULL)

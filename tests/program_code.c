@@ -237,7 +237,7 @@ static void try_segment(wf_context *ctx, wf_program *p, wfi_segment *segment, co
     n_packs += segment && segment->is_pack;
 }
 
-static void every_operand(void **state) {
+TEST_CASE(every_operand) {
     for (size_t which = 0; which < N_PROGRAMS; which++) {
         wf_context *ctx = test_context();
         wf_program *p = make_one(ctx, which);
@@ -256,4 +256,4 @@ static void every_operand(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(every_operand))
+TEST_MAIN(NULL, NULL)

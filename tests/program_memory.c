@@ -62,7 +62,7 @@ static double worst_fragmentation(const wf_program *p) {
     return worst;
 }
 
-static void little_is_lost_between_blocks(void **state) {
+TEST_CASE(little_is_lost_between_blocks) {
     static const char *const models[] = {"resnet18", "resnet50", "gpt2", "gpt2-tiny"};
     static const char *const plans[] = {"",
                                         "pp=2",
@@ -226,7 +226,7 @@ static int overwrite_what_stays(const wfi_code *code, wfi_segment *segment) {
 
 /* Ops write over what nobody reads any more: a cross entropy's gradient lies over the logits,
  * unless it has to stay for the weight gradient. The proof knows what is where. */
-static void ops_write_over_inputs(void **state) {
+TEST_CASE(ops_write_over_inputs) {
     static const struct {
         const char *model, *plan;
         int n_slices, least, least_spoiled;
@@ -344,7 +344,7 @@ TEST(tests_are_of_what_there_is) {
 }
 
 /* What is proposed has room for the tests, too, of the proposal's own microbatches. */
-static void proposals_have_room_for_tests(void **state) {
+TEST_CASE(proposals_have_room_for_tests) {
     static const struct {
         const char *model;
         int64_t n_at_once;
@@ -411,7 +411,7 @@ static wf_program *make_layers(wf_context *ctx, const wf_proposal *by, int64_t n
 }
 
 /* Each remedy is proposed to someone, and the larger model fits, too. */
-static void remedies_and_layers(void **state) {
+TEST_CASE(remedies_and_layers) {
     static const char *const remedies[] = {"zero=1",
                                            "zero=3",
                                            "shard=2",
@@ -495,10 +495,4 @@ TEST(blocks_of_large_ranks_take_turns) {
     wf_program_destroy(p);
 }
 
-TEST_MAIN(cmocka_unit_test(blocks_of_large_ranks_take_turns),
-          cmocka_unit_test(little_is_lost_between_blocks), cmocka_unit_test(both_ends_of_a_v_fit),
-          cmocka_unit_test(ops_write_over_inputs),
-          cmocka_unit_test(large_gradients_are_not_kept_apart), cmocka_unit_test(proposals_fit),
-          cmocka_unit_test(tests_are_of_what_there_is),
-          cmocka_unit_test(proposals_have_room_for_tests), cmocka_unit_test(schedules_are_proposed),
-          cmocka_unit_test(remedies_and_layers))
+TEST_MAIN(NULL, NULL)

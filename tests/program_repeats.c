@@ -79,7 +79,7 @@ static size_t stride(void) {
     return full && !strcmp(full, "1") ? 1 : TEST_SAMPLE > 1 ? 7 : 3;
 }
 
-static void peak_of_any_length(void **state) {
+TEST_CASE(peak_of_any_length) {
     for (size_t k = 1; k < WFI_COUNT(plans); k += stride()) {
         wf_context *ctx = test_context();
         wf_program *some = make(ctx, plans[k], 48, WFI_USE_LOOK);
@@ -105,7 +105,7 @@ static void peak_of_any_length(void **state) {
 }
 
 /* Figures, times and spans are those of the program that has all instructions. */
-static void short_is_whole(void **state) {
+TEST_CASE(short_is_whole) {
     int n_short = 0, n = 0;
     for (size_t k = 0; k < WFI_COUNT(plans); k += stride(), n++) {
         wf_context *ctx = test_context();
@@ -126,4 +126,4 @@ static void short_is_whole(void **state) {
     assert_true(n_short > n / 2);
 }
 
-TEST_MAIN(cmocka_unit_test(peak_of_any_length), cmocka_unit_test(short_is_whole))
+TEST_MAIN(NULL, NULL)

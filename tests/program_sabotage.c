@@ -178,7 +178,7 @@ static void break_plan(const char *plan, int64_t lanes, wf_program_kind kind, in
     test_context_end(ctx);
 }
 
-static void broken_programs(void **state) {
+TEST_CASE(broken_programs) {
     int n_refused[N_SABOTAGES] = {0};
     for (int s = 0; wfi_schedules[s]; s++)
         for (int g = 0; g < N_GRIDS; g++) {
@@ -194,7 +194,7 @@ static void broken_programs(void **state) {
 }
 
 /* Those that yield gradients, without updates. */
-static void broken_gradients(void **state) {
+TEST_CASE(broken_gradients) {
     static const char *const plans[] = {"pp=2,schedule=1f1b", "pp=3,schedule=zb1", "dp=2,pp=2"};
     int n_refused[N_SABOTAGES] = {0};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
@@ -205,7 +205,7 @@ static void broken_gradients(void **state) {
 }
 
 /* Each instruction that makes a sum is needed, though no update reads it. */
-static void gradients_are_yielded(void **state) {
+TEST_CASE(gradients_are_yielded) {
     static const char *const plans[] = {"", "dp=2", "dp=2,zero=2"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();
@@ -297,7 +297,7 @@ static const struct {
     {"an output is not stored", drop_output, "check: "},
 };
 
-static void broken_outputs(void **state) {
+TEST_CASE(broken_outputs) {
     for (size_t which = 0; which < WFI_COUNT(output_sabotages); which++) {
         wf_context *ctx = test_context();
         wf_model *model;
@@ -332,7 +332,7 @@ static void broken_outputs(void **state) {
 /* ---- kept gradients ---- */
 
 /* Programs whose memory is planned for gradients that end with the update. */
-static void gradients_that_are_not_kept(void **state) {
+TEST_CASE(gradients_that_are_not_kept) {
     static const char *const plans[] = {"dp=2,zero=2", "dp=2,zero=1,offload=state+params"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_context *ctx = test_context();
@@ -365,6 +365,4 @@ TEST(values_that_are_summed) {
     wf_program_destroy(p);
 }
 
-TEST_MAIN(cmocka_unit_test(broken_programs), cmocka_unit_test(broken_gradients),
-          cmocka_unit_test(gradients_are_yielded), cmocka_unit_test(broken_outputs),
-          cmocka_unit_test(gradients_that_are_not_kept), cmocka_unit_test(values_that_are_summed))
+TEST_MAIN(NULL, NULL)

@@ -52,7 +52,7 @@ static wf_program *make_sharded(wf_context *ctx, wf_model_function function, con
     return p;
 }
 
-static void proved_and_simulated(void **state) {
+TEST_CASE(proved_and_simulated) {
     static const char *const plans[] = {"dp=2",
                                         "dp=4",
                                         "dp=2,pp=2",
@@ -86,7 +86,7 @@ static void proved_and_simulated(void **state) {
 }
 
 /* Gradients of several uses are added in order of units, and a stage is sent the weight once. */
-static void one_weight_of_many_units(void **state) {
+TEST_CASE(one_weight_of_many_units) {
     static const char *const plans[] = {"",
                                         "pp=2",
                                         "pp=3",
@@ -256,7 +256,7 @@ static void used_after_it_was_freed(breaker *b) {
     backward->references = b->spare_references;
 }
 
-static void what_is_wrong_with_a_slice(void **state) {
+TEST_CASE(what_is_wrong_with_a_slice) {
     static const struct {
         void (*apply)(breaker *b);
         const char *plan, *says;
@@ -291,7 +291,7 @@ static void what_is_wrong_with_a_slice(void **state) {
     }
 }
 
-static void tied_units_are_placed_alike(void **state) {
+TEST_CASE(tied_units_are_placed_alike) {
     wf_context *ctx = test_context();
     wf_model *model;
     wf_plan *plan;
@@ -314,7 +314,7 @@ static void tied_units_are_placed_alike(void **state) {
 }
 
 /* A forward run on one rank makes groups for no parts of others. */
-static void forward_runs_have_few_groups(void **state) {
+TEST_CASE(forward_runs_have_few_groups) {
     const char *const plans[] = {"dp=5,zero=1,schedule=breadth", "dp=6,zero=2,shard=3",
                                  "dp=5,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
@@ -339,7 +339,7 @@ static void forward_runs_have_few_groups(void **state) {
 }
 
 /* Every row there can be is refused with a sentence, or its program is proved. */
-static void rows(void **state) {
+TEST_CASE(rows) {
     int n_made = 0;
     for (int k = 0; k < WFI_N_PLACEMENTS << 6; k++) {
         wf_context *ctx = test_context();
@@ -369,7 +369,4 @@ static void rows(void **state) {
     assert_int_equal(n_made, 18);
 }
 
-TEST_MAIN(cmocka_unit_test(proved_and_simulated), cmocka_unit_test(one_weight_of_many_units),
-          cmocka_unit_test(what_is_wrong_with_a_slice),
-          cmocka_unit_test(tied_units_are_placed_alike),
-          cmocka_unit_test(forward_runs_have_few_groups), cmocka_unit_test(rows))
+TEST_MAIN(NULL, NULL)

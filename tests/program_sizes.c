@@ -247,7 +247,7 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
     p->ranks[rank].arenas->peak_bytes = kept_peak;
 }
 
-static void every_reference(void **state) {
+TEST_CASE(every_reference) {
     int n = 0, n_passed = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
         wf_context *ctx = test_context();
@@ -340,7 +340,7 @@ static void try_all_members_move_less(wf_program *p, int *n, int *n_passed) {
     }
 }
 
-static void all_members_move_less(void **state) {
+TEST_CASE(all_members_move_less) {
     expect_noticed("all members", try_all_members_move_less);
 }
 
@@ -368,7 +368,7 @@ static void try_cut_blocks(wf_program *p, int *n, int *n_passed) {
     }
 }
 
-static void cut_blocks(void **state) {
+TEST_CASE(cut_blocks) {
     expect_noticed("blocks cut", try_cut_blocks);
 }
 
@@ -406,7 +406,7 @@ static void try_units_parts_and_microbatches(wf_program *p, int *n, int *n_passe
     }
 }
 
-static void units_parts_and_microbatches(void **state) {
+TEST_CASE(units_parts_and_microbatches) {
     expect_noticed("units, parts and microbatches", try_units_parts_and_microbatches);
 }
 
@@ -414,7 +414,7 @@ static void units_parts_and_microbatches(void **state) {
 
 /* A block that begins earlier, and all who use it find what they need elsewhere in it: nothing has
  * changed, and nothing is refused. */
-static void offsets_are_honoured(void **state) {
+TEST_CASE(offsets_are_honoured) {
     int n_moved = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
         wf_context *ctx = test_context();
@@ -436,6 +436,4 @@ static void offsets_are_honoured(void **state) {
     assert_true(n_moved > 100);
 }
 
-TEST_MAIN(cmocka_unit_test(every_reference), cmocka_unit_test(all_members_move_less),
-          cmocka_unit_test(cut_blocks), cmocka_unit_test(units_parts_and_microbatches),
-          cmocka_unit_test(offsets_are_honoured))
+TEST_MAIN(NULL, NULL)

@@ -380,7 +380,7 @@ TEST(gathered_once_a_pass) {
 
 /* What is kept elsewhere is fetched ahead in the order in which all ranks gather, also where a rank
  * has none of a small unit's state. */
-static void state_that_some_have(void **state) {
+TEST_CASE(state_that_some_have) {
     wf_context *ctx = test_context();
     wf_model *model = find_lstm(ctx, 1, 5, 7, 0);
     wf_program *p;
@@ -498,11 +498,4 @@ TEST(many_meshes_are_tried) {
     wf_model_destroy(model);
 }
 
-TEST_MAIN(cmocka_unit_test(a_pair_is_units), cmocka_unit_test(refused),
-          cmocka_unit_test(as_published), cmocka_unit_test(for_the_vocabulary),
-          cmocka_unit_test(rows_are_units), cmocka_unit_test(rows_are_joined),
-          cmocka_unit_test(nothing_to_divide), cmocka_unit_test(rows_send_the_same),
-          cmocka_unit_test(kept_as_published), cmocka_unit_test(tokens_are_units),
-          cmocka_unit_test(token_by_token), cmocka_unit_test(gathered_once_a_pass),
-          cmocka_unit_test(state_that_some_have), cmocka_unit_test(rows_are_proposed),
-          cmocka_unit_test(names_are_whole), cmocka_unit_test(many_meshes_are_tried))
+TEST_MAIN(NULL, NULL)

@@ -132,7 +132,7 @@ TEST(some_ranks_idle) {
 
 /* ---- what is moved ---- */
 
-static void traffic_to_the_byte(void **state) {
+TEST_CASE(traffic_to_the_byte) {
     static const int64_t n_devices[] = {2, 4};
     for (int k = 0; k < 2; k++) {
         char plan[40];
@@ -225,7 +225,7 @@ static void take_out_group(breaker *b, const char *name, wfi_block_kind kind, in
         }
 }
 
-static void collectives_are_needed(void **state) {
+TEST_CASE(collectives_are_needed) {
     static const struct {
         const char *plan;
         const char *name;
@@ -289,7 +289,7 @@ static void blocks(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "c", 5), y));
 }
 
-static void what_does_not_go(void **state) {
+TEST_CASE(what_does_not_go) {
     refuse("midle:dp=2", 2, "no unit is called 'midle' (position 1); the units are first, middle,");
     refuse("late:dp=2,mid:dp=2", 2, "'mid' (position 11)");
     refuse_of(blocks, "block.1:dp=2,block:dp=4", 4,
@@ -301,8 +301,4 @@ static void what_does_not_go(void **state) {
            "middle:dataparallel=2 needs 2 lanes, and this recipe has 1; --lanes 2 is another");
 }
 
-TEST_MAIN(cmocka_unit_test(the_loss_is_a_unit), cmocka_unit_test(the_root_holds_everything),
-          cmocka_unit_test(replicas_hold_their_own), cmocka_unit_test(output_moves_the_loss),
-          cmocka_unit_test(some_ranks_idle), cmocka_unit_test(traffic_to_the_byte),
-          cmocka_unit_test(text_names_what_moves), cmocka_unit_test(collectives_are_needed),
-          cmocka_unit_test(no_spread_deadlocks), cmocka_unit_test(what_does_not_go))
+TEST_MAIN(NULL, NULL)

@@ -51,7 +51,7 @@ static void expect_near(const char *what, double got, double want) {
         fail_msg("%s: %.4g, expected %.4g", what, got, want);
 }
 
-static void as_the_paper_says(void **state) {
+TEST_CASE(as_the_paper_says) {
     static const struct {
         const char *plan;
         double state; /* bytes a parameter */
@@ -75,7 +75,7 @@ static void as_the_paper_says(void **state) {
 
 /* Two replicas of two slices each: parameters are gathered within a replica; slices of gradients
  * are summed there, then between replicas. */
-static void shards_of_some(void **state) {
+TEST_CASE(shards_of_some) {
     wf_context *ctx = test_context();
     figures f = figures_of(ctx, "dp=4,zero=3,shard=2", N_RANKS);
     expect_near("state", f.state, 12. / 2 * n_parameters);
@@ -131,6 +131,4 @@ TEST(packed_again) {
     wf_model_destroy(model);
 }
 
-TEST_MAIN(cmocka_unit_test(as_the_paper_says), cmocka_unit_test(shards_of_some),
-          cmocka_unit_test(breadth_gathers_twice), cmocka_unit_test(prefetch_takes_memory),
-          cmocka_unit_test(packed_again))
+TEST_MAIN(NULL, NULL)

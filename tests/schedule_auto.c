@@ -14,22 +14,22 @@
 
 /* Tries every order of begins: whatever schedule there is, its actions can be listed by begin
  * and stage. It shares nothing with auto, and cuts only what is already too late. */
-typedef struct state {
+typedef struct search_state {
     const wfi_schedule_request *request;
     double weight_held;        /* the part of a microbatch that W keeps, after B */
     double target;             /* look for one that costs less */
     double offset[3], free[3]; /* by stage */
     double forward[3][MAX_MICRO], backward[3][MAX_MICRO];
     int n[3][3]; /* F, B, W done */
-} state;
+} search_state;
 
-static double duration(const state *at, int s, int kind) {
+static double duration(const search_state *at, int s, int kind) {
     const wfi_stage_times *times = &at->request->times[s];
     return kind == 0 ? times->forward : kind == 1 ? times->backward : times->weight;
 }
 
 /* When stage s could begin; negative: it cannot yet. */
-static double begin_of(const state *at, int s, int kind) {
+static double begin_of(const search_state *at, int s, int kind) {
     const wfi_schedule_request *r = at->request;
     const int *n = at->n[s];
     double there = 0;
@@ -47,7 +47,7 @@ static double begin_of(const state *at, int s, int kind) {
 }
 
 /* No stage can end before it has done what is left, beginning now. */
-static bool is_too_late(const state *at, double now) {
+static bool is_too_late(const search_state *at, double now) {
     for (int s = 0; s < at->request->n_stages; s++) {
         double end = fmax(at->free[s], 0);
         bool has_work = at->n[s][2] < at->request->n_micro;
@@ -59,7 +59,7 @@ static bool is_too_late(const state *at, double now) {
     return false;
 }
 
-static bool is_better_from(state *at, double last, int last_stage) {
+static bool is_better_from(search_state *at, double last, int last_stage) {
     const wfi_schedule_request *r = at->request;
     bool is_done = true;
     if (is_too_late(at, last)) return false;
@@ -83,7 +83,7 @@ static bool is_better_from(state *at, double last, int last_stage) {
 
 static bool is_there_a_better(const wfi_schedule_request *request, double weight_held,
                               double cost) {
-    state at = {.request = request, .weight_held = weight_held, .target = cost * (1 - 1e-9)};
+    search_state at = {.request = request, .weight_held = weight_held, .target = cost * (1 - 1e-9)};
     for (int s = 1; s < request->n_stages && request->by_stage_span; s++)
         at.offset[s] = at.offset[s - 1] + request->times[s - 1].forward + request->transfer;
     return is_better_from(&at, 0, 0);
@@ -95,8 +95,7 @@ static const wfi_stage_times small_times[][3] = {
     {{1, 2, 7}, {1, 5, 2}, {4, 1, 6}}, {{1.25, 1.5, 0.75}, {1, 2.125, 1}, {1.75, 1, 0.5}},
 };
 
-static void small_are_optimal(void **unused) {
-    wf_context *ctx = test_context();
+TEST(small_are_optimal) {
     int n_cases = 0;
     for (size_t t = 0; t < WFI_COUNT(small_times); t++)
         for (int i = 0; i < 3 * MAX_MICRO * MAX_MICRO * 2 * 2; i++) {
@@ -125,7 +124,6 @@ static void small_are_optimal(void **unused) {
             n_cases++;
         }
     assert_int_equal(n_cases, 6 * 120);
-    test_context_end(ctx);
 }
 
 /* ---- never worse than a fixed one ---- */
@@ -153,8 +151,7 @@ static void check_fixed(wf_context *ctx, const wfi_schedule_request *request, do
     }
 }
 
-static void never_worse(void **unused) {
-    wf_context *ctx = test_context();
+TEST(never_worse) {
     wfi_stage_times times[MAX_STAGES];
     for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
         for (int i = 0; i < 8; i++) {
@@ -166,13 +163,11 @@ static void never_worse(void **unused) {
             r.hold = holds[(i + n_stages) % 4];
             check_fixed(ctx, &r, i % 2 ? 1 : 0.4);
         }
-    test_context_end(ctx);
 }
 
 /* Stages that need more or less, before B or after it: nothing holds more than it may, and lists
  * are legal. */
-static void memory_by_stage(void **unused) {
-    wf_context *ctx = test_context();
+TEST(memory_by_stage) {
     wfi_stage_times times[2 * MAX_STAGES];
     wfi_stage_memory memory[2 * MAX_STAGES];
     int device_of[2 * MAX_STAGES];
@@ -203,12 +198,10 @@ static void memory_by_stage(void **unused) {
         wfi_timing_release(&timing);
         wfi_schedule_free(ctx, lists, n);
     }
-    test_context_end(ctx);
 }
 
 /* The same request gives the same lists, and one large search ends. */
-static void is_repeatable(void **unused) {
-    wf_context *ctx = test_context();
+TEST(is_repeatable) {
     wfi_stage_times times[MAX_STAGES];
     for (int s = 0; s < MAX_STAGES; s++)
         times[s] = (wfi_stage_times){7 + s % 3, 8 - s % 2, 5 + s % 4};
@@ -221,21 +214,16 @@ static void is_repeatable(void **unused) {
                             (size_t)first.lists[s].n * sizeof(wfi_action));
     schedule_case_end(&first);
     schedule_case_end(&again);
-    test_context_end(ctx);
 }
 
 /* Times of zero make stages wait for each other in other orders; none may be chosen. */
-static void zero_times(void **unused) {
-    wf_context *ctx = test_context();
+TEST(zero_times) {
     wfi_stage_times times[MAX_STAGES] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 1, 0}};
     for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
         for (int hold = 1; hold < 6; hold += 2) {
             wfi_schedule_request r = {n_stages, 5, times, 0, hold, hold == 3, 0, NULL, NULL};
             check_fixed(ctx, &r, 1);
         }
-    test_context_end(ctx);
 }
 
-TEST_MAIN(cmocka_unit_test(small_are_optimal), cmocka_unit_test(never_worse),
-          cmocka_unit_test(memory_by_stage), cmocka_unit_test(is_repeatable),
-          cmocka_unit_test(zero_times))
+TEST_MAIN(NULL, NULL)

@@ -73,7 +73,7 @@ static wf_timeline *simulate(wf_context *ctx, const char *plan_text, int64_t n_m
 }
 
 /* (m + stages - 1) (F + B) of a stage, for gpipe and for 1f1b; a rank computes m of them. */
-static void closed_formula(void **state) {
+TEST_CASE(closed_formula) {
     static const char *const schedules[] = {"gpipe", "1f1b"};
     for (int s = 0; s < 2; s++)
         for (int stages = 1; stages <= 4; stages *= 2)
@@ -445,7 +445,7 @@ static wf_status simulate_and_trace(wf_context *ctx, const wf_program *p, const 
     return status;
 }
 
-static void memory_runs_out(void **state) {
+TEST_CASE(memory_runs_out) {
     faulty f = {-1};
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -469,9 +469,4 @@ static void memory_runs_out(void **state) {
     test_context_end(ctx);
 }
 
-TEST_MAIN(cmocka_unit_test(closed_formula), cmocka_unit_test(naive_does_not_overlap),
-          cmocka_unit_test(transfers), cmocka_unit_test(replicas_reduce_together),
-          cmocka_unit_test(streams_share_cores), cmocka_unit_test(wrong_times),
-          cmocka_unit_test(replays_a_step), cmocka_unit_test(costs_of_another_model),
-          cmocka_unit_test(traces_are_read_back), cmocka_unit_test(arrows_and_counters),
-          cmocka_unit_test(memory_runs_out))
+TEST_MAIN(NULL, NULL)

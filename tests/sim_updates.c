@@ -51,7 +51,7 @@ static void expect_step(wf_simulation_config c, double step_ms) {
 /* ---- throughput ---- */
 
 /* Without transfers each kind of update takes the time of a share a step. */
-static void equal_workers(void **state) {
+TEST_CASE(equal_workers) {
     for (int64_t m = 1; m <= 5; m++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, m, 12);
         expect_step(c, 12);
@@ -69,7 +69,7 @@ static void equal_workers(void **state) {
 }
 
 /* Three workers at full speed and one at a third; all wait for it if they must. */
-static void slow_worker(void **state) {
+TEST_CASE(slow_worker) {
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 4, 12);
     c.slow = 3;
     expect_step(c, 12 * 4 / (3 + 1.0 / 3));
@@ -84,7 +84,7 @@ static void slow_worker(void **state) {
 }
 
 /* While the slow worker computes once, the other one may add as many updates as the bound has. */
-static void bound_limits_throughput(void **state) {
+TEST_CASE(bound_limits_throughput) {
     for (int64_t bound = 1; bound <= 4; bound++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 2, 1);
         c.slow = 16;
@@ -95,7 +95,7 @@ static void bound_limits_throughput(void **state) {
     }
 }
 
-static void one_worker(void **state) {
+TEST_CASE(one_worker) {
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 1, 12);
     c.transfer_ms = 5;
     c.update_ms = 3;
@@ -110,7 +110,7 @@ static void one_worker(void **state) {
     expect_step(c, 24 + 6);
 }
 
-static void all_reduce(void **state) {
+TEST_CASE(all_reduce) {
     wf_simulation_config c = config_of(WF_SIMULATION_SYNC, 3, 12);
     c.transfer_ms = 5;
     c.update_ms = 3;
@@ -125,7 +125,7 @@ static void all_reduce(void **state) {
 }
 
 /* Pulls follow each other on the link, then pushes do; the last worker's are the longest way. */
-static void waiting_servers(void **state) {
+TEST_CASE(waiting_servers) {
     for (int64_t m = 1; m <= 4; m++) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, m, 100);
         c.transfer_ms = 5;
@@ -137,7 +137,7 @@ static void waiting_servers(void **state) {
 
 /* ---- servers ---- */
 
-static void link_is_bottleneck(void **state) {
+TEST_CASE(link_is_bottleneck) {
     for (int64_t k = 1; k <= 4; k *= 2) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 8, 1);
         c.n_servers = k;
@@ -148,7 +148,7 @@ static void link_is_bottleneck(void **state) {
     }
 }
 
-static void update_is_bottleneck(void **state) {
+TEST_CASE(update_is_bottleneck) {
     for (int64_t k = 1; k <= 4; k *= 2) {
         wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 8, 1);
         c.n_servers = k;
@@ -161,7 +161,7 @@ static void update_is_bottleneck(void **state) {
 }
 
 /* Twice the servers have half the work each. */
-static void servers_divide_work(void **state) {
+TEST_CASE(servers_divide_work) {
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 4, 200);
     c.transfer_ms = 4;
     c.update_ms = 6;
@@ -219,7 +219,7 @@ static bool is_possible(const int64_t *versions, int32_t n, int64_t version, int
 }
 
 /* A gradient may be applied first exactly if the others can keep the bound afterwards. */
-static void rule_of_bound(void **state) {
+TEST_CASE(rule_of_bound) {
     static const int32_t readers[] = {0, 1, 2, 3};
     int n_allowed = 0, n_held = 0;
     for (int i = 0; i < 6 * 6 * 6 * 6; i++) {
@@ -320,7 +320,7 @@ static void expect_spans(const wf_simulation_config *c, const wf_timeline *t) {
     }
 }
 
-static void any_times(void **state) {
+TEST_CASE(any_times) {
     for (uint64_t i = 0; i < 200; i += TEST_SAMPLE) {
         wf_context *ctx = test_context();
         wf_simulation_config c = random_config(i);
@@ -396,7 +396,7 @@ static void faulty_free(void *self, void *block) {
 }
 
 /* The n-th allocation fails, for every n. */
-static void no_memory(void **state) {
+TEST_CASE(no_memory) {
     int n_left = 1 << 20, n = 0;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
@@ -450,11 +450,4 @@ TEST(bad_configs) {
     wf_simulation_destroy(NULL);
 }
 
-TEST_MAIN(cmocka_unit_test(equal_workers), cmocka_unit_test(slow_worker),
-          cmocka_unit_test(bound_limits_throughput), cmocka_unit_test(one_worker),
-          cmocka_unit_test(all_reduce), cmocka_unit_test(waiting_servers),
-          cmocka_unit_test(link_is_bottleneck), cmocka_unit_test(update_is_bottleneck),
-          cmocka_unit_test(servers_divide_work), cmocka_unit_test(staleness_of_equal_workers),
-          cmocka_unit_test(staleness_of_slow_worker), cmocka_unit_test(rule_of_bound),
-          cmocka_unit_test(any_times), cmocka_unit_test(timeline_of_first_steps),
-          cmocka_unit_test(bad_configs), cmocka_unit_test(no_memory))
+TEST_MAIN(NULL, NULL)

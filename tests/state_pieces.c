@@ -180,7 +180,7 @@ TEST(pieces_make_up_all) {
 }
 
 /* Strategies that no plan can ask for yet: parts of what replicas keep. */
-static void parts_make_up_all(void **state) {
+TEST_CASE(parts_make_up_all) {
     static const wfi_strategy rows[] = {
         {"state", WFI_REPLICATE, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
         {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
@@ -218,7 +218,7 @@ static void parts_make_up_all(void **state) {
 
 /* ---- what a run begins with ---- */
 
-static void slices_are_drawn_as_the_whole(void **state) {
+TEST_CASE(slices_are_drawn_as_the_whole) {
     enum { N = 53 };
     static const wf_init inits[] = {
         {WF_INIT_CONSTANT, 3}, {WF_INIT_UNIFORM, 0.5f}, {WF_INIT_NORMAL, 0.2f}};
@@ -356,7 +356,7 @@ static void counted_free(void *self, void *block) {
     free(begin);
 }
 
-static void state_is_not_copied_as_a_whole(void **state) {
+TEST_IN_FOLDER(state_is_not_copied_as_a_whole) {
     folder *f = *state;
     counted count = {0};
     wf_context *ctx;
@@ -382,8 +382,4 @@ static void state_is_not_copied_as_a_whole(void **state) {
     test_context_end(ctx);
 }
 
-TEST_MAIN(cmocka_unit_test(pieces_make_up_all), cmocka_unit_test(parts_make_up_all),
-          cmocka_unit_test(slices_are_drawn_as_the_whole),
-          cmocka_unit_test(weights_are_spread_as_in_pytorch),
-          cmocka_unit_test(hashes_in_order_of_names),
-          TEST_IN_FOLDER(state_is_not_copied_as_a_whole))
+TEST_MAIN(NULL, NULL)

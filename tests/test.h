@@ -44,21 +44,42 @@ static inline void test_context_end(wf_context *ctx) {
     wf_context_destroy(ctx);
 }
 
+/* The tests of this program. */
+static struct CMUnitTest test_cases[64];
+static size_t test_n_cases;
+
+static inline void test_add(struct CMUnitTest test) {
+    if (test_n_cases == sizeof test_cases / sizeof *test_cases) abort();
+    test_cases[test_n_cases++] = test;
+}
+
+/* Begins a test, and adds it before `main` begins, in the order of the file; `...`: other members
+ * of CMUnitTest. */
+#define TEST_CASE(test, ...)                                                                       \
+    static void test(void **state);                                                                \
+    __attribute__((constructor(1000 + __LINE__))) static void test##_add(void) {                   \
+        test_add((struct CMUnitTest){.name = #test, .test_func = test, ##__VA_ARGS__});            \
+    }                                                                                              \
+    static void test(void **state)
+
 /* Begins a test with a context, `ctx`, which it may not leave anything in. */
 #define TEST(name)                                                                                 \
     static void name##_in(wf_context *ctx);                                                        \
-    static void name(void **state) {                                                               \
+    TEST_CASE(name) {                                                                              \
         wf_context *own_context = test_context();                                                  \
         name##_in(own_context);                                                                    \
         test_context_end(own_context);                                                             \
     }                                                                                              \
     static void name##_in(wf_context *ctx)
 
-/* The program that runs these tests of cmocka. */
-#define TEST_MAIN(...)                                                                             \
+static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown) {
+    return _cmocka_run_group_tests("tests", test_cases, test_n_cases, setup, teardown);
+}
+
+/* The program that runs the tests above. */
+#define TEST_MAIN(setup, teardown)                                                                 \
     int main(void) {                                                                               \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
-        return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+        return test_run(setup, teardown);                                                          \
     }
 
 /* Fails, with the context's sentence, unless the call succeeds. */

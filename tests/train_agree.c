@@ -171,7 +171,7 @@ static void expect(const part parts[2], wf_status status, const char *words) {
     }
 }
 
-static void who_agrees_runs(void **state) {
+TEST_CASE(who_agrees_runs) {
     const part parts[2] = {part_of_all(), part_of_all()};
     expect(parts, WF_OK, "");
 }
@@ -209,7 +209,7 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
     }
 }
 
-static void every_field_of_the_recipe(void **state) {
+TEST_CASE(every_field_of_the_recipe) {
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         part parts[2] = {part_of_all(), part_of_all()};
@@ -232,7 +232,7 @@ static void every_field_of_the_recipe(void **state) {
 
 /* ---- models and the rest ---- */
 
-static void models_of_one_name(void **state) {
+TEST_CASE(models_of_one_name) {
     config others[4] = {model_config, model_config, model_config, model_config};
     others[0].dropout = 0.5f;
     others[1].eps = 2e-5;
@@ -246,7 +246,7 @@ static void models_of_one_name(void **state) {
 }
 
 /* An op whose attributes wfi_attr_text does not know would not count. */
-static void every_op_with_attributes(void **state) {
+TEST_CASE(every_op_with_attributes) {
     static const char *const without =
         " relu relu_backward silu silu_backward tanh tanh_backward sigmoid sigmoid_backward "
         "add add_relu add_broadcast mul sum_leading softmax softmax_backward log_softmax "
@@ -268,7 +268,7 @@ static void every_op_with_attributes(void **state) {
     }
 }
 
-static void plans_and_configurations(void **state) {
+TEST_CASE(plans_and_configurations) {
     part parts[2] = {part_of_all(), part_of_all()};
     parts[1].plan = "dp=2,bucket=2KiB";
     expect(
@@ -289,7 +289,7 @@ static void plans_and_configurations(void **state) {
 
 /* ---- purposes ---- */
 
-static void meetings_have_one_purpose(void **state) {
+TEST_CASE(meetings_have_one_purpose) {
     part parts[2] = {part_of_all(), part_of_all()};
     parts[0].way = BARRIER;
     parts[1].way = COMPARE;
@@ -301,7 +301,7 @@ static void meetings_have_one_purpose(void **state) {
 }
 
 /* Pieces of a broadcast have WFI_BROADCAST_BYTES bytes. */
-static void broadcasts_have_one_size(void **state) {
+TEST_CASE(broadcasts_have_one_size) {
     part parts[2] = {part_of_all(), part_of_all()};
     const size_t sizes[] = {0, 1, WFI_BROADCAST_BYTES, WFI_BROADCAST_BYTES + 1, MOST_BYTES};
     parts[0].way = parts[1].way = BROADCAST;
@@ -345,7 +345,4 @@ TEST(what_is_said) {
         strstr(said, "...000000000000000000002, rank 0 with plan ...000000000000000000001"));
 }
 
-TEST_MAIN(cmocka_unit_test(who_agrees_runs), cmocka_unit_test(every_field_of_the_recipe),
-          cmocka_unit_test(models_of_one_name), cmocka_unit_test(every_op_with_attributes),
-          cmocka_unit_test(plans_and_configurations), cmocka_unit_test(meetings_have_one_purpose),
-          cmocka_unit_test(broadcasts_have_one_size), cmocka_unit_test(what_is_said))
+TEST_MAIN(NULL, NULL)

@@ -93,7 +93,7 @@ static void same_bits(const char *plan, size_t grid, const result *want) {
 }
 
 /* Every algorithm on every grid, each with another variant; with WEFT_TEST_FULL=1 with all. */
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     const char *full = getenv("WEFT_TEST_FULL");
     bool all = full && !strcmp(full, "1");
     char plan[128];
@@ -110,7 +110,7 @@ static void bits_of_one_rank(void **state) {
     }
 }
 
-static void bits_of_every_variant(void **state) {
+TEST_CASE(bits_of_every_variant) {
     char plan[128];
     result one = run("", 3);
     for (size_t v = 0; v < N_VARIANTS; v++) {
@@ -122,7 +122,7 @@ static void bits_of_every_variant(void **state) {
 
 /* The ring rotates the order beyond two replicas: other bits than one rank's, but the same on
  * all ranks and every time. */
-static void ring_is_a_sum(void **state) {
+TEST_CASE(ring_is_a_sum) {
     char plan[128];
     for (size_t g = 0; g < N_GRIDS; g++) {
         result one = run("", g);
@@ -145,11 +145,4 @@ static int turn_on(void **state) {
     return setenv("WEFT_CHECK_EVENTS", "1", 1) || setenv("WEFT_DELAY_US", "60", 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),
-        cmocka_unit_test(bits_of_every_variant),
-        cmocka_unit_test(ring_is_a_sum),
-    };
-    return cmocka_run_group_tests(tests, turn_on, NULL);
-}
+TEST_MAIN(turn_on, NULL)

@@ -64,7 +64,7 @@ static bool *find_averaged(const wf_trainer *t, size_t n) {
     return is_averaged;
 }
 
-static void follows(void **state) {
+TEST_IN_FOLDER(follows) {
     const folder *f = *state;
     static const wf_optimizer of[] = {WF_SGD, WF_ADAMW};
     for (size_t k = 0; k < WFI_COUNT(of); k++) {
@@ -146,7 +146,7 @@ static void expect(const seen *got, const seen *want, const char *what) {
     if (got->loss != want->loss) fail_msg("%s: another evaluation", what);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_IN_FOLDER(bits_of_one_rank) {
     const folder *f = *state;
     wf_recipe recipe = recipe_of(WF_ADAMW);
     wf_trainer *one = trainer_of(f, &recipe, "");
@@ -166,7 +166,7 @@ static void bits_of_one_rank(void **state) {
 }
 
 /* Saved under one plan, resumed under another; the average's file is what evaluates alike. */
-static void state_in_files(void **state) {
+TEST_IN_FOLDER(state_in_files) {
     static const char *const pairs[][2] = {{"", "dp=2,zero=3"},
                                            {"dp=2,zero=3,offload=params:disk", "pp=2"},
                                            {"dp=2,pp=2,zero=1", "dataparallel=2"}};
@@ -237,7 +237,7 @@ static const char *swap_late(ranks_one *one) {
 }
 
 /* No process overwrites a part of the average that another has yet to read. */
-static void waits_for_late_readers(void **state) {
+TEST_IN_FOLDER(waits_for_late_readers) {
     const folder *f = *state;
     wf_recipe recipe = recipe_of(WF_ADAMW);
     wf_trainer *t = trainer_of(f, &recipe, "");
@@ -249,7 +249,7 @@ static void waits_for_late_readers(void **state) {
     ranks_processes(2, NULL, swap_late, &want, 0);
 }
 
-static void refuses(void **state) {
+TEST_IN_FOLDER(refuses) {
     const folder *f = *state;
     char path[400];
     wf_recipe recipe = recipe_of(WF_SGD);
@@ -276,10 +276,5 @@ static void refuses(void **state) {
 
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(follows),        TEST_IN_FOLDER(bits_of_one_rank),
-        TEST_IN_FOLDER(state_in_files), TEST_IN_FOLDER(waits_for_late_readers),
-        TEST_IN_FOLDER(refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void open_segment(const wfi_segment *segment, opening *openings, int n) {
     }
 }
 
-static void touched_by_kernels_and_copies(void **state) {
+TEST_CASE(touched_by_kernels_and_copies) {
     static const char *const plans[] = {"", "dp=2", "dataparallel=2", "dp=2,pp=2"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         wf_context *ctx = test_context();
@@ -191,4 +191,4 @@ static void touched_by_kernels_and_copies(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(touched_by_kernels_and_copies))
+TEST_MAIN(NULL, NULL)

@@ -19,7 +19,7 @@ static void run(const wf_recipe *recipe, wf_model_function function, char hex[65
     test_context_end(ctx);
 }
 
-static void again(void **state) {
+TEST_CASE(again) {
     wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++)
         for (int lanes = 1; lanes <= 4; lanes *= 2)
@@ -42,7 +42,7 @@ static void again(void **state) {
             }
 }
 
-static void other_seed_other_bits(void **state) {
+TEST_CASE(other_seed_other_bits) {
     wf_recipe recipe = small_recipe();
     char first[65], second[65];
     double losses[N_STEPS];
@@ -53,7 +53,7 @@ static void other_seed_other_bits(void **state) {
 }
 
 /* Fast kernels and plain C agree within rounding. */
-static void fast_equals_reference(void **state) {
+TEST_CASE(fast_equals_reference) {
     char hex[65];
     double fast[N_STEPS], reference[N_STEPS];
     wf_recipe recipe = small_recipe();
@@ -68,7 +68,7 @@ static void fast_equals_reference(void **state) {
     }
 }
 
-static void resumed(void **state) {
+TEST_CASE(resumed) {
     static const wf_optimizer optimizers[] = {WF_SGD, WF_ADAM, WF_ADAMW};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
@@ -110,7 +110,7 @@ static void resumed(void **state) {
 }
 
 /* Without batch norm, dividing the batch changes gradients by rounding only. */
-static void microbatches_only_round(void **state) {
+TEST_CASE(microbatches_only_round) {
     float want[20 * 256], got[20 * 256];
     for (int micro = 1; micro <= 4; micro *= 2) {
         wf_recipe recipe = small_recipe();
@@ -178,7 +178,7 @@ static void scaled_loss_net(wf_graph *g, const void *config) {
 }
 
 /* Ignored labels do not count, whatever is done to the rows; outputs need no labels. */
-static void ignored_labels(void **state) {
+TEST_CASE(ignored_labels) {
     static small_batch batch;
     small_batch_fill(&batch, 0);
     for (int i = 0; i < 5; i++) batch.y[i] = -1;
@@ -216,7 +216,7 @@ static void ignored_labels(void **state) {
 }
 
 /* A deadline that is over is an error, on one rank and on many; nothing crashes. */
-static void deadlines(void **state) {
+TEST_CASE(deadlines) {
     static const char *const plans[][2] = {{"", "cpu:1"}, {"dp=2,pp=2", "cpu:4"}};
     setenv("WEFT_DELAY_US", "200000", 1);
     for (int k = 0; k < 2; k++) {
@@ -249,7 +249,4 @@ static void deadlines(void **state) {
     unsetenv("WEFT_DELAY_US");
 }
 
-TEST_MAIN(cmocka_unit_test(again), cmocka_unit_test(other_seed_other_bits),
-          cmocka_unit_test(fast_equals_reference), cmocka_unit_test(resumed),
-          cmocka_unit_test(microbatches_only_round), cmocka_unit_test(norm_is_of_gradients),
-          cmocka_unit_test(ignored_labels), cmocka_unit_test(deadlines))
+TEST_MAIN(NULL, NULL)

@@ -26,7 +26,7 @@ static void read_hash(const folder *f, wf_trainer *t, char hex[65]) {
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, hex));
 }
 
-static void under_every_plan(void **state) {
+TEST_IN_FOLDER(under_every_plan) {
     const folder *f = *state;
     static const char *const plans[] = {"",
                                         "dp=2",
@@ -63,7 +63,7 @@ static void read_one(const folder *f, wf_trainer *t, const char *name, float *ou
     TEST_OK(f->ctx, wf_trainer_read(t, name, out, bytes));
 }
 
-static void some_by_name(void **state) {
+TEST_IN_FOLDER(some_by_name) {
     const folder *f = *state;
     float conv[2][16 * 27], mean[2][16], fc[2][10];
     wf_trainer *from = make(f, wide_net, 1, "dp=2"), *to = make(f, small_net, 2, "pp=2");
@@ -83,7 +83,7 @@ static void some_by_name(void **state) {
     wf_trainer_destroy(from);
 }
 
-static void refuses(void **state) {
+TEST_IN_FOLDER(refuses) {
     const folder *f = *state;
     char want[65], got[65];
     wf_trainer *from = make(f, wide_net, 1, ""), *to = make(f, small_net, 2, "dp=2"),
@@ -119,7 +119,7 @@ static void refuses(void **state) {
 }
 
 /* What cannot be saved where it comes from cannot be saved where it goes. */
-static void not_finite(void **state) {
+TEST_IN_FOLDER(not_finite) {
     const folder *f = *state;
     static small_batch batch;
     char path[400];
@@ -137,5 +137,4 @@ static void not_finite(void **state) {
     wf_trainer_destroy(from);
 }
 
-TEST_MAIN(TEST_IN_FOLDER(under_every_plan), TEST_IN_FOLDER(some_by_name), TEST_IN_FOLDER(refuses),
-          TEST_IN_FOLDER(not_finite))
+TEST_MAIN(NULL, NULL)

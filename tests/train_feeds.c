@@ -165,11 +165,4 @@ TEST(elements_may_be_missing) {
     wf_trainer_destroy(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_have_classes),     cmocka_unit_test(tokens_have_rows),
-        cmocka_unit_test(smaller_table_counts),    cmocka_unit_test(modules_have_rows),
-        cmocka_unit_test(elements_may_be_missing),
-    };
-    return cmocka_run_group_tests_name("train_feeds", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

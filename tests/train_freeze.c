@@ -84,7 +84,7 @@ static double norm_of(const folder *f, wf_trainer *t) {
     return sqrt(sum);
 }
 
-static void others_train(void **state) {
+TEST_IN_FOLDER(others_train) {
     const folder *f = *state;
     char path[400];
     snprintf(path, sizeof path, "%s/weights", f->path);
@@ -107,7 +107,7 @@ static void others_train(void **state) {
 }
 
 /* Clipping measures what is trained. */
-static void norms(void **state) {
+TEST_IN_FOLDER(norms) {
     const folder *f = *state;
     for (size_t k = 0; k < WFI_COUNT(frozen); k++) {
         wf_recipe recipe = recipe_of(frozen[k], true);
@@ -180,7 +180,7 @@ static void run(const folder *f, const wf_recipe *recipe, const char *plan, cons
     wf_trainer_destroy(t);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_IN_FOLDER(bits_of_one_rank) {
     const folder *f = *state;
     size_t stride = test_is_full() ? 1 : TEST_SAMPLE == 1 ? 3 : 13;
     for (size_t k = 0; k < WFI_COUNT(frozen); k++)
@@ -197,7 +197,7 @@ static void bits_of_one_rank(void **state) {
 }
 
 /* Saved under one plan, resumed under another; the file has no state for what is frozen. */
-static void state_in_files(void **state) {
+TEST_IN_FOLDER(state_in_files) {
     static const char *const pairs[][2] = {{"", "dp=2,zero=3"},
                                            {"dp=2,zero=3,offload=params:disk", "pp=2"},
                                            {"dp=2,pp=2,zero=1", "dataparallel=2"}};
@@ -233,7 +233,7 @@ static void state_in_files(void **state) {
 /* ---- backward ---- */
 
 /* A frozen trunk has no backward at all: nothing is saved for it, and nothing goes there. */
-static void backward_stops(void **state) {
+TEST_IN_FOLDER(backward_stops) {
     const folder *f = *state;
     wf_recipe recipe = recipe_of("conv1+bn1+conv2+bn2", false);
     wf_trainer *t = trainer_of(f, &recipe, "pp=2,cut=head");
@@ -253,7 +253,7 @@ static void backward_stops(void **state) {
     wf_trainer_destroy(t);
 }
 
-static void bad_names(void **state) {
+TEST_IN_FOLDER(bad_names) {
     const folder *f = *state;
     static const struct {
         const char *names, *says;
@@ -281,7 +281,7 @@ static void bad_names(void **state) {
 
 /* After a step, matrices are those of a run with weight decay, biases and weights of norms those of
  * one without. */
-static void no_bias_decay(void **state) {
+TEST_IN_FOLDER(no_bias_decay) {
     const folder *f = *state;
     static const char *const of[] = {"", "dp=2,zero=2", "pp=2", "dp=4,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(of); k++) {
@@ -316,7 +316,7 @@ static void no_bias_decay(void **state) {
 
 /* After a step, named parameters are as in a run with four times the rate, all others as without.
  * bn2.weight and bn2.bias are neighbours in their unit, both vectors, and differ in their rates. */
-static void lr_scale(void **state) {
+TEST_IN_FOLDER(lr_scale) {
     const folder *f = *state;
     static const char *const of[] = {"", "dp=2,zero=2", "pp=2", "dp=4,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(of); k++) {
@@ -352,15 +352,5 @@ static void lr_scale(void **state) {
 
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(others_train, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(norms, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(bits_of_one_rank, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(state_in_files, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(backward_stops, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(bad_names, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(no_bias_decay, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(lr_scale, folder_setup, folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -25,7 +25,7 @@ static const char *const plans[] = {"",
                                     "dp=2,recompute=selective",
                                     "dataparallel=2"};
 
-static void small_models_stay_inside(void **state) {
+TEST_CASE(small_models_stay_inside) {
     setenv("WEFT_ARENA_GAP", GAP, 1);
     wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++)
@@ -94,7 +94,7 @@ static void train_registered(const char *name, const wf_model_config *model_conf
     test_context_end(ctx);
 }
 
-static void networks_stay_inside(void **state) {
+TEST_CASE(networks_stay_inside) {
     static const char *const some[] = {"", "dp=2,pp=2"};
     wf_model_config images = WF_MODEL_CONFIG_INIT, tokens = WF_MODEL_CONFIG_INIT;
     images.height = images.width = 16;
@@ -179,7 +179,7 @@ static bool find_operand(const wf_program *p, int32_t n, const wfi_segment **seg
     return false;
 }
 
-static void kernels_that_write_too_far(void **state) {
+TEST_CASE(kernels_that_write_too_far) {
     int n_tried = 0, n_unnoticed = 0;
     int32_t stride = getenv("WEFT_TEST_FULL") ? 1 : 5;
     bool more = true;
@@ -232,7 +232,7 @@ static bool lengthen(wf_program *p, int32_t i) {
     return false;
 }
 
-static void copies_that_write_too_far(void **state) {
+TEST_CASE(copies_that_write_too_far) {
     static const char *const some[] = {"dp=2,pp=2", "dataparallel=2", "dp=2,allreduce=pairwise"};
     int n_tried = 0, n_unnoticed = 0;
     bool is_tried[WFI_N_INSTRUCTION_NAMES] = {false};
@@ -266,5 +266,4 @@ static void copies_that_write_too_far(void **state) {
     assert_int_equal(n_unnoticed, 0);
 }
 
-TEST_MAIN(cmocka_unit_test(small_models_stay_inside), cmocka_unit_test(networks_stay_inside),
-          cmocka_unit_test(kernels_that_write_too_far), cmocka_unit_test(copies_that_write_too_far))
+TEST_MAIN(NULL, NULL)

@@ -70,7 +70,7 @@ static size_t read_all(wf_context *ctx, wf_trainer *t, reader read, bool buffers
 
 /* The step after the gradients gives the weights of a step without them, but for running
  * statistics, which advance in both. */
-static void gradients_of_a_step(void **state) {
+TEST_CASE(gradients_of_a_step) {
     static float want[MOST], got[MOST], before[MOST], after[MOST];
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();
@@ -158,7 +158,7 @@ TEST(a_part_of_a_batch) {
 }
 
 /* The hidden state of a gradient run is that of the next one, and of the next step. */
-static void hidden_state_goes_on(void **state) {
+TEST_CASE(hidden_state_goes_on) {
     static float x[2][3][8], y[2][3][8];
     wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
@@ -192,7 +192,7 @@ static void hidden_state_goes_on(void **state) {
 }
 
 /* A loss that is not finite changes nothing that is saved, but for running statistics. */
-static void a_bad_batch(void **state) {
+TEST_CASE(a_bad_batch) {
     static small_batch b;
     static const wf_model_function models[] = {plain_net, small_net};
     char path[] = "/tmp/weft-test-XXXXXX";
@@ -270,6 +270,4 @@ TEST(refusals) {
     wf_trainer_destroy(t);
 }
 
-TEST_MAIN(cmocka_unit_test(gradients_of_a_step), cmocka_unit_test(an_update_of_the_callers_own),
-          cmocka_unit_test(a_part_of_a_batch), cmocka_unit_test(hidden_state_goes_on),
-          cmocka_unit_test(a_bad_batch), cmocka_unit_test(refusals))
+TEST_MAIN(NULL, NULL)

@@ -28,7 +28,7 @@ static void paired_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
 }
 
-static void all_plans_are_clean(void **state) {
+TEST_CASE(all_plans_are_clean) {
     static const char *const grids[] = {"", "pp=2,", "pp=3,", "pp=4,", "dp=2,", "dp=2,pp=2,"};
     for (int s = 0; wfi_schedules[s]; s++)
         for (size_t k = 0; k < sizeof grids / sizeof *grids; k++) {
@@ -61,10 +61,4 @@ TEST(stray_task) {
     wf_trainer_destroy(t);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_plans_are_clean),
-        cmocka_unit_test(stray_task),
-    };
-    return cmocka_run_group_tests(tests, turn_on, NULL);
-}
+TEST_MAIN(turn_on, NULL)

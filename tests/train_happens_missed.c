@@ -60,7 +60,7 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
     *t = checked_trainer(ctx, tiny_net, plan);
 }
 
-static void dependencies_are_missed(void **state) {
+TEST_CASE(dependencies_are_missed) {
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
         wf_context *ctx = test_context();
@@ -78,7 +78,7 @@ static void dependencies_are_missed(void **state) {
 
 /* Each wait of a step once, those inside exchanges too. One that is accepted was implied by
  * others; the thread sanitizer, where it runs, would see it if it was not. */
-static void waits_are_missed(void **state) {
+TEST_CASE(waits_are_missed) {
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
         wf_context *ctx = test_context();
@@ -104,10 +104,4 @@ static void waits_are_missed(void **state) {
                  n.n_refused, n.n_receive, n.n_all_reduce, n.n_gather_norm, n.n_gather_stats);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dependencies_are_missed),
-        cmocka_unit_test(waits_are_missed),
-    };
-    return cmocka_run_group_tests(tests, turn_on, NULL);
-}
+TEST_MAIN(turn_on, NULL)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void planned_is_measured(void **state) {
+TEST_CASE(planned_is_measured) {
     for (int micro = 1; micro <= 8; micro *= 2)
         for (int kernels = 0; kernels < 2; kernels++) {
             wf_context *ctx = test_context();
@@ -158,7 +158,7 @@ static bool fail_one(const char *plan, const char *folder, long n, bool is_once)
 
 /* From the first to the last that a whole life takes; with all that follow, and by itself. Each
  * with WEFT_TEST_FULL=1, otherwise some, with threads only a few: making them takes the time. */
-static void every_allocation_may_fail(void **state) {
+TEST_CASE(every_allocation_may_fail) {
     static const char *const plans[] = {"", "dp=2,pp=2"};
     char folder[256], path[300];
     const char *parent = getenv("TMPDIR");
@@ -182,5 +182,4 @@ static void every_allocation_may_fail(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-TEST_MAIN(cmocka_unit_test(planned_is_measured), cmocka_unit_test(heap_stays_still),
-          cmocka_unit_test(too_small_a_cap), cmocka_unit_test(every_allocation_may_fail))
+TEST_MAIN(NULL, NULL)

@@ -269,7 +269,7 @@ static void compare_with_one(const char *what, const plan_case *plans, size_t n_
 }
 
 /* Only the checker of events needs the instructions of other ranks. */
-static void each_issues_its_own_part(void **state) {
+TEST_CASE(each_issues_its_own_part) {
     const plan_case plans[] = {{"dp=2", 2},
                                {"pp=3", 3},
                                {"dp=4,allreduce=tree,bucket=1KiB", 4},
@@ -280,7 +280,7 @@ static void each_issues_its_own_part(void **state) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     const plan_case plans[] = {{"dp=2", 2},
                                {"pp=2", 2},
                                {"dp=2,allreduce=root", 2},
@@ -304,7 +304,7 @@ static void bits_of_one_rank(void **state) {
     compare_with_one("train", plans, sizeof plans / sizeof *plans);
 }
 
-static void all_are_traced(void **state) {
+TEST_CASE(all_are_traced) {
     rank ranks[MAX_RANKS];
     run_job(ranks, 4, "trace", "dp=2,pp=2", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 4; r++)
@@ -331,7 +331,7 @@ static void expect(const char *what, const char *words, const char *own) {
     if (wrong) fail_msg("%s", wrong);
 }
 
-static void who_disagrees_is_named(void **state) {
+TEST_CASE(who_disagrees_is_named) {
     const char *words = "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05";
     expect("disagree", words, words);
 }
@@ -340,15 +340,15 @@ static const char *fall_silent(void *self, int timeout_ms) {
     return try_words("silent", timeout_ms, "rank 1 (process", "rank 1 (process");
 }
 
-static void who_falls_silent_is_named(void **state) {
+TEST_CASE(who_falls_silent_is_named) {
     test_deadlines(fall_silent, NULL);
 }
 
-static void who_leaves_is_named(void **state) {
+TEST_CASE(who_leaves_is_named) {
     expect("fail", "rank 1 has left the job", "it goes");
 }
 
-static void who_leaves_at_the_end_may(void **state) {
+TEST_CASE(who_leaves_at_the_end_may) {
     rank ranks[MAX_RANKS];
     run_job(ranks, 3, "leave", "", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++)
@@ -356,7 +356,7 @@ static void who_leaves_at_the_end_may(void **state) {
 }
 
 /* The error is that of rank 1's own work; to the others it is another rank's. */
-static void who_fails_says_why(void **state) {
+TEST_CASE(who_fails_says_why) {
     rank ranks[MAX_RANKS];
     run_job(ranks, 3, "break", "dp=1,pp=3", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++) {
@@ -366,7 +366,7 @@ static void who_fails_says_why(void **state) {
     }
 }
 
-static void who_does_not_come_is_named(void **state) {
+TEST_CASE(who_does_not_come_is_named) {
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
     rank self = {.box = {&net, 0}, .what = "train", .plan = "dp=2", .timeout_ms = 200};
     run_rank(&self);
@@ -377,12 +377,5 @@ static void who_does_not_come_is_named(void **state) {
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     setenv("WEFT_DELAY_US", "300", 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),           cmocka_unit_test(all_are_traced),
-        cmocka_unit_test(who_disagrees_is_named),     cmocka_unit_test(who_falls_silent_is_named),
-        cmocka_unit_test(who_leaves_is_named),        cmocka_unit_test(who_leaves_at_the_end_may),
-        cmocka_unit_test(each_issues_its_own_part),   cmocka_unit_test(who_fails_says_why),
-        cmocka_unit_test(who_does_not_come_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

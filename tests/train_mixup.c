@@ -50,7 +50,7 @@ static wf_step_result step(wf_context *ctx, wf_trainer *t, int number, bool is_m
     return result;
 }
 
-static void adds_up(void **state) {
+TEST_CASE(adds_up) {
     static const char *const names[] = {"net1.weight", "net3.weight", "net3.bias"};
     for (int k = 0; k < 2; k++) {
         wf_context *ctx = test_context();
@@ -88,7 +88,7 @@ static void adds_up(void **state) {
     }
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     static const char *const plans[] = {"",
                                         "dp=2",
                                         "pp=2",
@@ -156,8 +156,5 @@ TEST(refuses) {
 
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(adds_up),
-                                       cmocka_unit_test(bits_of_one_rank),
-                                       cmocka_unit_test(says_which), cmocka_unit_test(refuses)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -211,7 +211,7 @@ static void run_threads(trial *x, int n_ranks) {
     test_context_end(ctx);
 }
 
-static void every_plan_says_the_same(void **state) {
+TEST_CASE(every_plan_says_the_same) {
     static const struct {
         const char *plan;
         int n_ranks;
@@ -287,7 +287,7 @@ static float some(uint64_t i) {
 
 #define kept(m) ((float *[]){(m), (m) + N_ELEMENTS})
 
-static void bad_gradients_are_seen(void **state) {
+TEST_CASE(bad_gradients_are_seen) {
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     static const size_t places[] = {0, 1, 1023, 1024, 4095, 4096, 9000, N_ELEMENTS - 1};
@@ -307,7 +307,7 @@ static void bad_gradients_are_seen(void **state) {
 }
 
 /* A second moment that overflows makes the step zero, not infinite. */
-static void bad_moments_are_seen(void **state) {
+TEST_CASE(bad_moments_are_seen) {
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     wf_recipe r = rule_recipe(4);
     for (size_t i = 0; i < N_ELEMENTS; i++) param[i] = gradient[i] = some(i);
@@ -321,7 +321,7 @@ static void bad_moments_are_seen(void **state) {
 }
 
 /* Elements do not see each other, so an update has the bits of one by one. */
-static void bits_of_each_alone(void **state) {
+TEST_CASE(bits_of_each_alone) {
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     for (size_t k = 0; k < N_RULES; k++) {
         wf_recipe r = rule_recipe(k);
@@ -346,5 +346,4 @@ static void bits_of_each_alone(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(bad_gradients_are_seen), cmocka_unit_test(bad_moments_are_seen),
-          cmocka_unit_test(bits_of_each_alone), cmocka_unit_test(every_plan_says_the_same))
+TEST_MAIN(NULL, NULL)

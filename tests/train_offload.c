@@ -80,7 +80,7 @@ static const char *const offloads[N_OFFLOADS] = {
     "state",      "params:disk",      "activations", "params+state:disk",
     "state:disk", "activations:disk", "params",      "activations+params:disk+state"};
 
-static void bits_of_one_rank(void **state) {
+TEST_IN_FOLDER(bits_of_one_rank) {
     static const char *const plans[] = {"",
                                         "dp=2,",
                                         "dp=2,zero=1,prefetch=0,",
@@ -100,13 +100,13 @@ static void bits_of_one_rank(void **state) {
         }
 }
 
-static void without_state(void **state) {
+TEST_IN_FOLDER(without_state) {
     run(*state, "offload=params:disk+state:disk", PLAIN);
     run(*state, "dp=2,zero=3,offload=params+state", PLAIN);
 }
 
 /* Saved under one plan, resumed under another, and the bits of a run that never stopped. */
-static void state_in_files(void **state) {
+TEST_IN_FOLDER(state_in_files) {
     static const char *const pairs[][2] = {
         {"offload=state", "dp=2"},
         {"dp=2,zero=2", "dp=2,zero=2,offload=state:disk"},
@@ -134,10 +134,5 @@ static void state_in_files(void **state) {
 
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(bits_of_one_rank, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(without_state, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(state_in_files, folder_setup, folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

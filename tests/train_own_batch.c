@@ -196,7 +196,7 @@ static void one_rank(char *want, size_t bytes) {
     test_context_end(ctx);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     static const struct {
         const char *plan, *pp;
         int n_ranks;
@@ -228,7 +228,7 @@ static void bits_of_one_rank(void **state) {
     }
 }
 
-static void needs_a_divided_batch(void **state) {
+TEST_CASE(needs_a_divided_batch) {
     static const char *const plans[] = {"dataparallel=2", "block:dp=2", "dp=2,lanes=3+1"};
     static rank_process p[MAX_PROCESSES];
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -241,7 +241,5 @@ static void needs_a_divided_batch(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 4) return be_rank(argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_of_one_rank),
-                                       cmocka_unit_test(needs_a_divided_batch)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

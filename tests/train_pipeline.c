@@ -139,7 +139,7 @@ static void whole_matrix(net which) {
 }
 
 /* A quarter of the matrix, in diagonals, or less; under_delays has the rest of each schedule. */
-static void gpt2(void **state) {
+TEST_CASE(gpt2) {
     if (test_is_full()) {
         whole_matrix(GPT2);
         return;
@@ -150,12 +150,12 @@ static void gpt2(void **state) {
                 if ((s + p + m) % (4 * TEST_SAMPLE) == 0) compare(GPT2, s, stages[p], m);
 }
 
-static void resnet18(void **state) {
+TEST_CASE(resnet18) {
     if (test_is_full()) whole_matrix(RESNET); /* else train_programs runs it with each schedule */
 }
 
 /* With events checked, too: what timing hides is an error there. */
-static void under_delays(void **state) {
+TEST_CASE(under_delays) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     for (int m = 1; m < 3; m++) (void)oracle(GPT2, m);
     setenv("WEFT_DELAY_US", "300", 1);
@@ -166,10 +166,9 @@ static void under_delays(void **state) {
     unsetenv("WEFT_CHECK_EVENTS");
 }
 
-static void repeated(void **state) {
+TEST_CASE(repeated) {
     int stride = test_is_full() ? 1 : 3;
     for (int s = 0; s < n_schedules(); s += stride) compare(GPT2, s, 2 + s % 2, MANY);
 }
 
-TEST_MAIN(cmocka_unit_test(gpt2), cmocka_unit_test(resnet18), cmocka_unit_test(under_delays),
-          cmocka_unit_test(repeated))
+TEST_MAIN(NULL, NULL)

@@ -217,7 +217,7 @@ static void run_job(rank_process *p, int n_ranks, const char *what, const char *
     for (int r = 0; r < n_ranks; r++) rank_finish(&p[r]);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     const struct {
         const char *plan;
         int n_ranks;
@@ -260,7 +260,7 @@ static void bits_of_one_rank(void **state) {
     rmdir(folder);
 }
 
-static void all_are_traced(void **state) {
+TEST_CASE(all_are_traced) {
     static const char *const plans[] = {"dp=2,pp=2,cut=head", "dp=4", "dp=1,pp=4,schedule=zb1"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         static rank_process p[MAX_PROCESSES];
@@ -287,12 +287,12 @@ static void expect(const char *what, int timeout_ms, int rank, const char *words
     assert_true((end.tv_sec - begin.tv_sec) * 1000 < timeout_ms); /* they did not wait for it */
 }
 
-static void who_dies_is_named(void **state) {
+TEST_CASE(who_dies_is_named) {
     expect("die", TEST_TIMEOUT_MS, 1, "rank 1");
 }
 
 /* The error is that of rank 1's own work; to the others it is another rank's. */
-static void who_fails_says_why(void **state) {
+TEST_CASE(who_fails_says_why) {
     static rank_process p[MAX_PROCESSES];
     run_job(p, 3, "fail", "dp=1,pp=3", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++) {
@@ -303,12 +303,12 @@ static void who_fails_says_why(void **state) {
     }
 }
 
-static void who_disagrees_is_named(void **state) {
+TEST_CASE(who_disagrees_is_named) {
     expect("disagree", TEST_TIMEOUT_MS, -1,
            "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05");
 }
 
-static void who_does_not_come_is_named(void **state) {
+TEST_CASE(who_does_not_come_is_named) {
     rank_process p;
     char name[64];
     snprintf(name, sizeof name, "test-nobody-%d", (int)getpid());
@@ -320,10 +320,5 @@ static void who_does_not_come_is_named(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 7) return be_rank(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),       cmocka_unit_test(all_are_traced),
-        cmocka_unit_test(who_dies_is_named),      cmocka_unit_test(who_fails_says_why),
-        cmocka_unit_test(who_disagrees_is_named), cmocka_unit_test(who_does_not_come_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

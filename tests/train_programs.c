@@ -94,7 +94,7 @@ static void compare(const outcome *one, const char *plan, bool measured) {
                  one->loss[1], one->loss[2], one->test[0], one->test[1]);
 }
 
-static void every_schedule(void **state) {
+TEST_CASE(every_schedule) {
     outcome one = run("", false);
     for (int k = 0; wfi_schedules[k]; k++) {
         if (k % TEST_SAMPLE) continue;
@@ -105,4 +105,4 @@ static void every_schedule(void **state) {
     compare(&one, "dp=1,pp=2", true);
 }
 
-TEST_MAIN(cmocka_unit_test(every_schedule))
+TEST_MAIN(NULL, NULL)

@@ -63,7 +63,7 @@ static void run(const char *plan, const char *devices, wf_model_function functio
     test_context_end(ctx);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     wf_model_function functions[] = {small_net, plain_net};
     for (int f = 0; f < 2; f++)
         for (int optimizer = 0; optimizer < 2; optimizer++) {
@@ -81,7 +81,7 @@ static void bits_of_one_rank(void **state) {
         }
 }
 
-static void bits_under_delays(void **state) {
+TEST_CASE(bits_under_delays) {
     char one[65], hex[65];
     double losses[N_STEPS], got[N_STEPS];
     run("", "cpu:1", small_net, 0, one, losses);
@@ -131,7 +131,7 @@ TEST(uneven_microbatches) {
 }
 
 /* Saved by two stages, loaded by one rank and by two replicas. */
-static void state_moves_between_plans(void **state) {
+TEST_CASE(state_moves_between_plans) {
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[65], hex[65];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state.safetensors", folder);
@@ -181,6 +181,4 @@ TEST(eval_on_stages) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(bits_of_one_rank), cmocka_unit_test(bits_under_delays),
-          cmocka_unit_test(uneven_microbatches), cmocka_unit_test(state_moves_between_plans),
-          cmocka_unit_test(eval_on_stages))
+TEST_MAIN(NULL, NULL)

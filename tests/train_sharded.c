@@ -84,7 +84,7 @@ static void run(const char *text, const wfi_strategy *strategy, int way) {
     test_context_end(ctx);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     static const char *const plans[] = {"dp=2",
                                         "dp=2,pp=2",
                                         "dp=2,pp=3,schedule=zb1,bucket=1",
@@ -108,8 +108,5 @@ static void bits_of_one_rank(void **state) {
 
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void expect_sleeps(const wf_trainer *trainer, int rank, bool is_slow) {
     assert_true(is_slow ? debt_ns && debt_ns < WFI_SLOW_LEAST_NS : !debt_ns);
 }
 
-static void bits_of_one_rank(void **state) {
+TEST_CASE(bits_of_one_rank) {
     static const struct {
         const char *plan, *devices, *value;
         int slow;
@@ -52,7 +52,7 @@ static void bits_of_one_rank(void **state) {
     }
 }
 
-static void length_of_sleeps(void **state) {
+TEST_CASE(length_of_sleeps) {
     assert_int_equal(wfi_slow_ns(3, 1000), 2000);
     assert_int_equal(wfi_slow_ns(1.5, 1000), 500);
     assert_int_equal(wfi_slow_ns(1000, 3600000000000LL), WFI_SLOW_MOST_NS);
@@ -69,12 +69,11 @@ TEST(slow_by_field) {
     wf_trainer_destroy(trainer);
 }
 
-static void bad_values(void **state) {
+TEST(bad_values) {
     static const char *const bad[] = {
         "1",      "1:",    ":2",    "-1:2", "+1:2",          " 1:2", "1:2x", "1:0.9",
         "1:1001", "1:nan", "1:inf", "1,2",  "0x1:2",         "1 :2", "1:-3", "0:1e99",
         "a:b",    "1:2:3", "1:2,5", "1: 2", "99999999999:2", "1:2 "};
-    wf_context *ctx = test_context();
     wfi_slow slow;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         char words[128];
@@ -89,7 +88,6 @@ static void bad_values(void **state) {
     unsetenv("WEFT_SLOW_RANK");
     TEST_OK(ctx, wfi_slow_read(ctx, &slow));
     assert_int_equal(slow.rank, -1);
-    test_context_end(ctx);
 }
 
 /* ---- workers with parameters of their own ---- */
@@ -130,7 +128,7 @@ static wf_workers *workers_of(wf_context *ctx, wf_update_mode update, small_batc
 }
 
 /* Each worker has a trainer of one rank; the variable counts the plan's ranks. */
-static void one_worker_of_two(void **state) {
+TEST_CASE(one_worker_of_two) {
     for (int slow = 0; slow < 4; slow++) {
         small_batch batches[2];
         wf_context *ctx = test_context();
@@ -163,6 +161,4 @@ TEST(refused_by_trainer) {
     wf_plan_destroy(plan);
 }
 
-TEST_MAIN(cmocka_unit_test(bits_of_one_rank), cmocka_unit_test(length_of_sleeps),
-          cmocka_unit_test(slow_by_field), cmocka_unit_test(bad_values),
-          cmocka_unit_test(one_worker_of_two), cmocka_unit_test(refused_by_trainer))
+TEST_MAIN(NULL, NULL)

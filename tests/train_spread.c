@@ -29,7 +29,7 @@ static wf_step_result step_of(wf_context *ctx, wf_trainer *t, int step, int64_t 
 }
 
 /* 3 samples for 4 devices, and a batch that is one microbatch: who gets none rests. */
-static void fewer_samples_than_devices(void **state) {
+TEST_CASE(fewer_samples_than_devices) {
     const struct {
         const char *plan, *devices;
     } plans[] = {{"", "cpu:1"},
@@ -57,7 +57,7 @@ static void fewer_samples_than_devices(void **state) {
 }
 
 /* Full batches and shorter ones, whose microbatches are not equal. */
-static void shorter_batches(void **state) {
+TEST_CASE(shorter_batches) {
     static const int64_t sizes[] = {16, 11, 16, 9};
     static const char *const plans[][2] = {{"", "cpu:1"},
                                            {"dataparallel=2", "cpu:2"},
@@ -85,7 +85,7 @@ static void shorter_batches(void **state) {
 }
 
 /* The root has the sum, and every replica of a unit that each keeps for itself. */
-static void gradients_are_summed(void **state) {
+TEST_CASE(gradients_are_summed) {
     static const char *const plans[][2] = {{"", "cpu:1"},
                                            {"dataparallel=4", "cpu:4"},
                                            {"block:dp=4", "cpu:4"},
@@ -122,7 +122,7 @@ static void skips(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_cut(h, "criterion"), y));
 }
 
-static void any_spread(void **state) {
+TEST_CASE(any_spread) {
     static const char *const plans[] = {
         "",
         "a:dp=2",
@@ -150,5 +150,4 @@ static void any_spread(void **state) {
     }
 }
 
-TEST_MAIN(cmocka_unit_test(fewer_samples_than_devices), cmocka_unit_test(shorter_batches),
-          cmocka_unit_test(gradients_are_summed), cmocka_unit_test(any_spread))
+TEST_MAIN(NULL, NULL)

@@ -278,7 +278,7 @@ static const char *refused_alone(ranks_one *one) {
     return NULL;
 }
 
-static void who_differs_is_named(void **state) {
+TEST_CASE(who_differs_is_named) {
     work *w = make_work("dp=2");
     for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
         if (how == FIRST_WAY) run_as(how, 2, too_many, w);
@@ -372,7 +372,7 @@ static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way ho
     munmap(w, sizeof *w);
 }
 
-static void ranks_may_idle(void **state) {
+TEST_CASE(ranks_may_idle) {
     const char *text = getenv("TEST_ROUNDS");
     int n_rounds = text ? atoi(text) : 60 / (TEST_SAMPLE * TEST_SAMPLE);
     for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
@@ -386,10 +386,5 @@ static void ranks_may_idle(void **state) {
 
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_trainers),
-        cmocka_unit_test(who_differs_is_named),
-        cmocka_unit_test(ranks_may_idle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void draw_plan(uint64_t seed, int n_workers, char plan[64]) {
         snprintf(plan, 64, "dp=%d", n_ranks);
 }
 
-static void staleness_0_is_synchronous(void **state) {
+TEST_CASE(staleness_0_is_synchronous) {
     for (int i = 0; i < n_cases(24); i++) {
         uint64_t seed = (uint64_t)i;
         one_case c = case_of(seed, 1 + i % CASE_WORKERS);
@@ -136,7 +136,7 @@ static void replay(wf_context *ctx, one_case c, const char *plan, const char *pa
     case_release(&got);
 }
 
-static void replays_repeat_the_record(void **state) {
+TEST_CASE(replays_repeat_the_record) {
     static const int64_t bounds[] = {1, 4, WF_STALENESS_UNBOUNDED, 0, 2};
     char path[64], plan[64];
     path_of(path, "record");
@@ -290,7 +290,7 @@ static one_case local_case(uint64_t seed, int n_workers) {
     return c;
 }
 
-static void local_is_plain_averaging(void **state) {
+TEST_CASE(local_is_plain_averaging) {
     for (int i = 0; i < n_cases(12); i++) {
         uint64_t seed = 20000 + (uint64_t)i;
         one_case c = local_case(seed, 1 + i % CASE_WORKERS);
@@ -322,11 +322,4 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(staleness_0_is_synchronous),
-        cmocka_unit_test(replays_repeat_the_record),
-        cmocka_unit_test(local_is_plain_averaging),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

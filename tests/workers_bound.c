@@ -43,7 +43,7 @@ static int64_t run_with_slow_worker(const one_case *c, const char *plan) {
     return n_steps;
 }
 
-static void no_gradient_breaks_the_bound(void **state) {
+TEST_CASE(no_gradient_breaks_the_bound) {
     for (int i = 0; i < 12; i++) {
         one_case c = async_case(100 + (uint64_t)i, 2 + i % 5, 1 + i % 3);
         c.n_steps = 12;
@@ -57,7 +57,7 @@ static void no_gradient_breaks_the_bound(void **state) {
 }
 
 /* The same naps break bounds that do not hold them back: the test above can fail. */
-static void without_a_bound_gradients_are_older(void **state) {
+TEST_CASE(without_a_bound_gradients_are_older) {
     one_case c = async_case(200, 4, WF_STALENESS_UNBOUNDED);
     c.n_steps = 12;
     c.naps_us = 300;
@@ -83,7 +83,7 @@ static void replay_hash(const one_case *c, char hex[65]) {
 }
 
 /* Of one record, whose oldest gradient decides whether a rate is divided. */
-static void staleness_divides_the_rate(void **state) {
+TEST_CASE(staleness_divides_the_rate) {
     for (int64_t bound = 1; bound <= WF_STALENESS_UNBOUNDED; bound += WF_STALENESS_UNBOUNDED - 1) {
         one_case c = async_case(300, 4, bound);
         char whole[65], divided[65];
@@ -136,7 +136,7 @@ static void stop_after(const one_case *c, const char *plan, int n_before) {
     test_context_end(ctx);
 }
 
-static void stops_after_whole_steps(void **state) {
+TEST_CASE(stops_after_whole_steps) {
     for (int backup = 0; backup < 2; backup++)
         for (int i = 0; i < 20; i++) {
             one_case c = async_case((uint64_t)i, 3, i % 2);
@@ -146,12 +146,4 @@ static void stops_after_whole_steps(void **state) {
         }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_gradient_breaks_the_bound),
-        cmocka_unit_test(without_a_bound_gradients_are_older),
-        cmocka_unit_test(staleness_divides_the_rate),
-        cmocka_unit_test(stops_after_whole_steps),
-    };
-    return cmocka_run_group_tests(tests, case_make_folder, case_remove_folder);
-}
+TEST_MAIN(case_make_folder, case_remove_folder)

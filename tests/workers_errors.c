@@ -55,7 +55,7 @@ static wf_status read_until(void *self, int worker, int64_t batch, wf_worker_par
     return case_read(&f->crew, worker, batch, part_out);
 }
 
-static void reader_fails(void **state) {
+TEST_CASE(reader_fails) {
     for (size_t k = 0; k < WFI_COUNT(kinds); k++)
         for (int i = 0; i < 3; i++) {
             wf_context *ctx = test_context();
@@ -78,7 +78,7 @@ static void reader_fails(void **state) {
         }
 }
 
-static void learning_rate_is_too_large(void **state) {
+TEST_CASE(learning_rate_is_too_large) {
     for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
         wf_context *ctx = test_context();
         one_case c = case_of_kind(k);
@@ -141,7 +141,7 @@ static const char *try_deadline(void *self, int timeout_ms) {
     return is_right ? NULL : wrong;
 }
 
-static void worker_is_silent(void **state) {
+TEST_CASE(worker_is_silent) {
     size_t k = 1;
     test_deadlines(try_deadline, &k);
 }
@@ -156,7 +156,7 @@ static void refuse(const one_case *c, const char *plan, const char *words) {
     test_context_end(ctx);
 }
 
-static void refuses_plans(void **state) {
+TEST_CASE(refuses_plans) {
     static const struct {
         const char *plan, *words;
     } plans[] = {{"pp=2", "each worker has all parameters on one rank"},
@@ -176,7 +176,7 @@ static void refuses_plans(void **state) {
     refuse(&c, "dp=3", "dp=3 does not divide the 4 workers into equal parts");
 }
 
-static void refuses_recipes(void **state) {
+TEST_CASE(refuses_recipes) {
     const struct {
         const char *text, *words;
     } recipes[] = {
@@ -201,7 +201,7 @@ static void refuses_recipes(void **state) {
     }
 }
 
-static void refuses_models_and_configs(void **state) {
+TEST_CASE(refuses_models_and_configs) {
     wf_context *ctx = test_context();
     case_crew crew;
     one_case c = bare_case(WF_UPDATE_ASYNC, 2);
@@ -341,7 +341,7 @@ static bool fail_from(const one_case *c, const char *plan_text, long n) {
     return status == WF_NO_MEMORY;
 }
 
-static void no_memory(void **state) {
+TEST_CASE(no_memory) {
     for (size_t k = 0; k < WFI_COUNT(kinds); k += 2) {
         one_case c = case_of_kind(k);
         long n = 0, n_each = test_is_full() ? 1 : 23 * TEST_SAMPLE;
@@ -350,17 +350,4 @@ static void no_memory(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reader_fails),
-        cmocka_unit_test(learning_rate_is_too_large),
-        cmocka_unit_test(ignored_labels_are_counted),
-        cmocka_unit_test(worker_is_silent),
-        cmocka_unit_test(refuses_plans),
-        cmocka_unit_test(refuses_recipes),
-        cmocka_unit_test(refuses_models_and_configs),
-        cmocka_unit_test(refuses_other_records),
-        cmocka_unit_test(no_memory),
-    };
-    return cmocka_run_group_tests(tests, case_make_folder, case_remove_folder);
-}
+TEST_MAIN(case_make_folder, case_remove_folder)

@@ -81,7 +81,7 @@ static void run_by_hand(wf_context *ctx, const case_crew *crew, parameters to) {
     wf_trainer_destroy(t);
 }
 
-static void pushes_are_gradient_steps(void **state) {
+TEST_CASE(pushes_are_gradient_steps) {
     for (int i = 0; i < 6; i++) {
         wf_context *ctx = test_context();
         static case_crew crew;
@@ -117,9 +117,4 @@ static void pushes_are_gradient_steps(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pushes_are_gradient_steps),
-    };
-    return cmocka_run_group_tests(tests, case_make_folder, case_remove_folder);
-}
+TEST_MAIN(case_make_folder, case_remove_folder)

@@ -29,7 +29,7 @@ static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
 /* ---- rates, progress and staleness ---- */
 
 /* One worker always has the latest parameters. */
-static void one_worker_is_synchronous(void **state) {
+TEST_CASE(one_worker_is_synchronous) {
     for (int i = 0; i < n_cases(6); i++) {
         wf_context *ctx = test_context();
         case_result want = {0}, got = {0};
@@ -97,7 +97,7 @@ static void run_parts(wf_context *ctx, const one_case *c, const wf_recipe *resol
 
 /* One of M gradients, times M, is the gradient of one worker's part alone. M is a power of two, so
  * the bits are equal, too. */
-static void backup_stands_for_the_batch(void **state) {
+TEST_CASE(backup_stands_for_the_batch) {
     for (int i = 0; i < n_cases(4); i++) {
         wf_context *ctx = test_context();
         case_result want = {0}, got = {0};
@@ -150,7 +150,7 @@ static void check_rates(wf_context *ctx, const shown_crew *s, const wf_step_resu
     wfi_record_release(&record);
 }
 
-static void rates_follow_the_record(void **state) {
+TEST_CASE(rates_follow_the_record) {
     for (int i = 0; i < n_cases(6); i++) {
         wf_context *ctx = test_context();
         static shown_crew s;
@@ -214,7 +214,7 @@ static wf_status read_nan(void *self, int worker, int64_t batch, wf_worker_part 
     return WF_OK;
 }
 
-static void error_names_the_step(void **state) {
+TEST_CASE(error_names_the_step) {
     for (int sums = 0; sums < 2; sums++) {
         wf_context *ctx = test_context();
         case_crew crew;
@@ -240,7 +240,7 @@ static wf_status read_nearest(void *self, int worker, int64_t batch, wf_worker_p
 }
 
 /* Programs that round otherwise get the same bits. */
-static void rounding_is_not_the_callers(void **state) {
+TEST_CASE(rounding_is_not_the_callers) {
     for (int local = 0; local < 2; local++) {
         wf_context *ctx = test_context();
         case_result results[2] = {0};
@@ -277,12 +277,4 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_worker_is_synchronous),   cmocka_unit_test(one_worker_clips),
-        cmocka_unit_test(backup_stands_for_the_batch), cmocka_unit_test(rates_follow_the_record),
-        cmocka_unit_test(rate_of_an_old_gradient),     cmocka_unit_test(error_names_the_step),
-        cmocka_unit_test(rounding_is_not_the_callers),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

@@ -167,11 +167,4 @@ TEST(matches_its_run) {
     wfi_record_release(&r); /* empty by now */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_broken_rules),     cmocka_unit_test(counts_from_its_first_step),
-        cmocka_unit_test(refuses_incomplete_steps), cmocka_unit_test(is_cut),
-        cmocka_unit_test(matches_its_run),
-    };
-    return cmocka_run_group_tests_name("workers_record", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -33,7 +33,7 @@ static void round_trip(folder *f, const image *m) {
     wfi_free(f->ctx, packed);
 }
 
-static void comes_back(void **state) {
+TEST_IN_FOLDER(comes_back) {
     folder *f = *state;
     image m = image_of(3, 0, 2, async_pushes);
     round_trip(f, &m);
@@ -157,7 +157,7 @@ TEST(refuses_damaged_bytes) {
         }
 }
 
-static void refuses_other_lengths(void **state) {
+TEST_IN_FOLDER(refuses_other_lengths) {
     folder *f = *state;
     image m = image_of(2, 0, 1, "0:0:0 1:0:0 1:1:2 0:1:1");
     uint8_t bytes[MOST_BYTES] = {0};
@@ -177,7 +177,7 @@ static void refuses_other_lengths(void **state) {
 }
 
 /* Neither a large number in a header nor a large foreign file takes memory. */
-static void allocates_little(void **state) {
+TEST_IN_FOLDER(allocates_little) {
     folder *f = *state;
     uint8_t bytes[MOST_BYTES];
     wfi_record r;
@@ -214,19 +214,8 @@ static wf_status write_and_read(wf_context *ctx, const char *path) {
     return status;
 }
 
-static void survives_failed_allocations(void **state) {
+TEST_IN_FOLDER(survives_failed_allocations) {
     expect_failed_allocations(write_and_read, folder_file(*state, "r"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(comes_back),
-        cmocka_unit_test(is_small),
-        cmocka_unit_test(refuses_bad_headers),
-        cmocka_unit_test(refuses_damaged_bytes),
-        TEST_IN_FOLDER(refuses_other_lengths),
-        TEST_IN_FOLDER(allocates_little),
-        TEST_IN_FOLDER(survives_failed_allocations),
-    };
-    return cmocka_run_group_tests_name("workers_record_file", tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

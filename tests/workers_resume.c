@@ -55,7 +55,7 @@ static void run_part(wf_context *ctx, const one_case *c, const part *p, case_res
 
 /* ---- records ---- */
 
-static void records_go_on(void **state) {
+TEST_CASE(records_go_on) {
     static const int64_t bounds[] = {0, 1, WF_STALENESS_UNBOUNDED};
     for (int i = 0; i < n_cases(8); i++) {
         wf_context *ctx = test_context();
@@ -140,7 +140,7 @@ static void load_after_a_run(wf_context *ctx, const one_case *c, const char *pla
     wf_workers_destroy(crew.workers);
 }
 
-static void local_steps_go_on(void **state) {
+TEST_CASE(local_steps_go_on) {
     static const char *const plans[] = {"dp=1", "dp=2", "dp=4"};
     for (int i = 0; i < n_cases(6); i++) {
         wf_context *ctx = test_context();
@@ -283,14 +283,4 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_go_on),
-        cmocka_unit_test(replay_begins_between_reads),
-        cmocka_unit_test(replay_stops_between_parts),
-        cmocka_unit_test(local_steps_go_on),
-        cmocka_unit_test(refuses_files_of_other_runs),
-        cmocka_unit_test(refuses_numbers_of_no_run),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)
