@@ -14,7 +14,7 @@ once=(--steps 1 --repeat 1)
 tested=(--json)
 
 # ---- the usual plans: measured peaks are the planned ones, to the byte ----
-predict usual --model gpt2-tiny --tokens 8 --batch 8 --optimizer adamw --repeat 2 --steps 2 --out "$folder/pictures"
+predict usual --model gpt2-tiny --tokens 8 --batch 8 --optimizer adamw --repeat 1 --steps 2 --out "$folder/pictures"
 [[ $(count usual '"planned":(\[[0-9]+,[0-9]+\]),"measured":\1') == 11 ]] || fail "not eleven rows with equal bytes: $(cat "$folder/usual.json")"
 for plan in zero=1 zero=2 zero=3 pp=2 schedule=zb1 recompute=all offload=state tp=2 sp; do
     grep -c "\"plan\": \".*$plan" "$folder/usual.json" >/dev/null || fail "no row has $plan"
@@ -31,7 +31,7 @@ awk '/"measured_ms"/ { m = $2 + 0 } /"predicted_ms"/ { p = $2 + 0 } /"fastest_ms
 tested+=(--model --tokens --batch --optimizer --repeat --steps --out)
 
 # ---- a row's peak is that of weft plan ----
-predict one --model mlp --image 6 --batch 8 --plans "dp=2,zero=1" "${once[@]}"
+predict one --model mlp --image 6 --batch 8 --plans "dp=2,zero=1" --steps 1 --repeat 2
 planned=$("$WEFT" plan --model mlp --image 6 --batch 8 --loss cross-entropy --threads 1 --plan dp=2,zero=1 --quiet --json - | field peak_bytes | head -1)
 [[ $(count one "\"planned\":\[$planned,$planned\]") == 1 ]] || fail "the peak is not $planned as weft plan says: $(cat "$folder/one.json")"
 tested+=(--plans --image)
