@@ -18,7 +18,7 @@ TEST(good) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         TEST_OK(ctx, wfi_devices_parse(ctx, cases[i].text, 1, &list));
-        assert_string_equal(list.kinds[0]->name, "cpu");
+        assert_string_equal(wfi_device_kind_of(&list, 0)->name, "cpu");
         assert_int_equal(list.n, cases[i].n);
         assert_int_equal(list.n_places, cases[i].n_places);
         assert_int_equal(list.place[0], cases[i].first);

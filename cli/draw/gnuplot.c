@@ -69,7 +69,7 @@ const char *gnuplot_meaning(int status) {
 
 /* How many bytes were drawn; -1: they cannot be read. */
 static ssize_t copy_drawn(int fd, FILE *out) {
-    char piece[65536];
+    char piece[16384];
     ssize_t n, n_all = 0;
     while ((n = pread(fd, piece, sizeof piece, n_all)) > 0) {
         fwrite(piece, 1, (size_t)n, out);

@@ -10,7 +10,8 @@ wf_status wfi_device_name(wf_context *ctx, const char *device,
                           char name_out[WF_DEVICE_NAME_BYTES]) {
     wfi_device_list list;
     WF_TRY(wfi_device_named(ctx, device, &list));
-    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", list.kinds[0]->name, list.place[0]);
+    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", wfi_device_kind_of(&list, 0)->name,
+             list.place[0]);
     return WF_OK;
 }
 

@@ -13,20 +13,20 @@ wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
 
 wf_status wf_devices_memory(wf_context *ctx, const char *devices, size_t *bytes_out) {
     wfi_device_list list;
-    int n_on[WFI_MAX_DEVICES] = {0}, unit[WFI_MAX_DEVICES];
-    size_t free_bytes[WFI_MAX_DEVICES];
+    int16_t n_on[WFI_MAX_DEVICES] = {0}; /* by unit */
     *bytes_out = 0;
     WF_TRY(wfi_devices_parse(ctx, devices, 1, &list));
-    for (int r = 0; r < list.n; r++) {
-        unit[r] = 0;
-        if (!list.kinds[r]->find_free) continue;
-        WF_TRY(list.kinds[r]->find_free(ctx, list.place[r], &unit[r], &free_bytes[r]));
-        n_on[unit[r] % WFI_MAX_DEVICES]++;
-    }
-    for (int r = 0; r < list.n; r++) {
-        if (!list.kinds[r]->find_free) continue;
-        size_t own = free_bytes[r] / (size_t)n_on[unit[r] % WFI_MAX_DEVICES];
-        if (!*bytes_out || own < *bytes_out) *bytes_out = own;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int r = 0, unit; r < list.n; r++) {
+            const wfi_device_class *kind = wfi_device_kind_of(&list, r);
+            size_t bytes;
+            if (!kind->find_free) continue;
+            WF_TRY(kind->find_free(ctx, list.place[r], &unit, &bytes));
+            int16_t *n = &n_on[unit % WFI_MAX_DEVICES];
+            if (pass == 0) ++*n;
+            if (pass && (!*bytes_out || bytes / (size_t)*n < *bytes_out))
+                *bytes_out = bytes / (size_t)*n;
+        }
     }
     return WF_OK;
 }
@@ -39,6 +39,7 @@ wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "devices '%.80s' are for %d rank%s; there is no rank %d", devices, list.n,
                         list.n == 1 ? "" : "s", rank);
-    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", list.kinds[rank]->name, list.place[rank]);
+    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", wfi_device_kind_of(&list, rank)->name,
+             list.place[rank]);
     return WF_OK;
 }

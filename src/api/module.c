@@ -61,7 +61,8 @@ static wf_status create_trainer(wf_module *m, const wf_model *model, const wfi_d
 }
 
 static wf_status fill(wf_module *m, const wf_model *model, const wfi_device_list *list) {
-    snprintf(m->device, sizeof m->device, "%s:%d", list->kinds[0]->name, list->place[0]);
+    snprintf(m->device, sizeof m->device, "%s:%d", wfi_device_kind_of(list, 0)->name,
+             list->place[0]);
     WF_TRY(create_trainer(m, model, list));
     const wf_graph *g = wfi_trainer_graph(m->trainer);
     WF_TRY(find_output(g, m->config.output, &m->output));

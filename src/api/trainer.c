@@ -17,7 +17,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         list = *given;
     else
         WF_TRY(wfi_devices_parse(t->ctx, config->devices, n_ranks, &list));
-    const char *devices = config->devices ? config->devices : list.kinds[0]->name;
+    const char *devices = config->devices ? config->devices : wfi_device_kind_of(&list, 0)->name;
     char replicas[64] = "";
     if (n_ranks == 1)
         snprintf(replicas, sizeof replicas, "--plan dp=%d for a replica on each, or ", list.n);
@@ -26,7 +26,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
             t->ctx, WF_INVALID_ARG,
             "devices '%s' are %d, but the plan %s has %d rank%s: give %s--devices %s:%d", devices,
             list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s", replicas,
-            list.kinds[0]->name, n_ranks);
+            wfi_device_kind_of(&list, 0)->name, n_ranks);
     WF_TRY(wfi_plan_set_devices(t->plan, &list, t->job != NULL));
     WF_TRY(wf_plan_use_wire(t->plan, t->job ? wf_job_wire(t->job) : NULL));
     bool is_nccl = t->plan->stages_at_once && !t->plan->is_apart;
@@ -64,7 +64,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         w->slow_factor = r == t->slow.rank ? t->slow.factor : 1;
         /* Unless they are named, a machine's cores are divided among its ranks. */
         bool is_divided = t->job && !config->devices;
-        WF_TRY(wfi_worker_create(w, list.kinds[r],
+        WF_TRY(wfi_worker_create(w, wfi_device_kind_of(&list, r),
                                  is_divided ? wf_job_local_rank(t->job) : list.place[r],
                                  is_divided ? wf_job_n_local_ranks(t->job) : list.n_places));
     }

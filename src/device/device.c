@@ -10,11 +10,13 @@
 #define LOOK_NS     100000
 #define MOST_NAP_NS 1000000
 
+const wfi_device_class *const wfi_device_kinds[WFI_N_DEVICE_KINDS] = {
+    &wfi_device_cpu, &wfi_device_null, &wfi_device_opencl, &wfi_device_cuda};
+
 const wfi_device_class *wfi_device_kind(const char *name, size_t n) {
-    static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
-                                                    &wfi_device_opencl, &wfi_device_cuda};
-    for (size_t i = 0; i < WFI_COUNT(kinds); i++)
-        if (strlen(kinds[i]->name) == n && !memcmp(kinds[i]->name, name, n)) return kinds[i];
+    for (int i = 0; i < WFI_N_DEVICE_KINDS; i++)
+        if (strlen(wfi_device_kinds[i]->name) == n && !memcmp(wfi_device_kinds[i]->name, name, n))
+            return wfi_device_kinds[i];
     return NULL;
 }
 

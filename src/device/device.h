@@ -52,6 +52,8 @@ void wfi_owner_fail(const wfi_owner *owner, wf_status status);
 
 /* The kind with that name of `n` characters, among the kinds for users; NULL: unknown. */
 const struct wfi_device_class *wfi_device_kind(const char *name, size_t n);
+#define WFI_N_DEVICE_KINDS 4
+extern const struct wfi_device_class *const wfi_device_kinds[WFI_N_DEVICE_KINDS];
 /* The kind if none is named. */
 #define WFI_DEFAULT_DEVICE (&wfi_device_cpu)
 

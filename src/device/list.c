@@ -28,6 +28,12 @@ static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, 
     return WF_OK;
 }
 
+static void put(wfi_device_list *list, int rank, const wfi_device_class *kind, int place) {
+    list->kind[rank] = 0;
+    while (wfi_device_kinds[list->kind[rank]] != kind) list->kind[rank]++;
+    list->place[rank] = (int16_t)place;
+}
+
 /* The number of a single entry is a count of devices. */
 static wf_status fill_single(wf_context *ctx, const char *text, int n, const wfi_device_class *kind,
                              wfi_device_list *list) {
@@ -36,10 +42,7 @@ static wf_status fill_single(wf_context *ctx, const char *text, int n, const wfi
                         "devices '%.80s': the number counts devices; %s:1 is one device", text,
                         kind->name);
     list->n = list->n_places = n < 0 ? 1 : n;
-    for (int r = 0; r < list->n; r++) {
-        list->kinds[r] = kind;
-        list->place[r] = r;
-    }
+    for (int r = 0; r < list->n; r++) put(list, r, kind, r);
     return WF_OK;
 }
 
@@ -61,8 +64,7 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_
         if (index < 0) index = list->n;
         if (index >= WFI_MAX_DEVICES) return refuse(ctx, text);
         if (!kind->separate && index >= list->n_places) list->n_places = index + 1;
-        list->kinds[list->n] = kind;
-        list->place[list->n++] = index;
+        put(list, list->n++, kind, index);
         at += n + (at[n] == ',');
     }
     return WF_OK;
@@ -78,8 +80,7 @@ wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *l
     WF_TRY(parse_entry(ctx, name, name, strlen(name), &kind, &index));
     if (index >= WFI_MAX_DEVICES) return refuse(ctx, name);
     list->n = 1;
-    list->kinds[0] = kind;
-    list->place[0] = index < 0 ? 0 : index;
+    put(list, 0, kind, index < 0 ? 0 : index);
     list->n_places = list->place[0] + 1;
     return WF_OK;
 }

@@ -7,12 +7,16 @@
 #define WFI_MAX_DEVICES 4096
 
 /* The devices of ranks: rank r is on the device `place[r]` of its kind. CPU devices, `n_places` in
- * all, divide the cores. */
+ * all, divide the cores. Lists are on stacks, so their numbers are small. */
 typedef struct wfi_device_list {
     int n, n_places;
-    const wfi_device_class *kinds[WFI_MAX_DEVICES];
-    int place[WFI_MAX_DEVICES];
+    uint8_t kind[WFI_MAX_DEVICES]; /* into wfi_device_kinds */
+    int16_t place[WFI_MAX_DEVICES];
 } wfi_device_list;
+
+static inline const wfi_device_class *wfi_device_kind_of(const wfi_device_list *list, int rank) {
+    return wfi_device_kinds[list->kind[rank]];
+}
 
 /* "cpu", "cpu:N" (N ranks, a device each) or a list such as "cpu:1,opencl:0" (rank 0 on CPU device
  * 1; two ranks may name the same). NULL: `n_ranks` of the default kind. Errors: INVALID_ARG. */

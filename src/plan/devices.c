@@ -8,9 +8,11 @@
  * depend on the machine. */
 static int memory_of(const wfi_device_list *list, int rank, bool are_processes) {
     int first = rank;
-    if (!list->kinds[rank]->separate) return 0;
+    if (!wfi_device_kind_of(list, rank)->separate) return 0;
     for (int r = rank - 1; r >= 0 && !are_processes; r--)
-        if (list->kinds[r] == list->kinds[rank] && list->place[r] == list->place[rank]) first = r;
+        if (wfi_device_kind_of(list, r) == wfi_device_kind_of(list, rank) &&
+            list->place[r] == list->place[rank])
+            first = r;
     return 1 + first;
 }
 
@@ -21,7 +23,8 @@ wf_status wfi_plan_set_devices(wf_plan *plan, const wfi_device_list *list, bool 
     if (!plan->devices) return WF_NO_MEMORY;
     plan->n_devices = list->n;
     for (int r = 0; r < list->n; r++)
-        plan->devices[r] = (wfi_rank_device){list->kinds[r], memory_of(list, r, are_processes)};
+        plan->devices[r] =
+            (wfi_rank_device){wfi_device_kind_of(list, r), memory_of(list, r, are_processes)};
     return WF_OK;
 }
 
@@ -53,7 +56,7 @@ wf_status wf_plan_use_devices(wf_plan *plan, const char *devices) {
     wfi_device_list list;
     WF_TRY(wfi_devices_parse(plan->ctx, devices, wf_plan_n_ranks(plan), &list));
     for (int r = 0; r < list.n; r++)
-        if (!list.kinds[r]->has_memory)
+        if (!wfi_device_kind_of(&list, r)->has_memory)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "devices '%.80s': expected a kind with memory, such as cpu:1 or "
                             "opencl:1",

@@ -307,7 +307,7 @@ wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, wf_dtype 
     const char *held = wf_safetensors_get(file, i)->dtype_name;
     size_t held_bytes = wfi_convert_bytes(held, dtype), bytes = wf_dtype_bytes(dtype);
     if (!held_bytes) return read_as_it_is(file, i, offset, dst, n_bytes, digest);
-    uint64_t chunk[4096];
+    uint64_t chunk[2048];
     size_t most = sizeof chunk / held_bytes, n_now;
     for (size_t done = 0, n = n_bytes / bytes; done < n; done += n_now) {
         n_now = n - done < most ? n - done : most;

@@ -30,10 +30,10 @@ static wf_status create_trainer(wfi_worker_rank *rank, const wf_model *model, co
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     wf_trainer_config config = w->config.trainer ? *w->config.trainer : defaults;
     wfi_device_list own = {.n = 1, .n_places = list->n_places};
-    own.kinds[0] = list->kinds[rank->rank];
+    own.kind[0] = list->kind[rank->rank];
     own.place[0] = list->place[rank->rank];
     bool is_divided = w->job && !config.devices;
-    if (is_divided) own.place[0] = wf_job_local_rank(w->job);
+    if (is_divided) own.place[0] = (int16_t)wf_job_local_rank(w->job);
     if (is_divided) own.n_places = wf_job_n_local_ranks(w->job);
     config.devices = NULL;
     config.job = NULL;
