@@ -39,10 +39,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);
     int64_t timeout_ms = config->timeout_ms;
-    if (!timeout_ms) WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
-    if (timeout_ms < 1)
-        return wfi_fail(t->ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
-                        (long long)timeout_ms);
+    WF_TRY(wfi_env_timeout(t->ctx, &timeout_ms));
     t->workers = wfi_alloc(t->ctx, (size_t)n_ranks, sizeof *t->workers, "ranks");
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;

@@ -2,6 +2,7 @@
  * it, unless memory or a processor is faulty. Each rank hashes its own pieces; only hashes travel.
  */
 #include "api/state/state.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -143,25 +144,14 @@ static wf_status compare_all(wfi_state_call *x) {
 
 /* ---- the sentence ---- */
 
-/* "rank 2", "ranks 0, 1 and 5" */
-static void name_ranks(const comparison *c, char *text, size_t bytes) {
-    int n_all = 0, n_said = 0;
-    size_t n = 0;
-    for (int r = 0; r < WFI_MAX_RANKS; r++) n_all += c->differs[r];
-    for (int r = 0; r < WFI_MAX_RANKS && n < bytes; r++) {
-        if (!c->differs[r]) continue;
-        const char *before = !n_said               ? (n_all > 1 ? "ranks " : "rank ")
-                             : n_said == n_all - 1 ? " and "
-                                                   : ", ";
-        n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, r);
-        n_said++;
-    }
+static bool differs(const void *self, int rank) {
+    return ((const comparison *)self)->differs[rank];
 }
 
 static wf_status fail_of(const comparison *c) {
     const wf_trainer *t = c->call.t;
     char ranks[200];
-    name_ranks(c, ranks, sizeof ranks);
+    wfi_name_ranks(WFI_MAX_RANKS, differs, c, ranks, sizeof ranks);
     if (c->is_undecided)
         return wfi_fail(t->ctx, WF_CORRUPT,
                         "after step %lld, %s keep different copies of the state, first in %s, and "

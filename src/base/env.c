@@ -32,3 +32,10 @@ wf_status wfi_env_count(wf_context *ctx, wfi_env_id id, int64_t *value_out) {
     *value_out = value;
     return WF_OK;
 }
+
+wf_status wfi_env_timeout(wf_context *ctx, int64_t *timeout_ms) {
+    if (!*timeout_ms) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, timeout_ms));
+    if (*timeout_ms >= 1) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
+                    (long long)*timeout_ms);
+}

@@ -68,4 +68,7 @@ const char *wfi_env_text(wfi_env_id id);
  * variable and its value. */
 wf_status wfi_env_count(wf_context *ctx, wfi_env_id id, int64_t *value_out);
 
+/* Replaces a timeout of 0 by WEFT_TIMEOUT_MS. Errors: INVALID_ARG, also for one below 1. */
+wf_status wfi_env_timeout(wf_context *ctx, int64_t *timeout_ms);
+
 #endif

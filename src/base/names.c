@@ -27,6 +27,19 @@ bool wfi_names_has(const char *names, const char *name) {
     return false;
 }
 
+void wfi_name_ranks(int n_ranks, bool (*is_meant)(const void *self, int rank), const void *self,
+                    char *text, size_t bytes) {
+    int last = n_ranks - 1;
+    size_t n = 0;
+    *text = 0;
+    while (last >= 0 && !is_meant(self, last)) last--;
+    for (int rank = 0; rank <= last && n < bytes; rank++) {
+        if (!is_meant(self, rank)) continue;
+        const char *before = rank == last ? (n ? " and " : "rank ") : n ? ", " : "ranks ";
+        n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, rank);
+    }
+}
+
 bool wfi_parse_real(const char *text, size_t n, double *value_out) {
     char number[MAX_NUMBER + 1], *end;
     if (!n || n > MAX_NUMBER || strspn(text, "0123456789+-.eE") < n) return false;

@@ -17,6 +17,10 @@ bool wfi_word_names(wfi_word word, const char *name);
 /* Whether any of the list does. */
 bool wfi_names_has(const char *names, const char *name);
 
+/* "rank 2", "ranks 0, 1 and 5": those of n_ranks that are meant; "": none. */
+void wfi_name_ranks(int n_ranks, bool (*is_meant)(const void *self, int rank), const void *self,
+                    char *text, size_t bytes);
+
 /* Parses n characters as a finite number with a decimal point, independently of the host program's
  * locale.
  */

@@ -120,10 +120,7 @@ static wf_status check(wf_context *ctx, const wf_spawn_config *config, int64_t *
     if (config->how != WF_SPAWN_THREADS && config->how != WF_SPAWN_PROCESSES)
         return wfi_fail(ctx, WF_INVALID_ARG, "spawn: %d is neither threads nor processes",
                         (int)config->how);
-    if (!*timeout_ms_out) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, timeout_ms_out));
-    if (*timeout_ms_out < 1)
-        return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
-                        (long long)*timeout_ms_out);
+    WF_TRY(wfi_env_timeout(ctx, timeout_ms_out));
     return config->how == WF_SPAWN_PROCESSES ? check_name(ctx, config) : WF_OK;
 }
 

@@ -1,4 +1,5 @@
 /* Error sentences for ranks that failed. */
+#include "base/names.h"
 #include "launch/process_group.h"
 
 #include <stdio.h>
@@ -40,32 +41,18 @@ void wfi_say_failure(const wfi_process_group *group, char *text, size_t bytes) {
              group->others_stopped ? "; the other ranks were stopped" : "");
 }
 
-static bool runs(const wfi_rank_process *process) {
-    return process->state == WFI_RANK_RUNS;
+static bool runs(const void *self, int rank) {
+    return ((const wfi_process_group *)self)->ranks[rank].state == WFI_RANK_RUNS;
 }
 
-static bool was_killed(const wfi_rank_process *process) {
-    return process->is_killed;
-}
-
-static void say_ranks(const wfi_process_group *group,
-                      bool (*is_meant)(const wfi_rank_process *process), char *text, size_t bytes) {
-    int last = -1;
-    size_t n = 0;
-    *text = 0;
-    for (int rank = 0; rank < group->n_ranks; rank++)
-        if (is_meant(&group->ranks[rank])) last = rank;
-    for (int rank = 0; rank <= last && n < bytes; rank++) {
-        if (!is_meant(&group->ranks[rank])) continue;
-        const char *before = rank == last ? (n ? " and " : "rank ") : n ? ", " : "ranks ";
-        n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, rank);
-    }
+static bool was_killed(const void *self, int rank) {
+    return ((const wfi_process_group *)self)->ranks[rank].is_killed;
 }
 
 void wfi_say_running(const wfi_process_group *group, char *text, size_t bytes) {
-    say_ranks(group, runs, text, bytes);
+    wfi_name_ranks(group->n_ranks, runs, group, text, bytes);
 }
 
 void wfi_say_killed(const wfi_process_group *group, char *text, size_t bytes) {
-    say_ranks(group, was_killed, text, bytes);
+    wfi_name_ranks(group->n_ranks, was_killed, group, text, bytes);
 }

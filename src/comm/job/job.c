@@ -47,10 +47,7 @@ static wf_status compare_identities(wf_context *ctx, wf_job *job) {
 wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job_out) {
     WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_job_config"));
     int64_t timeout_ms = config->timeout_ms;
-    if (!timeout_ms) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
-    if (timeout_ms < 1)
-        return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
-                        (long long)timeout_ms);
+    WF_TRY(wfi_env_timeout(ctx, &timeout_ms));
     wf_job *job;
     WF_TRY(wfi_control_join_job(ctx, config, timeout_ms, &job));
     job->wires_devices = config->wire && !strcmp(config->wire, "nccl");

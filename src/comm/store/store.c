@@ -44,10 +44,7 @@ wf_status wf_store_open(wf_context *ctx, const wf_store_config *config, wf_store
     WF_TRY(check(ctx, config));
     int64_t timeout_ms = config->timeout_ms;
     WF_TRY(find_kind(ctx, config->url, &kind));
-    if (!timeout_ms) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
-    if (timeout_ms < 1)
-        return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
-                        (long long)timeout_ms);
+    WF_TRY(wfi_env_timeout(ctx, &timeout_ms));
     wf_store *store = wfi_alloc(ctx, 1, sizeof *store, "a store");
     if (!store) return WF_NO_MEMORY;
     *store = (wf_store){.ctx = ctx,
