@@ -1,5 +1,6 @@
 /* What strangers may send to the port of a tcp store: a stream of messages, cut where its lengths
  * say. A request that is accepted has one form; a table keeps to its bounds, whatever is asked. */
+#include "base/bytes.h"
 #include "comm/store/store.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static void converse(wf_context *ctx, const uint8_t *bytes, size_t n_bytes, bool
     wfi_store_table_init(&table, ctx);
     for (size_t at = 0; n_bytes - at >= 4;) {
         const char *why = NULL;
-        size_t n = wfi_store_get_u32(bytes + at);
+        size_t n = wfi_get_number(bytes + at, 4);
         if (n > n_bytes - at - 4) break;
         check_form(bytes + at + 4, n, out);
         bool was_known = is_known;

@@ -1,5 +1,6 @@
 /* A store at a port: what becomes of strangers there, of slow visitors, and of two jobs at one
  * place. */
+#include "base/bytes.h"
 #include "stores.h"
 
 #include <arpa/inet.h>
@@ -65,7 +66,7 @@ TEST_CASE(strangers_do_no_harm) {
     read_to_end(fd);
     /* Of the right length, but not the first word of the conversation. */
     wfi_store_request r = {.verb = WFI_STORE_COUNT};
-    wfi_store_put_u32(longest, (uint32_t)wfi_store_request_write(&r, longest + 4));
+    wfi_put_number(longest, 4, (uint32_t)wfi_store_request_write(&r, longest + 4));
     fd = connect_to(port);
     assert_int_equal(write(fd, longest, 4 + WFI_STORE_HEAD), 4 + WFI_STORE_HEAD);
     read_to_end(fd);

@@ -2,6 +2,7 @@
  * packed copy or one in another folder has the same. */
 #include "data/hash.h"
 #include "base/base.h"
+#include "base/bytes.h"
 #include "data/source.h"
 
 #include <sodium.h>
@@ -18,7 +19,7 @@ void wfi_data_hash_add(wfi_data_hash *hash, const void *bytes, size_t n_bytes) {
 
 void wfi_data_hash_number(wfi_data_hash *hash, int64_t number) {
     uint8_t bytes[8];
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)((uint64_t)number >> 8 * i);
+    wfi_put_number(bytes, sizeof bytes, (uint64_t)number);
     wfi_data_hash_add(hash, bytes, sizeof bytes);
 }
 

@@ -1,5 +1,6 @@
 #include "data/tokens.h"
 #include "base/base.h"
+#include "base/bytes.h"
 #include "base/file.h"
 
 #include <dirent.h>
@@ -114,9 +115,7 @@ static const header headers[] = {{20240520, 1, 2, 50257}, {20240801, 7, 4, 12825
 static const header no_header = {0, 0, 2, 50257};
 
 static uint32_t number_at(const uint8_t *bytes, int i) {
-    uint32_t number;
-    memcpy(&number, bytes + 4 * (size_t)i, sizeof number);
-    return le32toh(number);
+    return (uint32_t)wfi_get_number(bytes + 4 * (size_t)i, 4);
 }
 
 static const header *find_header(const uint8_t *bytes, size_t n_bytes) {
@@ -200,17 +199,9 @@ static wf_status check_header(wf_context *ctx, const char *path, const header *a
 /* To the host's byte order, in place. */
 static void to_host(uint8_t *at, int64_t n, size_t width_bytes) {
     for (int64_t i = 0; i < n; i++, at += width_bytes) {
-        uint16_t two;
-        uint32_t four;
-        if (width_bytes == 2) {
-            memcpy(&two, at, sizeof two);
-            two = le16toh(two);
-            memcpy(at, &two, sizeof two);
-        } else {
-            memcpy(&four, at, sizeof four);
-            four = le32toh(four);
-            memcpy(at, &four, sizeof four);
-        }
+        uint32_t four = (uint32_t)wfi_get_number(at, (int)width_bytes);
+        uint16_t two = (uint16_t)four;
+        memcpy(at, width_bytes == 2 ? (void *)&two : &four, width_bytes);
     }
 }
 

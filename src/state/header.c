@@ -1,4 +1,5 @@
 #include "state/header.h"
+#include "base/bytes.h"
 #include "state/members.h"
 
 #include <inttypes.h>
@@ -240,8 +241,7 @@ wf_status wfi_safetensors_prefix(wf_context *ctx, const char *path, const uint8_
         return wfi_fail(ctx, WF_CORRUPT,
                         "%s is truncated or not a safetensors file: it has only %" PRIu64 " bytes",
                         path, file_bytes);
-    uint64_t n = 0;
-    for (int i = 0; i < WFI_SAFETENSORS_PREFIX_BYTES; i++) n |= (uint64_t)prefix[i] << 8 * i;
+    uint64_t n = wfi_get_number(prefix, WFI_SAFETENSORS_PREFIX_BYTES);
     if (n > WFI_SAFETENSORS_MAX_HEADER)
         return wfi_fail(ctx, WF_CORRUPT,
                         "%s announces a header of %" PRIu64

@@ -7,6 +7,7 @@
  * of them. The writer removes the old shards when the new index is in place. If both `path` and its
  * index exist, `path` counts: it is removed after an index appears, and appears before an index is
  * removed. */
+#include "base/bytes.h"
 #include "base/replace.h"
 #include "state/header.h"
 
@@ -334,7 +335,7 @@ static wf_status write_header(wf_safetensors_writer *w, output *to, const char *
                         "%d that a safetensors file may have",
                         w->path, n, WFI_SAFETENSORS_MAX_HEADER);
     uint8_t prefix[WFI_SAFETENSORS_PREFIX_BYTES];
-    for (size_t i = 0; i < sizeof prefix; i++) prefix[i] = (uint8_t)(n >> 8 * i);
+    wfi_put_number(prefix, sizeof prefix, n);
     WF_TRY(wfi_replacement_write(&to->file, prefix, sizeof prefix, 0));
     WF_TRY(wfi_replacement_write(&to->file, text, n, sizeof prefix));
     to->data_start = sizeof prefix + n;

@@ -9,10 +9,10 @@
  * A push is its worker (16 bits), 1 if it was dropped (16 bits), its batch less the worker's first,
  * and its version less the record's first (32 bits each). */
 #include "base/base.h"
+#include "base/bytes.h"
 #include "base/file.h"
 #include "workers/record.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sodium.h>
@@ -29,39 +29,6 @@
 #define DIGEST_BYTES crypto_hash_sha256_BYTES
 #define FLAG_DROPPED 1
 
-static void put16(uint8_t *at, uint16_t value) {
-    value = htole16(value);
-    memcpy(at, &value, sizeof value);
-}
-
-static void put32(uint8_t *at, uint32_t value) {
-    value = htole32(value);
-    memcpy(at, &value, sizeof value);
-}
-
-static void put64(uint8_t *at, int64_t value) {
-    uint64_t bits = htole64((uint64_t)value);
-    memcpy(at, &bits, sizeof bits);
-}
-
-static uint16_t get16(const uint8_t *at) {
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return le32toh(value);
-}
-
-static int64_t get64(const uint8_t *at) {
-    uint64_t bits;
-    memcpy(&bits, at, sizeof bits);
-    return (int64_t)le64toh(bits);
-}
-
 /* Cannot overflow: both numbers have 32 bits. */
 static uint64_t file_bytes(uint32_t n_workers, uint32_t n_pushes) {
     return HEAD_BYTES + (uint64_t)n_workers * BATCH_BYTES + (uint64_t)n_pushes * PUSH_BYTES +
@@ -72,21 +39,21 @@ static uint64_t file_bytes(uint32_t n_workers, uint32_t n_pushes) {
 
 static void put_head(const wfi_record *r, uint8_t *at) {
     memcpy(at, MAGIC, MAGIC_BYTES);
-    put32(at + 8, FORMAT);
-    put32(at + 12, (uint32_t)r->n_workers);
-    put32(at + 16, (uint32_t)r->backup);
-    put32(at + 20, (uint32_t)r->n_pushes);
-    put64(at + 24, r->staleness);
-    put64(at + 32, r->first_step);
+    wfi_put_number(at + 8, 4, FORMAT);
+    wfi_put_number(at + 12, 4, (uint32_t)r->n_workers);
+    wfi_put_number(at + 16, 4, (uint32_t)r->backup);
+    wfi_put_number(at + 20, 4, (uint32_t)r->n_pushes);
+    wfi_put_number(at + 24, 8, r->staleness);
+    wfi_put_number(at + 32, 8, r->first_step);
     memcpy(at + 40, r->identity, WFI_IDENTITY_BYTES);
 }
 
 /* By the rules, both differences are below the number of pushes, which fits into 32 bits. */
 static void put_push(const wfi_record *r, const wfi_push *p, uint8_t *at) {
-    put16(at, (uint16_t)p->worker);
-    put16(at + 2, p->is_dropped ? FLAG_DROPPED : 0);
-    put32(at + 4, (uint32_t)(p->batch - r->first_batch[p->worker]));
-    put32(at + 8, (uint32_t)(p->version - wfi_record_first_version(r)));
+    wfi_put_number(at, 2, (uint16_t)p->worker);
+    wfi_put_number(at + 2, 2, p->is_dropped ? FLAG_DROPPED : 0);
+    wfi_put_number(at + 4, 4, (uint32_t)(p->batch - r->first_batch[p->worker]));
+    wfi_put_number(at + 8, 4, (uint32_t)(p->version - wfi_record_first_version(r)));
 }
 
 wf_status wfi_record_pack(const wfi_record *r, uint8_t **bytes_out, size_t *n_bytes_out) {
@@ -96,7 +63,8 @@ wf_status wfi_record_pack(const wfi_record *r, uint8_t **bytes_out, size_t *n_by
     if (!bytes) return WF_NO_MEMORY;
     uint8_t *at = bytes + HEAD_BYTES;
     put_head(r, bytes);
-    for (int32_t w = 0; w < r->n_workers; w++, at += BATCH_BYTES) put64(at, r->first_batch[w]);
+    for (int32_t w = 0; w < r->n_workers; w++, at += BATCH_BYTES)
+        wfi_put_number(at, 8, r->first_batch[w]);
     for (size_t i = 0; i < r->n_pushes; i++, at += PUSH_BYTES) put_push(r, &r->pushes[i], at);
     crypto_hash_sha256(at, bytes, n_bytes - DIGEST_BYTES);
     *bytes_out = bytes;
@@ -124,11 +92,12 @@ static wf_status check_form(wf_context *ctx, const char *path, const uint8_t *he
         return wfi_fail(ctx, WF_CORRUPT,
                         "%s is truncated: %zu bytes, fewer than the %d of a header", path, n_head,
                         HEAD_BYTES);
-    if (get32(head + 8) != FORMAT)
+    if ((uint32_t)wfi_get_number(head + 8, 4) != FORMAT)
         return wfi_fail(ctx, WF_CORRUPT,
                         "%s has version %" PRIu32 " of the format; this weft reads version %d",
-                        path, get32(head + 8), FORMAT);
-    uint32_t n_workers = get32(head + 12), n_pushes = get32(head + 20);
+                        path, (uint32_t)wfi_get_number(head + 8, 4), FORMAT);
+    uint32_t n_workers = (uint32_t)wfi_get_number(head + 12, 4),
+             n_pushes = (uint32_t)wfi_get_number(head + 20, 4);
     if (n_bytes != file_bytes(n_workers, n_pushes))
         return wfi_fail(ctx, WF_CORRUPT,
                         "%s is truncated or damaged: %" PRIu64 " bytes, but its header announces "
@@ -150,36 +119,37 @@ static wf_status check_digest(wf_context *ctx, const char *path, const uint8_t *
 
 /* Numbers that are too large for the field stay too large. */
 static int32_t get_small(const uint8_t *at) {
-    uint32_t value = get32(at);
+    uint32_t value = (uint32_t)wfi_get_number(at, 4);
     return value > INT32_MAX ? INT32_MAX : (int32_t)value;
 }
 
 static wf_status get_workers(const uint8_t *at, wfi_record *r) {
     for (int32_t w = 0; w < r->n_workers; w++)
-        WF_TRY(wfi_record_set_first_batch(r, w, get64(at + w * BATCH_BYTES)));
+        WF_TRY(wfi_record_set_first_batch(r, w, (int64_t)wfi_get_number(at + w * BATCH_BYTES, 8)));
     return WF_OK;
 }
 
 static wf_status get_push(const uint8_t *at, wfi_record *r) {
-    uint16_t flags = get16(at + 2);
+    uint16_t flags = (uint16_t)wfi_get_number(at + 2, 2);
     if (flags & ~FLAG_DROPPED)
         return wfi_fail(r->ctx, WF_INVALID_ARG,
                         "push %zu has the flags 0x%04x; only 1, dropped, has a meaning",
                         r->n_pushes, flags);
-    wfi_push push = {.worker = get16(at), .is_dropped = flags & FLAG_DROPPED};
-    push.version = wfi_record_first_version(r) + get32(at + 8);
-    push.batch = get32(at + 4);
+    wfi_push push = {.worker = (uint16_t)wfi_get_number(at, 2), .is_dropped = flags & FLAG_DROPPED};
+    push.version = wfi_record_first_version(r) + (uint32_t)wfi_get_number(at + 8, 4);
+    push.batch = (uint32_t)wfi_get_number(at + 4, 4);
     if (push.worker < r->n_workers) push.batch += r->first_batch[push.worker];
     return wfi_record_add(r, &push);
 }
 
 static wf_status get_record(wf_context *ctx, const uint8_t *bytes, wfi_record *r) {
     const uint8_t *at = bytes + HEAD_BYTES;
-    WF_TRY(wfi_record_init(ctx, get_small(bytes + 12), get_small(bytes + 16), get64(bytes + 24),
-                           get64(bytes + 32), bytes + 40, r));
+    WF_TRY(wfi_record_init(ctx, get_small(bytes + 12), get_small(bytes + 16),
+                           (int64_t)wfi_get_number(bytes + 24, 8),
+                           (int64_t)wfi_get_number(bytes + 32, 8), bytes + 40, r));
     WF_TRY(get_workers(at, r));
     at += (size_t)r->n_workers * BATCH_BYTES;
-    for (uint32_t i = 0; i < get32(bytes + 20); i++)
+    for (uint32_t i = 0; i < (uint32_t)wfi_get_number(bytes + 20, 4); i++)
         WF_TRY(get_push(at + (size_t)i * PUSH_BYTES, r));
     return wfi_record_check_end(r);
 }

@@ -7,6 +7,7 @@
  * this job. A file of another user, or one that others may write, is refused as well: a writer of
  * the log can join the job.
  */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "comm/store/store.h"
 
@@ -73,7 +74,7 @@ bool wfi_store_replay(wfi_store_table *table, const uint8_t *bytes, size_t n, si
     while (n - *n_read_out >= 4) {
         wfi_store_request r;
         wfi_store_reply reply;
-        size_t n_message = wfi_store_get_u32(bytes + *n_read_out);
+        size_t n_message = wfi_get_number(bytes + *n_read_out, 4);
         if (n_message < WFI_STORE_HEAD || n_message > WFI_STORE_MAX_MESSAGE) return false;
         if (n - *n_read_out - 4 < n_message) return true; /* its writer was killed */
         if (!wfi_store_request_read(bytes + *n_read_out + 4, n_message, &r) ||
@@ -130,7 +131,7 @@ static wf_status append(wf_store *store, file_store *f, const wfi_store_request 
         log.n_value = (uint32_t)strlen(f->table.number);
     }
     size_t n = wfi_store_request_write(&log, f->record + 4);
-    wfi_store_put_u32(f->record, (uint32_t)n);
+    wfi_put_number(f->record, 4, (uint32_t)n);
     wf_status status = WF_OK;
     if (f->n_read + (off_t)(4 + n) > MAX_FILE_BYTES)
         status = wfi_fail(store->ctx, WF_INVALID_ARG,

@@ -1,29 +1,10 @@
 /* Requests and replies as bytes. Input from outside is checked: lengths must add up, and each
  * message has only one valid encoding. */
+#include "base/bytes.h"
 #include "comm/store/store.h"
 
 #include <sodium.h>
 #include <string.h>
-
-static void put_u64(uint8_t *bytes, uint64_t value) {
-    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get_u64(const uint8_t *bytes) {
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) value |= (uint64_t)bytes[i] << 8 * i;
-    return value;
-}
-
-void wfi_store_put_u32(uint8_t *bytes, uint32_t value) {
-    for (int i = 0; i < 4; i++) bytes[i] = (uint8_t)(value >> 8 * i);
-}
-
-uint32_t wfi_store_get_u32(const uint8_t *bytes) {
-    uint32_t value = 0;
-    for (int i = 0; i < 4; i++) value |= (uint32_t)bytes[i] << 8 * i;
-    return value;
-}
 
 /* Keys appear in error messages, so they have no characters that a terminal interprets. */
 bool wfi_store_key_is_good(const char *key, size_t n) {
@@ -51,10 +32,10 @@ bool wfi_store_request_read(const uint8_t *bytes, size_t n, wfi_store_request *r
     if (n < WFI_STORE_HEAD) return false;
     wfi_store_request r = {.verb = (wfi_store_verb)bytes[0],
                            .has_expected = bytes[1] == 1,
-                           .amount = (int64_t)get_u64(bytes + 4),
-                           .n_key = wfi_store_get_u32(bytes + 12),
-                           .n_value = wfi_store_get_u32(bytes + 16),
-                           .n_expected = wfi_store_get_u32(bytes + 20)};
+                           .amount = (int64_t)wfi_get_number(bytes + 4, 8),
+                           .n_key = (uint32_t)wfi_get_number(bytes + 12, 4),
+                           .n_value = (uint32_t)wfi_get_number(bytes + 16, 4),
+                           .n_expected = (uint32_t)wfi_get_number(bytes + 20, 4)};
     if (bytes[0] < WFI_STORE_HELLO || bytes[0] >= WFI_STORE_N_VERBS) return false;
     if (bytes[1] > 1 || bytes[2] || bytes[3]) return false;
     if (r.n_key > WF_STORE_MAX_KEY || r.n_value > WF_STORE_MAX_VALUE ||
@@ -74,10 +55,10 @@ size_t wfi_store_request_write(const wfi_store_request *r, uint8_t *bytes_out) {
     memset(bytes_out, 0, WFI_STORE_HEAD);
     bytes_out[0] = (uint8_t)r->verb;
     bytes_out[1] = r->has_expected;
-    put_u64(bytes_out + 4, (uint64_t)r->amount);
-    wfi_store_put_u32(bytes_out + 12, r->n_key);
-    wfi_store_put_u32(bytes_out + 16, r->n_value);
-    wfi_store_put_u32(bytes_out + 20, r->n_expected);
+    wfi_put_number(bytes_out + 4, 8, (uint64_t)r->amount);
+    wfi_put_number(bytes_out + 12, 4, r->n_key);
+    wfi_put_number(bytes_out + 16, 4, r->n_value);
+    wfi_put_number(bytes_out + 20, 4, r->n_expected);
     if (r->n_key) memcpy(at, r->key, r->n_key);
     if (r->n_value) memcpy(at + r->n_key, r->value, r->n_value);
     if (r->n_expected) memcpy(at + r->n_key + r->n_value, r->expected, r->n_expected);
@@ -88,8 +69,8 @@ size_t wfi_store_request_write(const wfi_store_request *r, uint8_t *bytes_out) {
 bool wfi_store_reply_read(const uint8_t *bytes, size_t n, wfi_store_reply *reply_out) {
     if (n < WFI_STORE_HEAD || bytes[0] >= WFI_STORE_N_RESULTS) return false;
     wfi_store_reply r = {.result = (wfi_store_result)bytes[0],
-                         .number = (int64_t)get_u64(bytes + 8),
-                         .n_value = wfi_store_get_u32(bytes + 16),
+                         .number = (int64_t)wfi_get_number(bytes + 8, 8),
+                         .n_value = (uint32_t)wfi_get_number(bytes + 16, 4),
                          .value = bytes + WFI_STORE_HEAD};
     if (r.n_value > WF_STORE_MAX_VALUE || n != (size_t)WFI_STORE_HEAD + r.n_value) return false;
     *reply_out = r;
@@ -99,8 +80,8 @@ bool wfi_store_reply_read(const uint8_t *bytes, size_t n, wfi_store_reply *reply
 size_t wfi_store_reply_write(const wfi_store_reply *r, uint8_t *bytes_out) {
     memset(bytes_out, 0, WFI_STORE_HEAD);
     bytes_out[0] = (uint8_t)r->result;
-    put_u64(bytes_out + 8, (uint64_t)r->number);
-    wfi_store_put_u32(bytes_out + 16, r->n_value);
+    wfi_put_number(bytes_out + 8, 8, (uint64_t)r->number);
+    wfi_put_number(bytes_out + 16, 4, r->n_value);
     if (r->n_value) memcpy(bytes_out + WFI_STORE_HEAD, r->value, r->n_value);
     return (size_t)WFI_STORE_HEAD + r->n_value;
 }

@@ -6,6 +6,7 @@
  * other effects. Unauthenticated connections have few slots of their own and never take those of
  * authenticated ones: a new one replaces the oldest.
  */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "comm/store/store.h"
 
@@ -156,7 +157,7 @@ static const char *act(wfi_store_server *s, client *g) {
     bool was_known = g->is_known;
     size_t most = (g->is_known ? CLIENT_SIZE : STRANGER_SIZE) - 4;
     if (g->n_in < 4 || g->n_out) return NULL;
-    size_t n = wfi_store_get_u32(g->in);
+    size_t n = wfi_get_number(g->in, 4);
     if (n < WFI_STORE_HEAD || n > most) return "it speaks another protocol";
     if (g->n_in < 4 + n) return NULL;
     pthread_mutex_lock(&s->lock);
@@ -170,7 +171,7 @@ static const char *act(wfi_store_server *s, client *g) {
     }
     s->n_known += !was_known && g->is_known;
     if (g->is_known) g->since_ms = 0; /* the deadline restarts */
-    wfi_store_put_u32(g->out, (uint32_t)n_reply);
+    wfi_put_number(g->out, 4, (uint32_t)n_reply);
     g->n_out = 4 + n_reply;
     g->n_in -= 4 + n;
     memmove(g->in, g->in + 4 + n, g->n_in);

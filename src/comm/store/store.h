@@ -69,8 +69,6 @@ size_t wfi_store_request_write(const wfi_store_request *request, uint8_t *bytes_
 bool wfi_store_reply_read(const uint8_t *bytes, size_t n, wfi_store_reply *reply_out);
 size_t wfi_store_reply_write(const wfi_store_reply *reply, uint8_t *bytes_out);
 /* Four bytes, little-endian. */
-void wfi_store_put_u32(uint8_t *bytes, uint32_t value);
-uint32_t wfi_store_get_u32(const uint8_t *bytes);
 /* The proof that a client knows the token, which it does not send. */
 void wfi_store_prove(const char *token, const uint8_t challenge[WFI_STORE_CHALLENGE],
                      uint8_t proof_out[WFI_STORE_PROOF]);

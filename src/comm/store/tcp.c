@@ -1,6 +1,7 @@
 /* A tcp store: rank 0 has the table and serves it (server.c), the other ranks are clients. The
  * store works within one machine. Traffic between machines needs more than a token and goes over
  * MPI. */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/env.h"
 #include "comm/store/store.h"
@@ -165,11 +166,11 @@ static wf_status request(wf_store *store, tcp_store *t, const wfi_store_request 
                          int64_t deadline_ms, wfi_store_reply *reply_out) {
     size_t n = wfi_store_request_write(r, t->message + 4);
     if (t->fd < 0) return lose(store, t, WF_REMOTE, "the connection broke before");
-    wfi_store_put_u32(t->message, (uint32_t)n);
+    wfi_put_number(t->message, 4, (uint32_t)n);
     if (!transfer(t->fd, t->message, 4 + n, true, deadline_ms) ||
         !transfer(t->fd, t->message, 4, false, deadline_ms))
         return fail_transfer(store, t);
-    n = wfi_store_get_u32(t->message);
+    n = wfi_get_number(t->message, 4);
     if (n > WFI_STORE_MAX_MESSAGE) return lose(store, t, WF_REMOTE, "it is another program's port");
     if (!transfer(t->fd, t->message + 4, n, false, deadline_ms)) return fail_transfer(store, t);
     if (!wfi_store_reply_read(t->message + 4, n, reply_out))
