@@ -1,8 +1,8 @@
 /* An MPI library, found and loaded at run time. Private.
  *
  * weft is built without MPI. MPI libraries have no common binary interface, so each of the two
- * families has a table: handles of Open MPI are addresses, those of MPICH (and Intel MPI, Cray
- * MPICH, MVAPICH) are integers.
+ * families is called in its own way: handles of Open MPI are addresses, those of MPICH (and Intel
+ * MPI, Cray MPICH, MVAPICH) are integers.
  */
 #ifndef WFI_MPI_LIBRARY_H
 #define WFI_MPI_LIBRARY_H
@@ -24,44 +24,42 @@ typedef struct wfi_mpi_common {
     int (*error_string)(int error, char *text_out, int *n_out);
 } wfi_mpi_common;
 
-#define WFI_MPI_N_SYMBOLS 11 /* the last two belong to the engine and may be missing */
-#define WFI_MPI_N_NEEDED  9
+/* The functions with handles. The last two belong to the engine and may be missing. */
+enum {
+    WFI_MPI_RANK,
+    WFI_MPI_SIZE,
+    WFI_MPI_DUP,
+    WFI_MPI_FREE,
+    WFI_MPI_ERRHANDLER,
+    WFI_MPI_ISEND,
+    WFI_MPI_IRECV,
+    WFI_MPI_TEST,
+    WFI_MPI_CANCEL,
+    WFI_MPI_IDUP,
+    WFI_MPI_IALLREDUCE,
+    WFI_MPI_N_SYMBOLS,
+    WFI_MPI_N_NEEDED = WFI_MPI_IDUP
+};
 
 typedef struct wfi_mpi {
     wf_context *ctx;
     void *library;
+    bool is_mpich;
     const char *family; /* for error messages */
     wfi_mpi_common common;
     void *symbols[WFI_MPI_N_SYMBOLS];
+    void *no_status, *in_place; /* MPI_STATUS_IGNORE, MPI_IN_PLACE */
     wfi_mpi_handle world, byte, errors_return;
     wfi_mpi_handle types[WF_N_DTYPES], ops[WF_MAX + 1]; /* for the engine */
     bool has_engine;
-    const struct wfi_mpi_abi *abi;
 } wfi_mpi;
 
-/* The calls with handles, for one family. Each returns MPI's error code; 0 is success. */
-typedef struct wfi_mpi_abi {
-    const char *family;
-    const char *const *files;
-    bool (*find_constants)(wfi_mpi *m);
-    int (*comm_rank)(const wfi_mpi *m, wfi_mpi_handle comm, int *rank_out);
-    int (*comm_size)(const wfi_mpi *m, wfi_mpi_handle comm, int *n_out);
-    int (*comm_dup)(const wfi_mpi *m, wfi_mpi_handle comm, wfi_mpi_handle *comm_out);
-    int (*comm_free)(const wfi_mpi *m, wfi_mpi_handle *comm);
-    int (*return_errors)(const wfi_mpi *m, wfi_mpi_handle comm);
-    int (*isend)(const wfi_mpi *m, const void *data, int n, int to, int tag, wfi_mpi_handle comm,
-                 wfi_mpi_handle *request_out);
-    int (*irecv)(const wfi_mpi *m, void *data, int n, int from, int tag, wfi_mpi_handle comm,
-                 wfi_mpi_handle *request_out);
-    int (*test)(const wfi_mpi *m, wfi_mpi_handle *request, int *done_out);
-    int (*cancel)(const wfi_mpi *m, wfi_mpi_handle *request);
-    bool (*find_engine)(wfi_mpi *m);
-    int (*comm_idup)(const wfi_mpi *m, wfi_mpi_handle comm, wfi_mpi_handle *comm_out,
-                     wfi_mpi_handle *request_out);
-    /* `in` NULL: in place. */
-    int (*iallreduce)(const wfi_mpi *m, const void *in, void *out, int n, wf_dtype dtype,
-                      wf_reduction op, wfi_mpi_handle comm, wfi_mpi_handle *request_out);
-} wfi_mpi_abi;
+/* Calls a function with handles; returns MPI's error code, 0 for success. TYPES(handle) are the
+ * function's parameters if `handle` is the type of a handle, and VALUES(field) the arguments if
+ * `field` is its member of wfi_mpi_handle. */
+#define WFI_MPI_CALL(mpi, symbol, TYPES, VALUES)                                                   \
+    ((mpi)->is_mpich ? ((int(*) TYPES(int))(mpi)->symbols[symbol])VALUES(number)                   \
+                     : ((int(*) TYPES(void *))(mpi)->symbols[symbol])VALUES(pointer))
 
 /* Loads the library that WEFT_MPI_LIBRARY names, or that of the launcher which started this
  * process. The library stays loaded. Errors: UNSUPPORTED; the message names the package to install

@@ -37,61 +37,93 @@ static wf_status begin(mpi_network *m) {
                     "from a thread of its own");
 }
 
-static wf_status mpi_start(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out) {
-    mpi_network *m = self;
-    m->mpi.ctx = ctx;
-    WF_TRY(begin(m));
-    const wfi_mpi *mpi = &m->mpi;
-    if (m->is_host)
-        WF_TRY(check(m, "MPI_Comm_set_errhandler", mpi->abi->return_errors(mpi, mpi->world)));
-    WF_TRY(check(m, "MPI_Comm_dup", mpi->abi->comm_dup(mpi, mpi->world, &m->comm)));
-    m->has_comm = true;
-    WF_TRY(check(m, "MPI_Comm_set_errhandler", mpi->abi->return_errors(mpi, m->comm)));
-    WF_TRY(check(m, "MPI_Comm_rank", mpi->abi->comm_rank(mpi, m->comm, rank_out)));
-    return check(m, "MPI_Comm_size", mpi->abi->comm_size(mpi, m->comm, n_ranks_out));
+static wf_status return_errors(const mpi_network *m, wfi_mpi_handle comm) {
+#define TYPES(handle) (handle, handle)
+#define VALUES(field) (comm.field, m->mpi.errors_return.field)
+    return check(m, "MPI_Comm_set_errhandler",
+                 WFI_MPI_CALL(&m->mpi, WFI_MPI_ERRHANDLER, TYPES, VALUES));
+#undef TYPES
+#undef VALUES
 }
 
-static wf_status mpi_send(void *self, int to, int tag, const void *data, size_t bytes,
+static wf_status mpi_start(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out) {
+    mpi_network *m = self;
+    const wfi_mpi *mpi = &m->mpi;
+    m->mpi.ctx = ctx;
+    WF_TRY(begin(m));
+    if (m->is_host) WF_TRY(return_errors(m, mpi->world));
+#define DUP_TYPES(handle)  (handle, handle *)
+#define DUP_VALUES(field)  (mpi->world.field, &m->comm.field)
+#define INT_TYPES(handle)  (handle, int *)
+#define RANK_VALUES(field) (m->comm.field, rank_out)
+#define SIZE_VALUES(field) (m->comm.field, n_ranks_out)
+    WF_TRY(check(m, "MPI_Comm_dup", WFI_MPI_CALL(mpi, WFI_MPI_DUP, DUP_TYPES, DUP_VALUES)));
+    m->has_comm = true;
+    WF_TRY(return_errors(m, m->comm));
+    WF_TRY(check(m, "MPI_Comm_rank", WFI_MPI_CALL(mpi, WFI_MPI_RANK, INT_TYPES, RANK_VALUES)));
+    return check(m, "MPI_Comm_size", WFI_MPI_CALL(mpi, WFI_MPI_SIZE, INT_TYPES, SIZE_VALUES));
+}
+
+/* Of sends and receives. */
+#define MESSAGE_TYPES(handle) (const void *, int, handle, int, int, handle, handle *)
+#define MESSAGE_VALUES(field)                                                                      \
+    (data, (int)bytes, m->mpi.byte.field, peer, tag, m->comm.field, &handle_out->field)
+
+static wf_status mpi_send(void *self, int peer, int tag, const void *data, size_t bytes,
                           wfi_network_handle *handle_out) {
     mpi_network *m = self;
     return check(m, "MPI_Isend",
-                 m->mpi.abi->isend(&m->mpi, data, (int)bytes, to, tag, m->comm, handle_out));
+                 WFI_MPI_CALL(&m->mpi, WFI_MPI_ISEND, MESSAGE_TYPES, MESSAGE_VALUES));
 }
 
-static wf_status mpi_receive(void *self, int from, int tag, void *data, size_t bytes,
+static wf_status mpi_receive(void *self, int peer, int tag, void *data, size_t bytes,
                              wfi_network_handle *handle_out) {
     mpi_network *m = self;
     return check(m, "MPI_Irecv",
-                 m->mpi.abi->irecv(&m->mpi, data, (int)bytes, from, tag, m->comm, handle_out));
+                 WFI_MPI_CALL(&m->mpi, WFI_MPI_IRECV, MESSAGE_TYPES, MESSAGE_VALUES));
 }
 
 static wf_status mpi_test(void *self, wfi_network_handle *handle, bool *done_out) {
+#define TEST_TYPES(type)   (type *, int *, void *)
+#define TEST_VALUES(field) (&handle->field, &done, m->mpi.no_status)
     mpi_network *m = self;
-    int done = 0, error = m->mpi.abi->test(&m->mpi, handle, &done);
+    int done = 0, error = WFI_MPI_CALL(&m->mpi, WFI_MPI_TEST, TEST_TYPES, TEST_VALUES);
     *done_out = done;
     return check(m, "MPI_Test", error);
 }
 
+#define ONE_TYPES(type)   (type *)
+#define ONE_VALUES(field) (&handle->field)
+
 /* Only receives can be cancelled; MPI cannot revoke a send. */
 static void mpi_cancel(void *self, wfi_network_handle *handle) {
     mpi_network *m = self;
-    m->mpi.abi->cancel(&m->mpi, handle);
+    (void)WFI_MPI_CALL(&m->mpi, WFI_MPI_CANCEL, ONE_TYPES, ONE_VALUES);
+}
+
+static void free_comm(mpi_network *m, wfi_mpi_handle *handle) {
+    (void)WFI_MPI_CALL(&m->mpi, WFI_MPI_FREE, ONE_TYPES, ONE_VALUES);
 }
 
 /* Sums of different engines may overtake each other, so each engine needs a communicator. */
 static wf_status mpi_open_engine(void *self, int engine, wfi_network_handle *handle_out) {
+#define IDUP_TYPES(handle) (handle, handle *, handle *)
+#define IDUP_VALUES(field) (m->comm.field, &m->engines[engine].field, &handle_out->field)
     mpi_network *m = self;
-    int error = m->mpi.abi->comm_idup(&m->mpi, m->comm, &m->engines[engine], handle_out);
+    int error = WFI_MPI_CALL(&m->mpi, WFI_MPI_IDUP, IDUP_TYPES, IDUP_VALUES);
     m->has_engine[engine] = !error;
     return check(m, "MPI_Comm_idup", error);
 }
 
 static wf_status mpi_sum(void *self, int engine, const wfi_network_sum *s,
                          wfi_network_handle *handle_out) {
+#define SUM_TYPES(handle) (const void *, void *, int, handle, handle, handle, handle *)
+#define SUM_VALUES(field)                                                                          \
+    (s->in ? s->in : mpi->in_place, s->out, s->n_elem, mpi->types[s->dtype].field,                 \
+     mpi->ops[s->op].field, m->engines[engine].field, &handle_out->field)
     mpi_network *m = self;
-    return check(m, "MPI_Iallreduce",
-                 m->mpi.abi->iallreduce(&m->mpi, s->in, s->out, s->n_elem, s->dtype, s->op,
-                                        m->engines[engine], handle_out));
+    const wfi_mpi *mpi = &m->mpi;
+    return check(m, "MPI_Iallreduce", WFI_MPI_CALL(mpi, WFI_MPI_IALLREDUCE, SUM_TYPES, SUM_VALUES));
 }
 
 /* MPI_Finalize waits for all ranks. If the others are missing, the process exits without it, and
@@ -99,8 +131,8 @@ static wf_status mpi_sum(void *self, int engine, const wfi_network_sum *s,
 static void mpi_finish(void *self, bool is_clean) {
     mpi_network *m = self;
     for (int i = 0; i < WFI_NETWORK_ENGINES && is_clean; i++)
-        if (m->has_engine[i]) m->mpi.abi->comm_free(&m->mpi, &m->engines[i]);
-    if (is_clean && m->has_comm) m->mpi.abi->comm_free(&m->mpi, &m->comm);
+        if (m->has_engine[i]) free_comm(m, &m->engines[i]);
+    if (is_clean && m->has_comm) free_comm(m, &m->comm);
     if (is_clean && m->is_host) m->mpi.common.finalize();
     free(m);
 }
