@@ -63,26 +63,17 @@ static void prepare_workers(wf_workers *w, int64_t n_pushes) {
     }
 }
 
-/* Server 0's process sends its data to the others. */
-static wf_status share(wf_workers *w, void *data, size_t bytes) {
-    if (!w->job) return WF_OK;
-    return wf_group_broadcast(w->world, data, data, (int64_t)(bytes / sizeof(int32_t)), WF_I32,
-                              wfi_workers_server_rank(w, 0), NULL);
-}
-
+/* Server 0's process tells the others. */
 static wf_status share_order(wf_workers *w, int64_t *n_done, wf_step_result *results) {
     wfi_order *o = &w->order;
-    int64_t told[3] = {*n_done, (int64_t)w->n_staleness, (int64_t)o->replayed};
-    WF_TRY(share(w, told, sizeof told));
-    while (w->n_staleness < (size_t)told[1]) {
-        WF_TRY(WFI_GROW(w->ctx, w->staleness, w->n_staleness, w->staleness_capacity, "staleness"));
-        w->n_staleness++;
-    }
+    int from = wfi_workers_server_rank(w, 0);
+    int64_t told[2] = {*n_done, (int64_t)o->replayed};
+    WF_TRY(wfi_workers_tell(w, from, told, sizeof told));
     *n_done = told[0];
-    o->replayed = (size_t)told[2];
-    WF_TRY(share(w, results, (size_t)told[0] * sizeof *results));
-    WF_TRY(share(w, w->staleness, w->n_staleness * sizeof *w->staleness));
-    return share(w, o->next_batch, (size_t)w->n_workers * sizeof *o->next_batch);
+    o->replayed = (size_t)told[1];
+    WF_TRY(wfi_workers_tell(w, from, results, (size_t)told[0] * sizeof *results));
+    WF_TRY(wfi_workers_tell_staleness(w, from));
+    return wfi_workers_tell(w, from, o->next_batch, (size_t)w->n_workers * sizeof *o->next_batch);
 }
 
 static wf_status run_part(wf_workers *w, int64_t n_steps, wf_step_result *results,

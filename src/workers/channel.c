@@ -1,15 +1,5 @@
 #include "workers/channel.h"
 
-enum { IDLE, ASKED, ANSWERED };
-
-static void set_state(wfi_channel *c, int state) {
-    __atomic_store_n(&c->state, state, __ATOMIC_RELEASE);
-}
-
-static bool has_state(const wfi_channel *c, int state) {
-    return __atomic_load_n(&c->state, __ATOMIC_ACQUIRE) == state;
-}
-
 static int64_t n_words(const wfi_channel *c) {
     return (int64_t)(c->bytes / sizeof(int32_t));
 }
@@ -21,53 +11,25 @@ static wf_status finish(wf_work **work) {
     return done ? wf_work_wait(done) : WF_OK;
 }
 
-static wf_status start_send(wfi_channel *c) {
-    WF_TRY(finish(&c->sending)); /* it was done before the answer to it came */
+wf_status wfi_channel_send(wfi_channel *c, wfi_message what, bool counts) {
+    *(what == WFI_MESSAGE_ASKS ? &c->n_sent : &c->n_answered) += c->crosses && counts;
+    if (!c->group) {
+        __atomic_store_n(&c->newest, (int)what, __ATOMIC_RELEASE);
+        return WF_OK;
+    }
+    WF_TRY(finish(&c->sending)); /* it was done before the other side's message came */
     return wf_group_send(c->group, c->buffer, n_words(c), WF_I32, c->peer, &c->sending);
 }
 
-static wf_status start_receive(wfi_channel *c) {
+wf_status wfi_channel_expect(wfi_channel *c) {
+    if (!c->group) return WF_OK;
     return wf_group_recv(c->group, c->buffer, n_words(c), WF_I32, c->peer, &c->receiving);
 }
 
-static wf_status has_received(wfi_channel *c, bool *is_out) {
-    *is_out = c->receiving && wf_work_is_done(c->receiving);
-    return *is_out ? finish(&c->receiving) : WF_OK;
-}
-
-wf_status wfi_channel_send(wfi_channel *c, bool counts) {
-    c->n_sent += c->crosses && counts;
-    if (c->group) return start_send(c);
-    set_state(c, ASKED);
-    return WF_OK;
-}
-
-wf_status wfi_channel_await(wfi_channel *c) {
-    return c->group ? start_receive(c) : WF_OK;
-}
-
-wf_status wfi_channel_is_answered(wfi_channel *c, bool *is_out) {
-    if (c->group) return has_received(c, is_out);
-    *is_out = has_state(c, ANSWERED);
-    if (*is_out) set_state(c, IDLE);
-    return WF_OK;
-}
-
-wf_status wfi_channel_expect(wfi_channel *c) {
-    return c->group ? start_receive(c) : WF_OK;
-}
-
-wf_status wfi_channel_is_asked(wfi_channel *c, bool *is_out) {
-    if (c->group) return has_received(c, is_out);
-    *is_out = has_state(c, ASKED);
-    return WF_OK;
-}
-
-wf_status wfi_channel_answer(wfi_channel *c, bool counts) {
-    c->n_answered += c->crosses && counts;
-    if (c->group) return start_send(c);
-    set_state(c, ANSWERED);
-    return WF_OK;
+wf_status wfi_channel_has(wfi_channel *c, wfi_message what, bool *has_out) {
+    *has_out = c->group ? c->receiving && wf_work_is_done(c->receiving)
+                        : __atomic_load_n(&c->newest, __ATOMIC_ACQUIRE) == (int)what;
+    return *has_out ? finish(&c->receiving) : WF_OK;
 }
 
 wf_status wfi_channel_settle(wfi_channel *c) {

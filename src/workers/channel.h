@@ -11,11 +11,12 @@
 
 #include <weft/group.h>
 
+typedef enum wfi_message { WFI_MESSAGE_NONE, WFI_MESSAGE_ASKS, WFI_MESSAGE_ANSWERS } wfi_message;
+
 typedef struct wfi_channel {
     void *buffer; /* 64-byte aligned; of this side, or of both */
     size_t bytes; /* a multiple of 64 */
-    /* Between threads: 0 idle, 1 asked, 2 answered. Atomic access. */
-    int state;
+    int newest;   /* between threads: the wfi_message in the buffer. Atomic access. */
     /* Between processes, otherwise NULL. One thread of this process uses the group. */
     wf_group *group;
     int peer;     /* rank in the group */
@@ -24,17 +25,13 @@ typedef struct wfi_channel {
     wf_work *sending, *receiving;
 } wfi_channel;
 
-/* The worker's side; `counts`: as traffic of a step. A worker with several servers first sends to
- * all, and then awaits all: the calls of a group run one after another. */
-wf_status wfi_channel_send(wfi_channel *c, bool counts);
-wf_status wfi_channel_await(wfi_channel *c);
-/* Returns whether the answer is in the buffer. */
-wf_status wfi_channel_is_answered(wfi_channel *c, bool *is_out);
-
-/* The server's side: before each message. */
+/* `counts`: as traffic of a step. Before the other side's message each side calls `expect`. A
+ * worker with several servers first sends to all, and then expects all: the calls of a group run
+ * one after another. */
+wf_status wfi_channel_send(wfi_channel *c, wfi_message what, bool counts);
 wf_status wfi_channel_expect(wfi_channel *c);
-wf_status wfi_channel_is_asked(wfi_channel *c, bool *is_out);
-wf_status wfi_channel_answer(wfi_channel *c, bool counts);
+/* Returns whether the other side's message is in the buffer; `what`: the one it sends. */
+wf_status wfi_channel_has(wfi_channel *c, wfi_message what, bool *has_out);
 
 /* Waits for calls that are under way, after the last message. */
 wf_status wfi_channel_settle(wfi_channel *c);

@@ -7,7 +7,7 @@
 
 /* ---- the configuration of the workers ---- */
 
-static wf_status check(const wf_workers *w, const wf_model *model, const wf_recipe *recipe) {
+static wf_status check(const wf_workers *w, const wf_recipe *recipe) {
     int n_job = w->job ? wf_job_n_ranks(w->job) : 0, n_plan = wf_plan_n_ranks(w->plan);
     if (recipe->update == WF_UPDATE_SYNC)
         return wfi_fail(w->ctx, WF_INVALID_ARG,
@@ -27,7 +27,6 @@ static wf_status check(const wf_workers *w, const wf_model *model, const wf_reci
         return wfi_fail(w->ctx, WF_INVALID_ARG,
                         "workers: a replay repeats %s, and writes no record of its own",
                         w->config.replay);
-    (void)model;
     return WF_OK;
 }
 
@@ -51,7 +50,7 @@ static wf_status create(wf_workers *w, const wf_model *model, const wf_recipe *r
                         const wf_plan *plan) {
     int64_t env_ms;
     WF_TRY(wfi_plan_copy(plan, &w->plan));
-    WF_TRY(check(w, model, recipe));
+    WF_TRY(check(w, recipe));
     WF_TRY(wf_recipe_resolve(w->ctx, recipe, model, plan, &w->recipe));
     WF_TRY(wfi_env_count(w->ctx, WFI_WEFT_TIMEOUT_MS, &env_ms));
     w->timeout_ms = w->config.trainer ? w->config.trainer->timeout_ms : 0;

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <weft/checkpoint.h>
 
-#define STEPS_KEY   "weft.n_steps"
 #define WEIGHTS_KEY "weft.weights_sha256"
 #define BATCHES     "workers.next_batch"
 #define STALENESS   "workers.staleness"
@@ -33,20 +32,15 @@ static wf_status move_here(const wf_workers *w, int worker, int state, bool read
         memcpy(reads ? data : own, reads ? own : data, n * sizeof *data);
         if (reads || rank->workers->number != worker) return WF_OK;
     } /* the trainer has the first one's */
-    return reads ? wfi_image_read(rank->trainer, &w->vector, WFI_IMAGE_STATES, state, 0, n, data)
-                 : wfi_image_write(rank->trainer, &w->vector, WFI_IMAGE_STATES, state, 0, n, data);
+    return wfi_image_move(rank->trainer, &w->vector, WFI_IMAGE_STATES, state, 0, n, data, reads);
 }
 
 /* Between rank 0's `data` and the worker. Collective. */
 static wf_status exchange(wf_workers *w, int worker, int state, bool reads, float *data) {
     int owner = wfi_workers_rank_of(w, worker), own = w->job ? wf_job_rank(w->job) : owner;
-    int64_t n = (int64_t)wfi_vector_n(&w->vector);
-    bool is_remote = w->job && owner != 0;
+    size_t bytes = wfi_vector_n(&w->vector) * sizeof *data;
     if (reads && own == owner) WF_TRY(move_here(w, worker, state, true, data));
-    if (is_remote && own == (reads ? owner : 0))
-        WF_TRY(wf_group_send(w->world, data, n, WF_F32, reads ? 0 : owner, NULL));
-    if (is_remote && own == (reads ? 0 : owner))
-        WF_TRY(wf_group_recv(w->world, data, n, WF_F32, reads ? owner : 0, NULL));
+    WF_TRY(wfi_workers_pass(w, reads ? owner : 0, reads ? 0 : owner, data, bytes));
     return !reads && own == owner ? move_here(w, worker, state, false, data) : WF_OK;
 }
 
@@ -72,7 +66,7 @@ static wf_status declare(const wf_workers *w, wf_safetensors_writer *writer) {
     wfi_safetensors_writer_add_digests(writer, true);
     snprintf(steps, sizeof steps, "%lld", (long long)w->n_steps);
     WF_TRY(wf_trainer_weights_sha256(w->ranks->trainer, sha));
-    WF_TRY(wf_safetensors_writer_add_metadata(writer, STEPS_KEY, steps));
+    WF_TRY(wf_safetensors_writer_add_metadata(writer, WFI_STEPS_KEY, steps));
     WF_TRY(wf_safetensors_writer_add_metadata(writer, WEIGHTS_KEY, sha));
     WF_TRY(wf_safetensors_writer_add_tensor(writer, BATCHES, WF_I64, &each));
     if (!wfi_workers_is_async(w)) return declare_local(w, writer);
@@ -161,7 +155,7 @@ static wf_status check_origin(const wf_workers *w, const wf_safetensors *file, c
                               int64_t n_steps) {
     char steps[STEPS_BYTES], sha[65];
     snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
-    WF_TRY(check_value(w, file, path, STEPS_KEY, steps, "step"));
+    WF_TRY(check_value(w, file, path, WFI_STEPS_KEY, steps, "step"));
     WF_TRY(wf_trainer_weights_sha256(w->ranks->trainer, sha));
     return check_value(w, file, path, WEIGHTS_KEY, sha, "weights");
 }
@@ -222,17 +216,12 @@ static wf_status read_staleness(wf_workers *w, const wf_safetensors *file, const
                     path, (long long)wanted);
 }
 
-static wf_status share(wf_workers *w, void *data, size_t bytes) {
-    if (!w->job) return WF_OK;
-    return wf_group_broadcast(w->world, data, data, (int64_t)(bytes / 4), WF_I32, 0, NULL);
-}
-
 /* `file` NULL: this is not rank 0. */
 static wf_status read_states(wf_workers *w, const wf_safetensors *file, const char *path,
                              float *data) {
     char name[NAME_BYTES];
     int n_states = wfi_recipe_n_states(&w->recipe);
-    WF_TRY(share(w, w->momentum, wfi_vector_n(&w->vector) * sizeof *data));
+    WF_TRY(wfi_workers_tell(w, 0, w->momentum, wfi_vector_n(&w->vector) * sizeof *data));
     for (int k = 0; k < w->n_workers; k++)
         for (int s = 0; s < n_states; s++) {
             name_state(name, k, s);
@@ -240,15 +229,6 @@ static wf_status read_states(wf_workers *w, const wf_safetensors *file, const ch
             WF_TRY(exchange(w, k, s, false, data));
         }
     return WF_OK;
-}
-
-/* Server 0 goes on counting, wherever it is. */
-static wf_status share_staleness(wf_workers *w) {
-    int64_t n = (int64_t)w->n_staleness;
-    WF_TRY(share(w, &n, sizeof n));
-    for (w->n_staleness = 0; (int64_t)w->n_staleness < n; w->n_staleness++)
-        WF_TRY(WFI_GROW(w->ctx, w->staleness, w->n_staleness, w->staleness_capacity, "staleness"));
-    return share(w, w->staleness, w->n_staleness * sizeof *w->staleness);
 }
 
 /* Rank 0's trainer says which step it is of. */
@@ -259,9 +239,10 @@ static wf_status load(wf_workers *w, const wf_safetensors *file, const char *pat
     if (file && !wfi_workers_is_async(w)) WF_TRY(read_vector(w, file, path, MOMENTUM, w->momentum));
     if (file) WF_TRY(read_batches(w, file, path, n_steps, batches));
     if (file && wfi_workers_is_async(w)) WF_TRY(read_staleness(w, file, path, n_steps));
-    WF_TRY(share(w, &n_steps, sizeof n_steps));
-    WF_TRY(share(w, batches, (size_t)w->n_workers * sizeof *batches));
-    WF_TRY(wfi_workers_is_async(w) ? share_staleness(w) : read_states(w, file, path, data));
+    WF_TRY(wfi_workers_tell(w, 0, &n_steps, sizeof n_steps));
+    WF_TRY(wfi_workers_tell(w, 0, batches, (size_t)w->n_workers * sizeof *batches));
+    WF_TRY(wfi_workers_is_async(w) ? wfi_workers_tell_staleness(w, 0)
+                                   : read_states(w, file, path, data));
     w->n_steps = n_steps;
     w->is_replicated = w->has_parameters = false;
     for (int k = 0; k < w->n_workers; k++) {

@@ -36,8 +36,8 @@ static stretch stretch_of(const wfi_vector *l, wfi_image image, int state, int32
                      (size_t)state * n * sizeof(float)};
 }
 
-static wf_status move(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
-                      size_t first, size_t end, char *host, bool reads) {
+wf_status wfi_image_move(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
+                         size_t first, size_t end, void *host, bool reads) {
     const wf_program *p =
         image == WFI_IMAGE_GRADIENTS ? t->ran_last->program : t->ready[0]->program;
     const wfi_worker *w = t->workers;
@@ -48,7 +48,7 @@ static wf_status move(const wf_trainer *t, const wfi_vector *l, wfi_image image,
         const wfi_block *b = find(p, image, u);
         if (!b) return wfi_fail(t->ctx, WF_BUG, "workers: a unit has no memory to copy");
         char *there = w->arenas[b->space].base + b->offset + s.skip + (begin - s.begin) * s.size;
-        char *here = host + (begin - first) * s.size;
+        char *here = (char *)host + (begin - first) * s.size;
         size_t bytes = (last - begin) * s.size;
         WF_TRY(
             reads ? wfi_memory_copy(w->copier, NULL, here, WFI_SPACE_HOST, there, b->space, bytes)
@@ -61,16 +61,6 @@ size_t wfi_image_bytes(const wfi_vector *l, wfi_image image) {
     size_t n = wfi_vector_n(l) * sizeof(float);
     if (image == WFI_IMAGE_BUFFERS) return wfi_vector_buffer_bytes(l);
     return image == WFI_IMAGE_STATES ? n * (size_t)wfi_recipe_n_states(&l->program->recipe) : n;
-}
-
-wf_status wfi_image_read(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
-                         size_t first, size_t end, void *to) {
-    return move(t, l, image, state, first, end, to, true);
-}
-
-wf_status wfi_image_write(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
-                          size_t first, size_t end, const void *from) {
-    return move(t, l, image, state, first, end, (char *)(uintptr_t)from, false);
 }
 
 /* ---- statistics ---- */

@@ -14,12 +14,10 @@ typedef enum wfi_image {
 
 /* Returns the bytes of an image. */
 size_t wfi_image_bytes(const wfi_vector *l, wfi_image image);
-/* Copies elements `first` to `end` of the vector, for STATES of state `state`; all of BUFFERS. The
- * trainer is idle. Errors: DEVICE. */
-wf_status wfi_image_read(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
-                         size_t first, size_t end, void *to);
-wf_status wfi_image_write(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
-                          size_t first, size_t end, const void *from);
+/* Copies elements `first` to `end` of the vector, for STATES of state `state`; all of BUFFERS.
+ * `reads`: to `host`, otherwise from it. The trainer is idle. Errors: DEVICE. */
+wf_status wfi_image_move(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
+                         size_t first, size_t end, void *host, bool reads);
 /* Copies the batch statistics of the latest run, wfi_vector_all_stats floats. */
 wf_status wfi_image_read_stats(const wf_trainer *t, const wfi_vector *l, float *to);
 

@@ -42,7 +42,7 @@ wf_status wfi_workers_open_record(wf_workers *w) {
 static wf_status share_bytes(wf_workers *w, int from, uint8_t **bytes, size_t *n_bytes) {
     int64_t n = (int64_t)*n_bytes;
     if (!w->job) return WF_OK;
-    WF_TRY(wf_group_broadcast(w->world, &n, &n, 1, WF_I64, from, NULL));
+    WF_TRY(wfi_workers_tell(w, from, &n, sizeof n));
     size_t n_room = wfi_round_up((size_t)n + 1, 4);
     uint8_t *room = wfi_alloc(w->ctx, n_room, 1, "a record");
     if (!room) return WF_NO_MEMORY;
@@ -50,7 +50,7 @@ static wf_status share_bytes(wf_workers *w, int from, uint8_t **bytes, size_t *n
     wfi_free(w->ctx, *bytes);
     *bytes = room;
     *n_bytes = (size_t)n;
-    return wf_group_broadcast(w->world, room, room, (int64_t)(n_room / 4), WF_I32, from, NULL);
+    return wfi_workers_tell(w, from, room, n_room);
 }
 
 wf_status wfi_workers_write_record(wf_workers *w) {

@@ -53,8 +53,7 @@ static wf_status move_states(const wfi_worker_rank *rank, const wfi_one_worker *
     int n_states = rank->n > 1 ? wfi_recipe_n_states(&w->own) : 0;
     for (int s = 0; s < n_states; s++) {
         float *at = wfi_local_states(w, one) + (size_t)s * n;
-        WF_TRY(reads ? wfi_image_read(rank->trainer, &w->vector, WFI_IMAGE_STATES, s, 0, n, at)
-                     : wfi_image_write(rank->trainer, &w->vector, WFI_IMAGE_STATES, s, 0, n, at));
+        WF_TRY(wfi_image_move(rank->trainer, &w->vector, WFI_IMAGE_STATES, s, 0, n, at, reads));
     }
     return WF_OK;
 }
@@ -63,15 +62,9 @@ static wf_status move_weights(const wfi_worker_rank *rank, const wfi_one_worker 
     const wf_workers *w = rank->all;
     const wfi_vector *l = &w->vector;
     size_t n = wfi_vector_n(l), n_bytes = wfi_vector_buffer_bytes(l);
-    char *buffers = one->image + buffers_at(w);
-    wf_status (*move_out)(const wf_trainer *t, const wfi_vector *l, wfi_image image, int state,
-                          size_t first, size_t end, void *to) = wfi_image_read;
-    if (reads) {
-        WF_TRY(move_out(rank->trainer, l, WFI_IMAGE_PARAMETERS, 0, 0, n, one->image));
-        return move_out(rank->trainer, l, WFI_IMAGE_BUFFERS, 0, 0, n_bytes, buffers);
-    }
-    WF_TRY(wfi_image_write(rank->trainer, l, WFI_IMAGE_PARAMETERS, 0, 0, n, one->image));
-    return wfi_image_write(rank->trainer, l, WFI_IMAGE_BUFFERS, 0, 0, n_bytes, buffers);
+    WF_TRY(wfi_image_move(rank->trainer, l, WFI_IMAGE_PARAMETERS, 0, 0, n, one->image, reads));
+    return wfi_image_move(rank->trainer, l, WFI_IMAGE_BUFFERS, 0, 0, n_bytes,
+                          one->image + buffers_at(w), reads);
 }
 
 /* The results of a step of one worker: the loss over the rows, rows and hits. */

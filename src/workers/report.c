@@ -1,20 +1,18 @@
 /* Figures of the workers: memory, traffic, staleness, places. */
 #include "workers/run.h"
 
-static void count_channel(const wf_workers *w, const wfi_channel *c, bool is_server,
-                          wf_workers_rank *r) {
+static void count_channel(const wfi_channel *c, bool is_server, wf_workers_rank *r) {
     uint64_t n_out = is_server ? c->n_answered : c->n_sent,
              n_in = is_server ? c->n_sent : c->n_answered;
     if (c->group) n_in = n_out; /* the other side counts for itself: a message each way */
-    (void)w;
     r->sent_bytes += n_out * c->bytes;
     r->received_bytes += n_in * c->bytes;
 }
 
 static void count_worker(const wf_workers *w, const wfi_one_worker *one, wf_workers_rank *r) {
-    count_channel(w, &one->asking, false, r);
+    count_channel(&one->asking, false, r);
     for (int k = 0; k < w->n_servers && one->pushing; k++)
-        count_channel(w, &one->pushing[k], false, r);
+        count_channel(&one->pushing[k], false, r);
 }
 
 static void fill_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
@@ -29,8 +27,8 @@ static void fill_rank(const wf_workers *w, int rank, wf_workers_rank *r) {
         const wfi_server *s = &w->servers[k];
         if (s->rank != rank) continue;
         if (!s->number)
-            for (int i = 0; i < w->n_workers; i++) count_channel(w, s->served[i].asking, true, r);
-        for (int i = 0; i < w->n_workers; i++) count_channel(w, s->served[i].pushing, true, r);
+            for (int i = 0; i < w->n_workers; i++) count_channel(s->served[i].asking, true, r);
+        for (int i = 0; i < w->n_workers; i++) count_channel(s->served[i].pushing, true, r);
     }
     r->memory.is_measured = 1;
     r->memory.planned_host_peak_bytes += wfi_workers_host_bytes(w, rank);

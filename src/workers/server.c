@@ -39,7 +39,7 @@ static wf_status answer(wfi_server *s, wfi_served *one) {
     note->stops = wfi_workers_stops(s->all);
     memcpy(vector_of(s, one), s->parameters, n_of(s) * sizeof *s->parameters);
     if (ends) one->stage = SERVED_ENDED;
-    WF_TRY(wfi_channel_answer(one->pushing, wfi_note_counts(note)));
+    WF_TRY(wfi_channel_send(one->pushing, WFI_MESSAGE_ANSWERS, wfi_note_counts(note)));
     return ends ? WF_OK : expect(s, one);
 }
 
@@ -201,7 +201,7 @@ static wf_status grant(wfi_server *s, wfi_served *one) {
     WF_TRY(wfi_order_grant(s->all, note, records, &is_granted));
     if (!is_granted) return WF_OK;
     one->stage = SERVED_PUSHING;
-    WF_TRY(wfi_channel_answer(one->asking, wfi_note_counts(note)));
+    WF_TRY(wfi_channel_send(one->asking, WFI_MESSAGE_ANSWERS, wfi_note_counts(note)));
     return wfi_channel_expect(one->pushing);
 }
 
@@ -216,14 +216,14 @@ static wf_status advance(wfi_server *s, wfi_served *one, bool *moved_out) {
     int64_t next = s->next;
     bool is_asked = false;
     if (one->stage == SERVED_ASKING) {
-        WF_TRY(wfi_channel_is_asked(one->asking, &is_asked));
+        WF_TRY(wfi_channel_has(one->asking, WFI_MESSAGE_ASKS, &is_asked));
         if (is_asked) {
             one->stage = SERVED_ASKED;
             one->arrival = s->n_arrived++;
         }
     }
     if (one->stage == SERVED_PUSHING) {
-        WF_TRY(wfi_channel_is_asked(one->pushing, &is_asked));
+        WF_TRY(wfi_channel_has(one->pushing, WFI_MESSAGE_ASKS, &is_asked));
         if (is_asked) one->stage = SERVED_PUSHED;
     }
     if (is_next(s, one)) WF_TRY(apply(s, one));

@@ -12,6 +12,20 @@ wf_trainer *wf_workers_trainer(wf_workers *w) {
     return root(w);
 }
 
+wf_status wfi_workers_tell(wf_workers *w, int from, void *data, size_t bytes) {
+    if (!w->job) return WF_OK;
+    return wf_group_broadcast(w->world, data, data, (int64_t)(bytes / 4), WF_I32, from, NULL);
+}
+
+/* Server 0 goes on counting, wherever it is. */
+wf_status wfi_workers_tell_staleness(wf_workers *w, int from) {
+    int64_t n = (int64_t)w->n_staleness;
+    WF_TRY(wfi_workers_tell(w, from, &n, sizeof n));
+    for (w->n_staleness = 0; (int64_t)w->n_staleness < n; w->n_staleness++)
+        WF_TRY(WFI_GROW(w->ctx, w->staleness, w->n_staleness, w->staleness_capacity, "staleness"));
+    return wfi_workers_tell(w, from, w->staleness, w->n_staleness * sizeof *w->staleness);
+}
+
 /* ---- weights of all workers' trainers ---- */
 
 static wf_status copy_here(wf_workers *w) {
@@ -28,8 +42,7 @@ static wf_status broadcast_tensor(wf_workers *w, const wfi_value *value, size_t 
     if (!data) return WF_NO_MEMORY;
     wf_status status =
         wfi_workers_is_root(w) ? wf_trainer_read(own, value->name, data, bytes) : WF_OK;
-    if (status == WF_OK)
-        status = wf_group_broadcast(w->world, data, data, n_words, WF_I32, 0, NULL);
+    if (status == WF_OK) status = wfi_workers_tell(w, 0, data, (size_t)n_words * sizeof(int32_t));
     if (status == WF_OK && own && !wfi_workers_is_root(w))
         status = wf_trainer_write(own, value->name, data, bytes);
     wfi_free(w->ctx, data);
@@ -57,8 +70,8 @@ static wfi_server *find_server(const wf_workers *w, int number) {
     return NULL;
 }
 
-/* A transfer of one vector of a server: the parameters, or a state. `to_server`: from rank 0's
- * trainer, otherwise to it. */
+/* A transfer of one vector of a server: the parameters, a state, or the buffers, which server 0
+ * has. `to_server`: from rank 0's trainer, otherwise to it. */
 typedef struct exchange {
     int server;
     wfi_image image;
@@ -66,62 +79,41 @@ typedef struct exchange {
     bool to_server;
 } exchange;
 
-static float *vector_at(const wfi_server *s, const exchange *x) {
+static void *vector_at(const wfi_server *s, const exchange *x) {
+    if (x->image == WFI_IMAGE_BUFFERS) return s->buffers;
     if (x->image == WFI_IMAGE_PARAMETERS) return s->parameters;
     return s->states + (size_t)x->state * (s->end - s->first);
 }
 
-static wf_status with_trainer(const wf_workers *w, const exchange *x, size_t first, size_t end,
-                              float *data) {
-    const wf_trainer *t = root(w);
-    return x->to_server ? wfi_image_read(t, &w->vector, x->image, x->state, first, end, data)
-                        : wfi_image_write(t, &w->vector, x->image, x->state, first, end, data);
+wf_status wfi_workers_pass(wf_workers *w, int from, int to, void *data, size_t bytes) {
+    int own = w->job ? wf_job_rank(w->job) : 0;
+    int64_t n_words = (int64_t)(bytes / 4);
+    if (!w->job || from == to) return WF_OK;
+    if (own == from) return wf_group_send(w->world, data, n_words, WF_I32, to, NULL);
+    return own == to ? wf_group_recv(w->world, data, n_words, WF_I32, from, NULL) : WF_OK;
 }
 
-/* Between two processes; in pieces of no more than a message. */
-static wf_status with_peer(wf_workers *w, const exchange *x, wfi_server *s, size_t first,
-                           size_t end) {
-    int server = wfi_workers_server_rank(w, x->server), peer = s ? 0 : server;
-    bool sends = x->to_server == !s;
-    float *data =
-        s ? vector_at(s, x) : wfi_alloc(w->ctx, end - first + 1, sizeof *data, "a vector");
+static wf_status exchange_vector(wf_workers *w, exchange x) {
+    wfi_server *s = find_server(w, x.server);
+    const wfi_vector *l = &w->vector;
+    bool is_root = wfi_workers_is_root(w), is_bytes = x.image == WFI_IMAGE_BUFFERS;
+    size_t first = is_bytes ? 0 : wfi_vector_cut(l, w->n_servers, x.server),
+           end = is_bytes ? wfi_vector_buffer_bytes(l)
+                          : wfi_vector_cut(l, w->n_servers, x.server + 1),
+           bytes = (end - first) * (is_bytes ? 1 : sizeof(float));
+    int server = wfi_workers_server_rank(w, x.server);
+    if (!bytes || (!s && !is_root)) return WF_OK;
+    void *own = s ? NULL : wfi_alloc(w->ctx, bytes, 1, "a vector"), *data = own;
+    if (s) data = vector_at(s, &x);
     if (!data) return WF_NO_MEMORY;
-    wf_status status = !s && sends ? with_trainer(w, x, first, end, data) : WF_OK;
-    if (status == WF_OK)
-        status = sends ? wf_group_send(w->world, data, (int64_t)(end - first), WF_F32, peer, NULL)
-                       : wf_group_recv(w->world, data, (int64_t)(end - first), WF_F32, peer, NULL);
-    if (status == WF_OK && !s && !sends) status = with_trainer(w, x, first, end, data);
-    if (!s) wfi_free(w->ctx, data);
-    return status;
-}
-
-static wf_status exchange_vector(wf_workers *w, const exchange *x) {
-    wfi_server *s = find_server(w, x->server);
-    size_t first = wfi_vector_cut(&w->vector, w->n_servers, x->server),
-           end = wfi_vector_cut(&w->vector, w->n_servers, x->server + 1);
-    if (s && wfi_workers_is_root(w)) return with_trainer(w, x, first, end, vector_at(s, x));
-    return s || wfi_workers_is_root(w) ? with_peer(w, x, s, first, end) : WF_OK;
-}
-
-/* Server 0 has the buffers. */
-static wf_status exchange_buffers(wf_workers *w, bool to_server) {
-    wfi_server *s = find_server(w, 0);
-    size_t bytes = wfi_vector_buffer_bytes(&w->vector);
-    int server = wfi_workers_server_rank(w, 0);
-    char *data = s ? s->buffers : NULL, *own = NULL;
-    if (!bytes || (!s && !wfi_workers_is_root(w))) return WF_OK;
-    if (!s && !(data = own = wfi_alloc(w->ctx, bytes, 1, "buffers"))) return WF_NO_MEMORY;
     wf_status status = WF_OK;
-    bool is_here = s && wfi_workers_is_root(w), sends = to_server == wfi_workers_is_root(w);
-    if (wfi_workers_is_root(w) && to_server)
-        status = wfi_image_read(root(w), &w->vector, WFI_IMAGE_BUFFERS, 0, 0, bytes, data);
-    if (status == WF_OK && !is_here)
+    if (is_root && x.to_server)
+        status = wfi_image_move(root(w), l, x.image, x.state, first, end, data, true);
+    if (status == WF_OK)
         status =
-            sends
-                ? wf_group_send(w->world, data, (int64_t)(bytes / 4), WF_I32, s ? 0 : server, NULL)
-                : wf_group_recv(w->world, data, (int64_t)(bytes / 4), WF_I32, s ? 0 : server, NULL);
-    if (status == WF_OK && wfi_workers_is_root(w) && !to_server)
-        status = wfi_image_write(root(w), &w->vector, WFI_IMAGE_BUFFERS, 0, 0, bytes, data);
+            wfi_workers_pass(w, x.to_server ? 0 : server, x.to_server ? server : 0, data, bytes);
+    if (status == WF_OK && is_root && !x.to_server)
+        status = wfi_image_move(root(w), l, x.image, x.state, first, end, data, false);
     wfi_free(w->ctx, own);
     return status;
 }
@@ -129,11 +121,11 @@ static wf_status exchange_buffers(wf_workers *w, bool to_server) {
 static wf_status exchange_all(wf_workers *w, bool to_server) {
     int n_states = wfi_recipe_n_states(&w->recipe);
     for (int k = 0; k < w->n_servers; k++) {
-        WF_TRY(exchange_vector(w, &(exchange){k, WFI_IMAGE_PARAMETERS, 0, to_server}));
+        WF_TRY(exchange_vector(w, (exchange){k, WFI_IMAGE_PARAMETERS, 0, to_server}));
         for (int state = 0; state < n_states; state++)
-            WF_TRY(exchange_vector(w, &(exchange){k, WFI_IMAGE_STATES, state, to_server}));
+            WF_TRY(exchange_vector(w, (exchange){k, WFI_IMAGE_STATES, state, to_server}));
     }
-    return exchange_buffers(w, to_server);
+    return exchange_vector(w, (exchange){0, WFI_IMAGE_BUFFERS, 0, to_server});
 }
 
 wf_status wfi_workers_replicate(wf_workers *w) {

@@ -22,8 +22,8 @@ static wf_status ask(wf_workers *w, wfi_one_worker *one, wfi_ask what) {
     one->note.stops = wfi_max_i64(one->stops, wfi_workers_stops(w));
     memcpy(one->asking.buffer, &one->note, sizeof one->note);
     one->stage = WFI_WORKER_ASKS;
-    WF_TRY(wfi_channel_send(&one->asking, wfi_note_counts(&one->note)));
-    return wfi_channel_await(&one->asking);
+    WF_TRY(wfi_channel_send(&one->asking, WFI_MESSAGE_ASKS, wfi_note_counts(&one->note)));
+    return wfi_channel_expect(&one->asking);
 }
 
 /* With the ticket, the gradient goes to all servers at once. */
@@ -33,9 +33,9 @@ static wf_status push(wf_workers *w, wfi_one_worker *one) {
     for (int k = 0; k < w->n_servers; k++) {
         memcpy(one->pushing[k].buffer, &one->note, sizeof one->note);
         one->has_answer[k] = false;
-        WF_TRY(wfi_channel_send(&one->pushing[k], wfi_note_counts(&one->note)));
+        WF_TRY(wfi_channel_send(&one->pushing[k], WFI_MESSAGE_ASKS, wfi_note_counts(&one->note)));
     }
-    for (int k = 0; k < w->n_servers; k++) WF_TRY(wfi_channel_await(&one->pushing[k]));
+    for (int k = 0; k < w->n_servers; k++) WF_TRY(wfi_channel_expect(&one->pushing[k]));
     one->stage = WFI_WORKER_PUSHES;
     return WF_OK;
 }
@@ -44,7 +44,7 @@ static wf_status pull(wf_workers *w, wfi_one_worker *one) {
     bool has_all = true;
     for (int k = 0; k < w->n_servers; k++) {
         if (!one->has_answer[k])
-            WF_TRY(wfi_channel_is_answered(&one->pushing[k], &one->has_answer[k]));
+            WF_TRY(wfi_channel_has(&one->pushing[k], WFI_MESSAGE_ANSWERS, &one->has_answer[k]));
         has_all &= one->has_answer[k];
     }
     if (!has_all) return WF_OK;
@@ -70,10 +70,9 @@ static wf_status move_vector(const wfi_worker_rank *rank, const wfi_one_worker *
         size_t first = wfi_vector_cut(&w->vector, w->n_servers, k),
                end = wfi_vector_cut(&w->vector, w->n_servers, k + 1);
         float *part = part_at(w, one, k);
-        WF_TRY(reads ? wfi_image_read(rank->trainer, &w->vector, WFI_IMAGE_GRADIENTS, 0, first, end,
-                                      part)
-                     : wfi_image_write(rank->trainer, &w->vector, WFI_IMAGE_PARAMETERS, 0, first,
-                                       end, part));
+        WF_TRY(wfi_image_move(rank->trainer, &w->vector,
+                              reads ? WFI_IMAGE_GRADIENTS : WFI_IMAGE_PARAMETERS, 0, first, end,
+                              part, reads));
     }
     return WF_OK;
 }
@@ -148,7 +147,8 @@ static void show(wf_workers *w, const wfi_one_worker *one) {
 static wf_status advance(wf_workers *w, wfi_one_worker *one, bool *moved_out) {
     wfi_worker_stage before = one->stage;
     bool has_ticket = false;
-    if (one->stage == WFI_WORKER_ASKS) WF_TRY(wfi_channel_is_answered(&one->asking, &has_ticket));
+    if (one->stage == WFI_WORKER_ASKS)
+        WF_TRY(wfi_channel_has(&one->asking, WFI_MESSAGE_ANSWERS, &has_ticket));
     if (has_ticket) WF_TRY(push(w, one));
     if (has_ticket) show(w, one);
     if (one->stage == WFI_WORKER_PUSHES) WF_TRY(pull(w, one));

@@ -247,6 +247,10 @@ void wfi_workers_destroy_groups(wf_workers *w);
 wf_status wfi_workers_replicate_weights(wf_workers *w);
 wf_status wfi_workers_replicate(wf_workers *w);
 wf_status wfi_workers_collect(wf_workers *w);
+/* Between processes, multiples of 4 bytes: rank `from` tells all others, or rank `to`. */
+wf_status wfi_workers_tell(wf_workers *w, int from, void *data, size_t bytes);
+wf_status wfi_workers_tell_staleness(wf_workers *w, int from);
+wf_status wfi_workers_pass(wf_workers *w, int from, int to, void *data, size_t bytes);
 
 /* Host memory of a rank's workers and servers: allocations of create.c and local.c. */
 size_t wfi_workers_host_bytes(const wf_workers *w, int rank);
