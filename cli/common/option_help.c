@@ -60,7 +60,7 @@ static const struct {
     {OPT_wire, FOR_BENCH_ALLREDUCE,
      "inproc: ranks as threads; shm: processes; mpi: processes of mpirun (inproc,shm)"},
     {OPT_out, FOR_BENCH_PARALLEL, "folder for tables, pictures and results.json (model-parallel)"},
-    {OPT_out, PEER | FOR_BENCH_ASYNC, "folder for tables, pictures and results.json"},
+    {OPT_out, PEER | FOR_BENCH_ASYNC, "folder for tables and pictures"},
     {OPT_out, FOR_BENCH_PREDICT, "folder for the picture and its numbers"},
     {OPT_plans, FOR_BENCH_PREDICT,
      "plans, separated by ; (two ranks: dp, zero=1, 2 and 3, pipelines, recompute, offload, tp)"},

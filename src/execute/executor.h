@@ -10,9 +10,9 @@
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
 
-#include "execute/carry.h"
 #include "execute/check/gaps.h"
 #include "execute/check/happens.h"
+#include "execute/gate.h"
 #include "execute/profile.h"
 #include "execute/stall.h"
 #include "execute/trace.h"

@@ -25,7 +25,7 @@ wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *w
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
     const wfi_instruction *now = &e->p->instructions[i];
     if (++e->n_waits == e->left_out_wait) return WF_OK;
-    if (e->carrier > WFI_CARRIER_MIRROR && event.stream->owner->rank != now->rank) return WF_OK;
+    if (e->carrier > WFI_CARRIER_HOST && event.stream->owner->rank != now->rank) return WF_OK;
     if (e->happens) wfi_happens_wait(e->happens, i, event);
     return wfi_stream_wait(e->workers[now->rank].streams[now->stream], event);
 }

@@ -3,7 +3,7 @@
  * All tasks and waits of a program are issued by these functions. So the happens-before checker
  * (happens.h) does not miss one; it reports a task that was issued elsewhere. Calls for an
  * instruction of a rank in another process reach only the checker. If messages or a wire order the
- * ranks (carry.h), no stream waits for another rank's stream.
+ * ranks (gate.h), no stream waits for another rank's stream.
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H
@@ -47,11 +47,11 @@ wf_status wfi_issue_transfer(wfi_executor *e, int32_t at);
 int32_t wfi_issue_n_tasks(const wfi_executor *e, int32_t i);
 /* Calls `fn` for all copies between ranks in phase `number` of the instructions at that place, in
  * one order on every rank. */
-typedef wf_status wfi_carried_fn(void *self, const wfi_carried *copy);
-wf_status wfi_issue_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+typedef wf_status wfi_far_copy_fn(void *self, const wfi_far_copy *copy);
+wf_status wfi_issue_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_far_copy_fn *fn,
                            void *self);
 /* reduce.c: the same for a collective. */
-wf_status wfi_reduce_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+wf_status wfi_reduce_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_far_copy_fn *fn,
                             void *self);
 /* reduce.c: phase `number` of the collective at that place. */
 wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number);

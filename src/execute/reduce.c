@@ -84,18 +84,18 @@ static wfi_location place_of(const gradient *g, const wfi_access *a) {
     return (wfi_location){reference_of(g, a->rank, a->window), (size_t)at * sizeof(float)};
 }
 
-static wfi_carried find_copy(const gradient *g, const wfi_reduce_step *step) {
+static wfi_far_copy find_copy(const gradient *g, const wfi_reduce_step *step) {
     wfi_access from, to;
     (void)wfi_reduce_access(&g->f->part, step, 0, &from);
     (void)wfi_reduce_access(&g->f->part, step, 1, &to);
-    return (wfi_carried){place_of(g, &from), place_of(g, &to), (size_t)from.n * sizeof(float)};
+    return (wfi_far_copy){place_of(g, &from), place_of(g, &to), (size_t)from.n * sizeof(float)};
 }
 
 static wf_status fetch(const gradient *g, const wfi_reduce_step *step) {
     const wfi_executor *e = g->f->e;
-    const wfi_carried copy = find_copy(g, step);
+    const wfi_far_copy copy = find_copy(g, step);
     wfi_executor_touch(e, copy.to.reference);
-    return wfi_carry_copy(e, (int32_t)(g->f->now - e->p->instructions), &copy);
+    return wfi_make_copy(e, (int32_t)(g->f->now - e->p->instructions), &copy);
 }
 
 static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *steps, int32_t n) {
@@ -149,7 +149,7 @@ each_step(const wfi_executor *e, int32_t i, int32_t number,
 
 static wf_status touch_step(const gradient *g, const wfi_reduce_step *step, void *self) {
     const wfi_executor *e = g->f->e;
-    bool is_carried = e->carrier > WFI_CARRIER_MIRROR && copies(step);
+    bool is_carried = e->carrier > WFI_CARRIER_HOST && copies(step);
     wfi_access a;
     (void)self;
     for (int32_t i = 0; wfi_reduce_access(&g->f->part, step, i, &a); i++) {
@@ -162,14 +162,14 @@ static wf_status touch_step(const gradient *g, const wfi_reduce_step *step, void
 }
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
-    WF_TRY(wfi_carry_touch_sent(e, i, number));
+    WF_TRY(wfi_touch_sent(e, i, number));
     return each_step(e, i, number, touch_step, NULL);
 }
 
 /* ---- copies between ranks ---- */
 
 typedef struct copying {
-    wfi_carried_fn *fn;
+    wfi_far_copy_fn *fn;
     void *self;
 } copying;
 
@@ -178,14 +178,14 @@ static wf_status copy_step(const gradient *g, const wfi_reduce_step *step, void 
     const phase *f = g->f;
     if (step->kind == WFI_REDUCE_JOIN) {
         const wfi_location own = {reference_of(g, f->part.own, WFI_WINDOW_OUT), 0};
-        return c->fn(c->self, &(wfi_carried){own, own, own.reference->bytes});
+        return c->fn(c->self, &(wfi_far_copy){own, own, own.reference->bytes});
     }
     if (!copies(step) || step->left == f->part.own) return WF_OK;
-    const wfi_carried copy = find_copy(g, step);
+    const wfi_far_copy copy = find_copy(g, step);
     return c->fn(c->self, &copy);
 }
 
-wf_status wfi_reduce_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+wf_status wfi_reduce_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_far_copy_fn *fn,
                             void *self) {
     const int32_t *group = e->p->order + at;
     copying c = {fn, self};

@@ -2,7 +2,7 @@
  *
  * No thread blocks to wait for another: the parts of a transfer are tasks on the ranks' streams,
  * ordered by events. A receive copies from the sender's arena, unless the bytes are carried
- * (carry.h). The phases of a collective are in reduce.c.
+ * (gate.h). The phases of a collective are in reduce.c.
  */
 #include "execute/issue.h"
 #include "program/change.h"
@@ -21,20 +21,20 @@ static const wfi_work place = {do_nothing, NULL};
 
 /* ---- send and receive ---- */
 
-static wfi_carried find_received(const wfi_executor *e, int32_t at) {
+static wfi_far_copy find_received(const wfi_executor *e, int32_t at) {
     bool sends = member(e, at, 0)->kind == WFI_SEND;
     const wfi_reference *to = member(e, at, sends)->references;
-    return (wfi_carried){{member(e, at, !sends)->references, 0}, {to, 0}, to->bytes};
+    return (wfi_far_copy){{member(e, at, !sends)->references, 0}, {to, 0}, to->bytes};
 }
 
 static wf_status copy_received(void *self, void *argument) {
     const wfi_executor *e = self;
     int32_t i = (int32_t)(intptr_t)argument;
-    const wfi_carried copy = find_received(e, e->first[i]);
+    const wfi_far_copy copy = find_received(e, e->first[i]);
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i, true);
     wfi_executor_touch(e, copy.to.reference);
-    WF_TRY(wfi_carry_copy(e, i, &copy));
+    WF_TRY(wfi_make_copy(e, i, &copy));
     wfi_executor_end(e, i, true);
     return wfi_executor_check(e, i);
 }
@@ -46,15 +46,14 @@ static wf_status run_send(void *self, void *argument) {
 
 static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase) {
     (void)phase;
-    const wfi_carried copy = find_received(e, e->first[i]);
-    if (e->carrier <= WFI_CARRIER_MIRROR)
+    const wfi_far_copy copy = find_received(e, e->first[i]);
+    if (e->carrier <= WFI_CARRIER_HOST)
         WF_TRY(wfi_issue_touch(e, copy.from.reference, 0, copy.bytes, WFI_READ));
     return wfi_issue_touch(e, copy.to.reference, 0, copy.bytes, WFI_WRITE);
 }
 
 static wf_status transfer_pair(wfi_executor *e, int32_t at) {
-    static const wfi_work copy = {copy_received, touch_received},
-                          sent = {run_send, wfi_carry_touch_sent};
+    static const wfi_work copy = {copy_received, touch_received}, sent = {run_send, wfi_touch_sent};
     int32_t a = e->p->order[at], b = e->p->order[at + 1];
     bool sends = e->p->instructions[a].kind == WFI_SEND;
     int32_t send = sends ? a : b, receive = sends ? b : a;
@@ -63,8 +62,8 @@ static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     int32_t n_tasks = wfi_issue_n_tasks(e, send);
     WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, n_tasks))); /* earlier sends */
     if (e->carrier) WF_TRY(wfi_issue_depends(e, send, send));
-    WF_TRY(wfi_carry(e, at, 0));
-    if (e->carrier == WFI_CARRIER_MIRROR)
+    WF_TRY(wfi_issue_gates(e, at, 0));
+    if (e->carrier == WFI_CARRIER_HOST)
         WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, 1)));
     WF_TRY(wfi_issue(e, receive, 0, &copy));
     /* The send is also a task of its own stream. So later sends of that stream, to any rank, come
@@ -86,8 +85,8 @@ static wf_status transfer_all(wfi_executor *e, int32_t at) {
     for (int32_t number = 0; number < n_phases; number++) {
         int32_t n_left = wfi_issue_n_tasks(e, group[0]) - 1 - (1 + (e->carrier > 0)) * number;
         WF_TRY(wfi_issue_barrier(e, at, n_left));
-        WF_TRY(wfi_carry(e, at, number));
-        if (e->carrier == WFI_CARRIER_MIRROR) WF_TRY(wfi_issue_barrier(e, at, n_left - 1));
+        WF_TRY(wfi_issue_gates(e, at, number));
+        if (e->carrier == WFI_CARRIER_HOST) WF_TRY(wfi_issue_barrier(e, at, n_left - 1));
         WF_TRY(wfi_issue_phase(e, at, number));
     }
     /* No member goes on while another may still read its memory. */
@@ -109,10 +108,10 @@ static bool is_pair(const wfi_executor *e, int32_t at) {
     return wfi_type_of(member(e, at, 0))->class == WFI_CLASS_TRANSFER;
 }
 
-wf_status wfi_issue_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_carried_fn *fn,
+wf_status wfi_issue_copies(const wfi_executor *e, int32_t at, int32_t number, wfi_far_copy_fn *fn,
                            void *self) {
     if (!is_pair(e, at)) return wfi_reduce_copies(e, at, number, fn, self);
-    const wfi_carried copy = find_received(e, at);
+    const wfi_far_copy copy = find_received(e, at);
     return fn(self, &copy);
 }
 

@@ -19,7 +19,7 @@ static wf_status create_streams(wfi_worker *w) {
                                                &w->streams[s])
                            : wfi_remote_stream_create(&w->remote, name, s, &w->streams[s]));
     }
-    w->is_mirrored = w->job && w->backend->device->separate;
+    w->has_host_copy = w->job && w->backend->device->separate;
     return WF_OK;
 }
 
@@ -54,7 +54,7 @@ void wfi_worker_stop(wfi_worker *w) {
 
 /* Whether this is memory of a local rank's device that no other process sees. */
 static bool is_hidden(const wfi_worker *w, wfi_space space) {
-    return w->is_mirrored && w->is_local && space == WFI_SPACE_DEVICE;
+    return w->has_host_copy && w->is_local && space == WFI_SPACE_DEVICE;
 }
 
 /* Memory that processes share. */
@@ -70,9 +70,9 @@ static void release_arena(wfi_worker *w, wfi_space space) {
     wfi_arena *a = &w->arenas[space];
     size_t shift_bytes = shift_of(w, space);
     if (!a->base) return;
-    if (w->mirror && is_hidden(w, space)) {
-        wfi_control_arena_release(w->job, w->mirror, a->bytes);
-        w->mirror = NULL;
+    if (w->host_copy && is_hidden(w, space)) {
+        wfi_control_arena_release(w->job, w->host_copy, a->bytes);
+        w->host_copy = NULL;
     }
     if (is_shared(w, space))
         wfi_control_arena_release(w->job, a->base, a->bytes);
@@ -121,7 +121,7 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
     take_arena(w, space, base, need->peak_bytes);
     if (is_hidden(w, space)) {
         WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
-        w->mirror = base;
+        w->host_copy = base;
     }
     if (w->job && space == WFI_SPACE_DISK)
         return wfi_control_file_publish(w->job, w->trainer, (int)space,

@@ -25,10 +25,10 @@ typedef struct wfi_worker {
     wfi_remote remote;          /* ... counted here */
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
-    /* In a job: other processes cannot see the memory of the rank's device, and map `mirror` as its
-     * arena: host memory of the arena's size, and mostly empty (carry.h). */
-    bool is_mirrored;
-    char *mirror;
+    /* In a job: other processes cannot see the memory of the rank's device, and map `host_copy`
+     * as its arena: host memory of the arena's size, and mostly empty (gate.h). */
+    bool has_host_copy;
+    char *host_copy;
     /* The local rank's wire, whose tasks run on a stream of its own; NULL: the job has none. */
     wfi_device_wire *wire;
     wfi_stream_queue *wire_stream;

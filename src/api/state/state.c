@@ -110,11 +110,11 @@ static wf_status put(const wf_trainer *t, const wfi_state_piece *piece, size_t a
                            piece->space, src, WFI_SPACE_HOST, bytes);
 }
 
-/* Fetches bytes of a rank through its mirror, since only its own process sees its memory. That
- * process has the bytes at `dst`; the others map the mirror as the rank's arena. */
-static wf_status fetch_mirrored(const wf_trainer *t, const wfi_worker *w, size_t at, size_t bytes,
-                                bool wants, void *dst) {
-    if (w->is_local) memcpy(w->mirror + at, dst, bytes);
+/* Fetches bytes of a rank through its host copy, since only its own process sees its memory. That
+ * process has the bytes at `dst`; the others map the host copy as the rank's arena. */
+static wf_status fetch_host_copy(const wf_trainer *t, const wfi_worker *w, size_t at, size_t bytes,
+                                 bool wants, void *dst) {
+    if (w->is_local) memcpy(w->host_copy + at, dst, bytes);
     WF_TRY(wfi_control_barrier(t->job, "show a part of the state"));
     if (!w->is_local && wants) memcpy(dst, w->arenas[WFI_SPACE_DEVICE].base + at, bytes);
     return wfi_control_barrier(t->job, "see it");
@@ -126,10 +126,10 @@ wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size
     bool wants = !t->job || to < 0 || wf_job_rank(t->job) == to;
     const char *from = w->arenas[space].base + at;
     wfi_space seen = w->is_local || space == WFI_SPACE_DISK ? space : WFI_SPACE_HOST;
-    bool is_mirrored = w->is_mirrored && space == WFI_SPACE_DEVICE && !is_by_messages(t);
-    if (w->is_local || (wants && !is_by_messages(t) && !is_mirrored))
+    bool has_host_copy = w->has_host_copy && space == WFI_SPACE_DEVICE && !is_by_messages(t);
+    if (w->is_local || (wants && !is_by_messages(t) && !has_host_copy))
         WF_TRY(wfi_memory_copy(w->copier, NULL, dst, WFI_SPACE_HOST, from, seen, bytes));
-    if (is_mirrored) return fetch_mirrored(t, w, at, bytes, wants, dst);
+    if (has_host_copy) return fetch_host_copy(t, w, at, bytes, wants, dst);
     if (!is_by_messages(t)) return WF_OK;
     for (int r = 0; r < t->n_workers; r++)
         if (to < 0 || to == r) WF_TRY(wfi_control_move(t->job, rank, r, dst, dst, bytes));

@@ -8,7 +8,7 @@
  *
  * Processes of several machines share no memory. Each has a segment of its own, in which the
  * transport (transport.h) updates the state of the other ranks. Other ranks' arenas are not mapped:
- * bytes that a task reads are received in the reader's own arena (execute/carry.h).
+ * bytes that a task reads are received in the reader's own arena (execute/gate.h).
  */
 #ifndef WFI_CONTROL_H
 #define WFI_CONTROL_H

@@ -1,4 +1,4 @@
-/* Carries bytes between ranks whose processes cannot read each other's memory. Private.
+/* Moves bytes between ranks whose processes cannot read each other's memory. Private.
  *
  * Only copies read another rank's memory, and they write to a block of the reader's own: a receive,
  * or a step of a collective that copies (the plan stages operands of kernels). Every process has
@@ -7,21 +7,21 @@
  * that others copy are complete, and the memory for copies of others' bytes is free. The task after
  * the gate begins when the bytes have come, and those of this rank have gone.
  *
- *   MIRROR    Processes share the host's memory, but not that of devices. The gate copies bytes to
- *             a mirror of the device's memory, from which the others copy them.
- *   MESSAGES  The transport sends and receives. Messages find the memory of a device in its mirror.
+ *   HOST      Processes share the host's memory, but not that of devices. The gate copies bytes to
+ *             a host copy of the device's memory, from which the others copy them.
+ *   MESSAGES  The transport sends and receives. It finds a device's memory in its host copy.
  *   WIRE      A stream of its own moves all bytes of a phase at once (comm/wire/device_wire.h),
  *             after the gates of all members. So no GPU waits for another rank, and the watchdog
  *             can name a late one. Phases are in the order of the program on every rank.
  */
-#ifndef WFI_CARRY_H
-#define WFI_CARRY_H
+#ifndef WFI_GATE_H
+#define WFI_GATE_H
 
 #include "execute/worker.h"
 
 typedef enum wfi_carrier {
     WFI_CARRIER_NONE, /* all ranks read each other's memory */
-    WFI_CARRIER_MIRROR,
+    WFI_CARRIER_HOST,
     WFI_CARRIER_MESSAGES,
     WFI_CARRIER_WIRE
 } wfi_carrier;
@@ -36,20 +36,20 @@ typedef struct wfi_location {
 
 /* A copy of another rank's bytes. The places are the same: floats that the wire sums with those of
  * other ranks. */
-typedef struct wfi_carried {
+typedef struct wfi_far_copy {
     wfi_location from, to;
     size_t bytes;
-} wfi_carried;
+} wfi_far_copy;
 
 typedef struct wfi_executor wfi_executor;
 
 /* Issues the gates of phase `number` of the instructions at that place of the order, and what moves
  * their bytes; a send and its receive are one phase. */
-wf_status wfi_carry(wfi_executor *e, int32_t at, int32_t number);
+wf_status wfi_issue_gates(wfi_executor *e, int32_t at, int32_t number);
 /* A task of instruction i makes the copy, unless its bytes have been moved. */
-wf_status wfi_carry_copy(const wfi_executor *e, int32_t i, const wfi_carried *copy);
+wf_status wfi_make_copy(const wfi_executor *e, int32_t i, const wfi_far_copy *copy);
 /* Reports to the checker that the task, which comes after the departure of this rank's bytes, reads
- * them: if messages or a wire carry them. */
-wf_status wfi_carry_touch_sent(const wfi_executor *e, int32_t i, int32_t number);
+ * them: if messages or a wire move them. */
+wf_status wfi_touch_sent(const wfi_executor *e, int32_t i, int32_t number);
 
 #endif

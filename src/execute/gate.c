@@ -1,4 +1,4 @@
-#include "execute/carry.h"
+#include "execute/gate.h"
 
 #include "comm/transport/transport.h"
 #include "execute/issue.h"
@@ -10,14 +10,14 @@
 _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "each stream has messages of its own");
 
 wfi_carrier wfi_carrier_of(const wfi_worker *workers, int32_t n_ranks) {
-    bool has_mirrors = false, has_wire = false;
+    bool has_host_copies = false, has_wire = false;
     for (int32_t r = 0; r < n_ranks; r++) {
-        has_mirrors |= workers[r].is_mirrored;
+        has_host_copies |= workers[r].has_host_copy;
         has_wire |= workers[r].wire != NULL;
     }
     if (has_wire) return WFI_CARRIER_WIRE;
     if (workers->job && wfi_control_transport(workers->job)) return WFI_CARRIER_MESSAGES;
-    return has_mirrors ? WFI_CARRIER_MIRROR : WFI_CARRIER_NONE;
+    return has_host_copies ? WFI_CARRIER_HOST : WFI_CARRIER_NONE;
 }
 
 static const wfi_worker *owner_of(const wfi_executor *e, const wfi_location *at) {
@@ -32,17 +32,17 @@ static char *address(const wfi_executor *e, const wfi_location *at) {
 static char *visible(const wfi_executor *e, const wfi_location *at) {
     const wfi_worker *own = owner_of(e, at);
     char *data = address(e, at);
-    return own->is_mirrored ? own->mirror + (data - own->arenas[WFI_SPACE_DEVICE].base) : data;
+    return own->has_host_copy ? own->host_copy + (data - own->arenas[WFI_SPACE_DEVICE].base) : data;
 }
 
-wf_status wfi_carry_copy(const wfi_executor *e, int32_t i, const wfi_carried *copy) {
+wf_status wfi_make_copy(const wfi_executor *e, int32_t i, const wfi_far_copy *copy) {
     const wfi_instruction *now = &e->p->instructions[i];
     const wfi_worker *own = &e->workers[now->rank], *owner = owner_of(e, &copy->from);
     wfi_stream_queue *stream = own->streams[now->stream];
     char *to = address(e, &copy->to);
     if (!owner->is_apart)
         return wfi_memory_fetch(stream, to, owner->device, address(e, &copy->from), copy->bytes);
-    if (own->wire || !own->is_mirrored) return WF_OK;
+    if (own->wire || !own->has_host_copy) return WF_OK;
     return wfi_memory_fetch(stream, to, NULL, visible(e, &copy->to), copy->bytes);
 }
 
@@ -57,7 +57,7 @@ typedef struct part {
     int n;
 } part;
 
-static wf_status mirror(void *self, const wfi_carried *copy) {
+static wf_status copy_to_host(void *self, const wfi_far_copy *copy) {
     const part *p = self;
     const wfi_executor *e = p->e;
     const wfi_worker *owner = owner_of(e, &copy->from);
@@ -71,9 +71,9 @@ static wf_status run_gate(void *self, void *argument) {
     const wfi_executor *e = self;
     part p = {.e = e, .i = wfi_argument_instruction(argument)};
     const wfi_worker *own = &e->workers[e->p->instructions[p.i].rank];
-    if (!own->is_mirrored || own->wire) return WF_OK;
+    if (!own->has_host_copy || own->wire) return WF_OK;
     wfi_executor_delay(e, p.i);
-    return wfi_issue_copies(e, e->first[p.i], wfi_argument_phase(argument), mirror, &p);
+    return wfi_issue_copies(e, e->first[p.i], wfi_argument_phase(argument), copy_to_host, &p);
 }
 
 /* The event of the gate in phase `number` of instruction i. */
@@ -84,7 +84,7 @@ static wfi_event gate_of(const wfi_executor *e, int32_t i, int32_t number) {
 
 /* ---- messages ---- */
 
-static wf_status post(void *self, const wfi_carried *copy) {
+static wf_status post(void *self, const wfi_far_copy *copy) {
     part *p = self;
     const wfi_executor *e = p->e;
     const wfi_worker *owner = owner_of(e, &copy->from), *reader = owner_of(e, &copy->to);
@@ -99,7 +99,7 @@ static wf_status post(void *self, const wfi_carried *copy) {
                : WF_OK;
 }
 
-static wf_status carry_messages(part *p, wfi_stream_queue *stream, int32_t at, int32_t number) {
+static wf_status move_messages(part *p, wfi_stream_queue *stream, int32_t at, int32_t number) {
     const wfi_transport *transport = wfi_control_transport(p->e->workers->job);
     WF_TRY(wfi_issue_copies(p->e, at, number, post, p));
     WF_TRY(wfi_stream_wait(stream, wfi_transport_arrival(transport, p->reads_in)));
@@ -122,7 +122,7 @@ static wf_status await_own(wfi_executor *e, int32_t i) {
 
 /* ---- a wire between devices ---- */
 
-static wf_status move(void *self, const wfi_carried *copy) {
+static wf_status move(void *self, const wfi_far_copy *copy) {
     part *p = self;
     const wfi_worker *owner = owner_of(p->e, &copy->from), *reader = owner_of(p->e, &copy->to);
     wfi_device_wire *wire = p->e->workers[p->e->p->instructions[p->i].rank].wire;
@@ -149,7 +149,7 @@ static wf_status run_wire(void *self, void *argument) {
     return wfi_device_wire_end(own->wire);
 }
 
-static wf_status count(void *self, const wfi_carried *copy) {
+static wf_status count(void *self, const wfi_far_copy *copy) {
     part *p = self;
     p->n += owner_of(p->e, &copy->from)->is_local || owner_of(p->e, &copy->to)->is_local;
     return WF_OK;
@@ -161,7 +161,7 @@ static wf_status do_nothing(void *self, void *argument) {
 }
 
 /* Each process reports its gate to the others, and waits for theirs. */
-static wf_status carry_by_wire(part *p, wfi_stream_queue *stream, int32_t at, int32_t number) {
+static wf_status move_by_wire(part *p, wfi_stream_queue *stream, int32_t at, int32_t number) {
     const wfi_executor *e = p->e;
     const wfi_worker *own = &e->workers[e->p->instructions[p->i].rank];
     wfi_stream_queue *wire = own->wire_stream;
@@ -181,15 +181,15 @@ static wf_status carry_by_wire(part *p, wfi_stream_queue *stream, int32_t at, in
 
 /* ---- the checker's view ---- */
 
-static wf_status touch_sent(void *self, const wfi_carried *copy) {
+static wf_status touch_sent(void *self, const wfi_far_copy *copy) {
     const part *p = self;
     if (owner_of(p->e, &copy->from)->owner.rank != p->e->p->instructions[p->i].rank) return WF_OK;
     return wfi_issue_touch(p->e, copy->from.reference, copy->from.offset, copy->bytes, WFI_READ);
 }
 
-wf_status wfi_carry_touch_sent(const wfi_executor *e, int32_t i, int32_t number) {
+wf_status wfi_touch_sent(const wfi_executor *e, int32_t i, int32_t number) {
     part p = {.e = e, .i = i};
-    if (e->carrier <= WFI_CARRIER_MIRROR) return WF_OK;
+    if (e->carrier <= WFI_CARRIER_HOST) return WF_OK;
     return wfi_issue_copies(e, e->first[i], number, touch_sent, &p);
 }
 
@@ -199,7 +199,7 @@ static int32_t member_of(const wfi_executor *e, int32_t at, int32_t rank) {
 }
 
 /* The bytes come after the gate of their owner. */
-static wf_status order_copy(void *self, const wfi_carried *copy) {
+static wf_status order_copy(void *self, const wfi_far_copy *copy) {
     const part *p = self;
     int32_t from = member_of(p->e, p->i, owner_of(p->e, &copy->from)->owner.rank);
     int32_t to = member_of(p->e, p->i, owner_of(p->e, &copy->to)->owner.rank);
@@ -209,7 +209,7 @@ static wf_status order_copy(void *self, const wfi_carried *copy) {
 
 /* ---- all ---- */
 
-wf_status wfi_carry(wfi_executor *e, int32_t at, int32_t number) {
+wf_status wfi_issue_gates(wfi_executor *e, int32_t at, int32_t number) {
     static const wfi_work gate = {run_gate, NULL};
     const int32_t *group = e->p->order + at;
     int32_t n = e->n_group[group[0]], own = -1;
@@ -219,15 +219,15 @@ wf_status wfi_carry(wfi_executor *e, int32_t at, int32_t number) {
         const wfi_instruction *now = &e->p->instructions[group[m]];
         if (e->workers[now->rank].is_local) own = group[m];
         if (now->kind == WFI_RECEIVE) p.reads_in = (int)now->stream;
-        if (e->carrier > WFI_CARRIER_MIRROR && !number) WF_TRY(await_own(e, group[m]));
+        if (e->carrier > WFI_CARRIER_HOST && !number) WF_TRY(await_own(e, group[m]));
         WF_TRY(wfi_issue(e, group[m], number, &gate));
     }
-    if (e->happens && e->carrier > WFI_CARRIER_MIRROR)
+    if (e->happens && e->carrier > WFI_CARRIER_HOST)
         WF_TRY(wfi_issue_copies(e, at, number, order_copy, &(part){.e = e, .i = at, .n = number}));
-    if (own < 0 || e->carrier == WFI_CARRIER_MIRROR) return WF_OK;
+    if (own < 0 || e->carrier == WFI_CARRIER_HOST) return WF_OK;
     wfi_event begins = gate_of(e, own, number);
     p.i = own;
     p.gate = begins.epoch;
-    return (e->carrier == WFI_CARRIER_WIRE ? carry_by_wire : carry_messages)(&p, begins.stream, at,
-                                                                             number);
+    return (e->carrier == WFI_CARRIER_WIRE ? move_by_wire : move_messages)(&p, begins.stream, at,
+                                                                           number);
 }
