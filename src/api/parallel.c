@@ -101,41 +101,25 @@ wf_status wf_parallel_apply(wf_module *const *replicas, wf_array *const *inputs,
 
 /* ---- all of it ---- */
 
-typedef struct pieces {
-    wf_module **replicas;
-    wf_array **inputs, **outputs;
-    int n_replicas, n_inputs, n_outputs;
-} pieces;
-
-static wf_status run_pieces(pieces *p, wf_module *m, const wf_array *input,
-                            const char *const *devices, int n_devices, const char *output_device,
-                            wf_array **output_out) {
-    WF_TRY(wf_array_scatter(input, devices, n_devices, p->inputs, &p->n_inputs));
-    /* Fewer inputs than devices need no more replicas. */
-    WF_TRY(wf_module_replicate(m, devices, p->n_inputs, p->replicas));
-    p->n_replicas = p->n_inputs;
-    WF_TRY(wf_parallel_apply(p->replicas, p->inputs, p->n_inputs, p->outputs));
-    p->n_outputs = p->n_inputs;
-    return wf_array_gather(p->outputs, p->n_outputs, output_device, output_out);
-}
-
 wf_status wf_data_parallel(wf_module *m, const wf_array *input, const char *const *devices,
                            int n_devices, const char *output_device, wf_array **output_out) {
     if (n_devices < 1) return wf_module_apply(m, input, output_out);
-    size_t n = (size_t)n_devices;
-    pieces p = {0};
-    p.replicas = wfi_alloc(m->ctx, n, sizeof(wf_module *), "replicas");
-    p.inputs = wfi_alloc(m->ctx, n, sizeof(wf_array *), "replicas");
-    p.outputs = wfi_alloc(m->ctx, n, sizeof(wf_array *), "replicas");
-    wf_status status = p.replicas && p.inputs && p.outputs ? WF_OK : WF_NO_MEMORY;
+    int n = 0, n_replicas = 0, n_outputs = 0;
+    wf_module **replicas = wfi_alloc(m->ctx, (size_t)n_devices, sizeof *replicas, "replicas");
+    wf_array **inputs = wfi_alloc(m->ctx, 2 * (size_t)n_devices, sizeof *inputs, "replicas");
+    wf_status status = replicas && inputs ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) status = wf_array_scatter(input, devices, n_devices, inputs, &n);
+    /* Fewer inputs than devices need no more replicas. */
+    if (status == WF_OK) status = wf_module_replicate(m, devices, n, replicas);
+    if (status == WF_OK) n_replicas = n;
+    if (status == WF_OK) status = wf_parallel_apply(replicas, inputs, n, inputs + n);
+    if (status == WF_OK) n_outputs = n;
     if (status == WF_OK)
-        status = run_pieces(&p, m, input, devices, n_devices,
-                            output_device ? output_device : devices[0], output_out);
-    for (int k = 0; k < p.n_replicas; k++) wf_module_destroy(p.replicas[k]);
-    for (int k = 0; k < p.n_inputs; k++) wf_array_destroy(p.inputs[k]);
-    for (int k = 0; k < p.n_outputs; k++) wf_array_destroy(p.outputs[k]);
-    wfi_free(m->ctx, p.replicas);
-    wfi_free(m->ctx, p.inputs);
-    wfi_free(m->ctx, p.outputs);
+        status =
+            wf_array_gather(inputs + n, n, output_device ? output_device : devices[0], output_out);
+    for (int k = 0; k < n_replicas; k++) wf_module_destroy(replicas[k]);
+    for (int k = 0; k < n + n_outputs; k++) wf_array_destroy(inputs[k]);
+    wfi_free(m->ctx, replicas);
+    wfi_free(m->ctx, inputs);
     return status;
 }

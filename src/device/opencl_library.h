@@ -14,14 +14,9 @@ typedef void (*cl_callback)(const char *, const void *, size_t, void *);
 
 enum {
     CL_SUCCESS = 0,
-    CL_DEVICE_NOT_FOUND = -1,
-    CL_PLATFORM_NOT_FOUND_KHR = -1001,
     CL_PLATFORM_NAME = 0x0902,
-    CL_DEVICE_TYPE_ALL = -1, /* as 64 bits */
-    CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
     CL_DEVICE_NAME = 0x102B,
     CL_DRIVER_VERSION = 0x102D,
-    CL_DEVICE_VERSION = 0x102F,
     CL_DEVICE_SINGLE_FP_CONFIG = 0x101B,
     CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7,
