@@ -59,6 +59,7 @@ has 'these would fit' "$folder/out" || fail "no other plans for 16,384 devices"
 
 # ---- sp only where a program could have it ----
 "$WEFT" plan --model gpt2-xl --dtype bf16 --batch 64 --optimizer adamw --cluster dgx-a100 --nodes 4 --plan auto >"$folder/out" || fail "auto chose a plan that is refused: exit $?"
+grep -qE '^next +dp=.*: ([0-9.]+ % longer, .|as long)' "$folder/out" || fail "no second plan: $(cat "$folder/out")"
 expect 2 "slices=5 do not divide the tokens" plan --model gpt2-xl --dtype bf16 --batch 64 --cluster dgx-a100 --plan tp=5,sp
 
 # ---- the program of the fastest plan needs more than is predicted: auto takes a smaller one ----

@@ -6,6 +6,9 @@ source tests/cli_helpers.bash
 
 "$WEFT" info --json "$folder/info.json" >"$folder/out" || fail "info: exit $?"
 [[ $(field cpu <"$folder/info.json") != unknown ]] || fail "the processor has no name"
+for library in zlib PCRE2 libpng; do
+    has "\"$library [0-9]" "$folder/info.json" || fail "no version of $library: $(grep -A12 '"libraries"' "$folder/info.json")"
+done
 (($(field memory_bytes <"$folder/info.json") > 1000000)) || fail "memory: $(field memory_bytes <"$folder/info.json")"
 found=$(sed -n '/"instructions": \[/,/\]/p' "$folder/info.json" | grep -o '^ *"[a-z0-9_]*",\{0,1\}$' | tr -d '", ' | sort | tr '\n' ' ')
 flags=$(grep -m 1 '^flags' /proc/cpuinfo)

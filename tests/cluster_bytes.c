@@ -4,6 +4,7 @@
  * label: serial
  */
 #include "cluster/predict.h"
+#include "cluster/work.h"
 #include "test.h"
 
 #include <math.h>
@@ -164,6 +165,44 @@ TEST(tied_state) {
     assert_true(compare(ctx, cluster, &shapes[2], &head, OF_SEARCH, &error, &host_error));
     if (fabs(error) > 0.05) fail_msg("%.1f %%", 100 * error);
     wf_cluster_destroy(cluster);
+}
+
+static void expect_sums(const double *sums, double first, double second, double third) {
+    assert_true(sums[0] == first && sums[1] == first + second);
+    assert_true(sums[2] == first + second + third && sums[3] == sums[2]);
+}
+
+/* Parameters of a unit and of those that follow it, forward or backward. */
+TEST(windows) {
+    const shape mlp = {"mlp", .classes = 10, .image = 8};
+    wf_model *model = find_model(ctx, &mlp);
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_cluster *cluster;
+    wfi_work *w;
+    const wfi_block *net[4] = {NULL};
+    int n = 1;
+    TEST_OK(ctx, wf_cluster_load(ctx, "dgx-a100", &cluster));
+    TEST_OK(ctx,
+            wfi_work_create(
+                ctx,
+                &(wfi_work_request){
+                    .cluster = cluster, .model = model, .recipe = &recipe, .n_samples = 1, .tp = 1},
+                &w));
+    for (int32_t k = 0; k < w->n_kinds; k++)
+        if (w->kinds[k].n_parameters > 0 && n < 4) net[n++] = &w->kinds[k];
+    assert_int_equal(n, 4);
+    double n1 = net[1]->n_parameters, n2 = net[2]->n_parameters, n3 = net[3]->n_parameters;
+    assert_true(n1 != n2 && n2 > n3 && n1 > n3);
+    expect_sums(net[1]->pass[0].gathered, n1, n2, n3);
+    expect_sums(net[2]->pass[0].gathered, n2, n3, 0);
+    expect_sums(net[3]->pass[1].gathered, n3, n2, 0); /* no gradient of the input needs net1 */
+    expect_sums(net[2]->pass[1].gathered, n2, 0, 0);
+    expect_sums(net[3]->updated, n3, n2, n1);
+    expect_sums(net[2]->updated, n2, n1, 0);
+    expect_sums(w->updated, fmax(n1, n2), fmin(n1, n2), n3);
+    wfi_work_destroy(w);
+    wf_cluster_destroy(cluster);
+    wf_model_destroy(model);
 }
 
 TEST_MAIN(NULL, NULL)
