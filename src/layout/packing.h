@@ -21,7 +21,6 @@ typedef struct wfi_packing {
     size_t rings_bytes;   /* behind the records */
     bool has_turns;       /* rings may follow */
     int32_t *chain;       /* [n_blocks] of a large rank's, as places.next */
-    bool refuses_chains;  /* those of an earlier rank cost memory */
     size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
     size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
     int32_t *best_list;

@@ -139,7 +139,7 @@ static void unchain(wfi_packing *m, const wfi_rank *rank) {
 wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_out) {
     *fits_out = false;
     m->n = 0;
-    bool may = !m->places.next && !m->p->gap_bytes && !m->refuses_chains;
+    bool may = !m->places.next && !m->p->gap_bytes;
     int32_t n = may ? list_named(m, rank, true) : 0;
     if (n < CHAINED_BLOCKS) return WF_OK;
     m->chain = wfi_alloc(m->p->ctx, (size_t)m->p->n_blocks, sizeof *m->chain, "the memory plan");
@@ -152,7 +152,6 @@ wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_o
     m->places.next = m->chain;
     wf_status status = wfi_place_arena(m);
     *fits_out = wfi_is_within(m, WFI_GOOD_PARTS);
-    m->refuses_chains |= !*fits_out;
     unchain(m, rank);
     wfi_free(m->p->ctx, m->chain);
     m->places.next = m->chain = NULL;
