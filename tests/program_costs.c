@@ -5,6 +5,9 @@
  */
 #include "broken_program.h"
 #include "plan/costs.h"
+#include "test_program.h"
+
+#include <math.h>
 
 static const struct {
     const char *plan;
@@ -65,6 +68,45 @@ TEST_CASE(no_cost_makes_a_program_wrong) {
             wf_program_destroy(p);
             test_context_end(ctx);
         }
+}
+
+static double step_us(const wf_program *p, const wf_costs *costs) {
+    wf_timeline *timeline;
+    TEST_OK(p->ctx, wf_program_simulate(p, costs, &timeline));
+    double us = wf_timeline_step_us(timeline);
+    wf_timeline_destroy(timeline);
+    return us;
+}
+
+/* Rows of slices are joined under one plan and apart under the other (pass/join.c). */
+TEST(costs_of_one_plan_suit_another) {
+    static const char *const texts[] = {"tp=2", "tp=2,sp", "tp=2,recompute=all",
+                                        "tp=2,sp,recompute=all"};
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    wf_program *p[4];
+    config.n_tokens = 64;
+    config.n_classes = 256;
+    TEST_OK(ctx, wf_recipe_parse(ctx, "batch=8,micro=4,slices=4", &recipe));
+    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+    for (int k = 0; k < 4; k++) p[k] = test_program(ctx, model, &recipe, texts[k]);
+    for (int k = 0; k < 16; k++) {
+        const wf_costs *other = wf_program_costs(p[k % 4]);
+        wf_program *again;
+        double us = step_us(p[k / 4], NULL), simulated_us = step_us(p[k / 4], other);
+        TEST_OK(ctx, wf_plan_use_costs(p[k / 4]->plan, other));
+        TEST_OK(ctx,
+                wf_program_create(ctx, model, &recipe, p[k / 4]->plan, WF_PROGRAM_TRAIN, &again));
+        double planned_us = step_us(again, NULL);
+        bool are_alike = k / 8 == k % 4 / 2; /* or they recompute other parts */
+        if (fabs(planned_us - us) > 1e-6 * us || (are_alike && fabs(simulated_us - us) > 1e-6 * us))
+            fail_msg("'%s' with costs of '%s': %.1f and %.1f us instead of %.1f", texts[k / 4],
+                     texts[k % 4], planned_us, simulated_us, us);
+        wf_program_destroy(again);
+    }
+    for (int k = 0; k < 4; k++) wf_program_destroy(p[k]);
+    wf_model_destroy(model);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -108,14 +108,43 @@ wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy
     return WF_OK;
 }
 
-wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph *g) {
+/* Units of rows are joined under one plan and apart under another (pass/join.c). */
+static void divide_rows(const wf_graph *g, wf_costs *costs) {
+    for (int32_t u = 0, n; u < g->n_units; u += n) {
+        n = g->units[u].is_rows ? g->n_slices : 1;
+        wf_unit_cost all = costs->units[u];
+        for (int32_t k = 1; k < n; k++) {
+            all.forward_us += costs->units[u + k].forward_us;
+            all.backward_us += costs->units[u + k].backward_us;
+            all.weight_us += costs->units[u + k].weight_us;
+            all.backward_weight_us += costs->units[u + k].backward_weight_us;
+            all.recompute_us += costs->units[u + k].recompute_us;
+        }
+        for (int32_t k = 0; k < n; k++) {
+            double share = !wfi_is_joined(g, u) ? 1.0 / n : k == 0;
+            wf_costs_set_unit(costs, u + k,
+                              (wf_unit_cost){.forward_us = share * all.forward_us,
+                                             .backward_us = share * all.backward_us,
+                                             .weight_us = share * all.weight_us,
+                                             .backward_weight_us = share * all.backward_weight_us,
+                                             .recompute_us = share * all.recompute_us,
+                                             .recompute_scale = all.recompute_scale});
+        }
+    }
+}
+
+wf_status wfi_costs_suit(wf_context *ctx, const wf_costs *costs, const wf_graph *g,
+                         wf_costs **suited_out) {
     bool same = costs->n_units == g->n_units;
     for (int32_t u = 0; u < g->n_units && same; u++)
         same = !strcmp(costs->units[u].name, g->units[u].name);
-    return same ? WF_OK
-                : wfi_fail(ctx, WF_INVALID_ARG,
-                           "the costs belong to a model with %d units, not to this model with %d",
-                           costs->n_units, g->n_units);
+    if (!same)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "the costs belong to a model with %d units, not to this model with %d",
+                        costs->n_units, g->n_units);
+    WF_TRY(wfi_costs_copy(ctx, costs, suited_out));
+    divide_rows(g, *suited_out);
+    return WF_OK;
 }
 
 double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit) {

@@ -39,8 +39,10 @@ wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_
 /* From FLOPs and bytes; only ratios mean something. */
 wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out);
 wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy_out);
-/* Errors: INVALID_ARG: they are of another model's units. */
-wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph *g);
+/* A copy for a graph of the same model, of which units of rows may be joined or apart. Errors:
+ * INVALID_ARG: the costs are of another model's units. */
+wf_status wfi_costs_suit(wf_context *ctx, const wf_costs *costs, const wf_graph *g,
+                         wf_costs **suited_out);
 /* The share of a unit's forward that is computed again is not measured: that of other costs. */
 double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit);
 /* A time that was not measured (NAN) is derived: both gradients take as long as one after the

@@ -83,8 +83,7 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
 
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out) {
     if (!plan->costs) return wfi_costs_compute(g, costs_out);
-    WF_TRY(wfi_costs_match(plan->ctx, plan->costs, g));
-    WF_TRY(wfi_costs_copy(g->ctx, plan->costs, costs_out));
+    WF_TRY(wfi_costs_suit(plan->ctx, plan->costs, g, costs_out));
     wf_status status = wfi_costs_complete(g, *costs_out); /* of this graph's repetitions */
     if (status != WF_OK) wf_costs_destroy(*costs_out);
     return status;

@@ -128,11 +128,9 @@ static wf_status check_times(wf_context *ctx, const wf_costs *costs) {
     return WF_OK;
 }
 
-wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
-                              wf_timeline **timeline_out) {
-    simulation s = {.p = p, .costs = costs ? costs : p->costs};
+static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timeline **timeline_out) {
+    simulation s = {.p = p, .costs = costs};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
-    WF_TRY(wfi_costs_match(p->ctx, s.costs, p->graph));
     WF_TRY(check_times(p->ctx, s.costs));
     if (p->shorter && s.costs->shares_cores)
         return wfi_fail(
@@ -154,6 +152,15 @@ wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
     wfi_free(p->ctx, s.free_us);
     wfi_free(p->ctx, s.begin_us);
     wfi_free(p->ctx, s.end_us);
+    return status;
+}
+
+wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
+                              wf_timeline **timeline_out) {
+    wf_costs *suited;
+    WF_TRY(wfi_costs_suit(p->ctx, costs ? costs : p->costs, p->graph, &suited));
+    wf_status status = simulate(p, suited, timeline_out);
+    wf_costs_destroy(suited);
     return status;
 }
 
