@@ -171,7 +171,7 @@ typedef struct wfi_hidden {
 /* The gradient of one parameter as one unit sees it. */
 typedef struct wfi_weight_gradient {
     int32_t param, value, unit;
-    int32_t slice; /* that uses a weight which all slices have: their gradients are summed; or -1 */
+    int32_t slice; /* of a weight that all slices use, whose gradients are summed; otherwise -1 */
 } wfi_weight_gradient;
 
 /* Parameters side by side in a unit's flat storage that are updated alike. */
@@ -261,9 +261,9 @@ static inline size_t wfi_value_begin(const wf_graph *g, int32_t v) {
     for (; g->values[v].alias >= 0; v = g->values[v].alias) begin += g->values[v].offset;
     return begin;
 }
-/* Whether weight gradient i is one of those that slices make of a weight that all of them have:
- * they are summed; that of another slice, which makes as many; and the one by which such a use of a
- * weight is named. */
+/* Whether weight gradient i is of a weight that all slices use: then the gradients of all slices
+ * are summed. wfi_use_of_slice returns another slice's gradient for the same use. wfi_use_of
+ * returns the first slice's, which names the use. */
 static inline bool wfi_is_slices_use(const wf_graph *g, int32_t i) {
     return g->weight_gradients[i].slice >= 0;
 }

@@ -1,5 +1,5 @@
 /* An arena: state comes first, in a fixed order, then records, rings and all other blocks. Hidden
- * state of a forward program comes last, behind all that the program of steps touches.
+ * state of a forward program comes last, after all that the program of steps touches.
  */
 #include "layout/arena.h"
 #include "layout/attempts.h"
@@ -24,7 +24,7 @@ static const wfi_arena_plan *arena_of_first(const wfi_packing *m) {
     return like ? &like->ranks[like->ranks[m->rank].like].arenas[m->places.space] : NULL;
 }
 
-/* Forward runs go on with their hidden state after steps, so it is behind all memory of steps. */
+/* Hidden state of forward runs survives steps, so it comes after all memory of steps. */
 static bool is_behind_work(const wfi_packing *m, const wfi_block *block) {
     return block->name.kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(m->p) && m->p->like;
 }

@@ -18,9 +18,9 @@ typedef struct wfi_packing {
     int64_t n_records;    /* with a short form: records of the whole step on a rank */
     size_t records_bytes; /* ... and their bytes, between state and all else */
     int64_t n_period;     /* microbatches after which a place is taken again */
-    size_t rings_bytes;   /* behind the records */
+    size_t rings_bytes;   /* after the records */
     bool has_turns;       /* rings may follow */
-    int32_t *chain;       /* [n_blocks] of a large rank's, as places.next */
+    int32_t *chain;       /* [n_blocks] places.next of a large rank */
     size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
     size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
     int32_t *best_list;

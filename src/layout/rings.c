@@ -6,12 +6,12 @@
 #include "layout/attempts.h"
 #include "program/stage.h"
 
-/* A rank with so many blocks is large. */
+/* Ranks with at least so many named blocks try chains. */
 #define CHAINED_BLOCKS 16384
-/* Blocks that would need more places share them better with others. */
+/* Blocks of a name that needs more places are placed one by one. */
 #define MOST_PLACES 2
 
-/* Blocks of one name, one a microbatch, come to stand together, by their microbatches. */
+/* Lists blocks of microbatches by name, and those of one name in the order of the program. */
 static int32_t list_named(wfi_packing *m, const wfi_rank *rank, bool with_workspaces) {
     int32_t n = 0;
     for (int32_t b = rank->first_block; b < rank->end_block; b++) {
@@ -135,7 +135,7 @@ static void unchain(wfi_packing *m, const wfi_rank *rank) {
     }
 }
 
-/* A large rank's blocks take turns, and are looked at no more, if that costs little memory. */
+/* Places the blocks of a large rank in chains. Keeps that plan if it costs little memory. */
 wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_out) {
     *fits_out = false;
     m->n = 0;

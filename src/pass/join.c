@@ -1,5 +1,5 @@
-/* Units of rows (shard.c) are for ranks that divide them. Where none does, one instruction for all
- * slices is as good, and there are fewer of them to plan, to prove and to run.
+/* Joins the units of rows (shard.c) under plans in which no rank divides rows. One instruction then
+ * computes the rows of all slices, so there are fewer instructions to plan, to prove and to run.
  */
 #include "pass/pass.h"
 

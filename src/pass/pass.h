@@ -58,8 +58,9 @@ wf_status wfi_graph_fuse(wf_graph *g);
 wf_status wfi_graph_split_loss(wf_graph *g);
 /* Appends B and W nodes. */
 wf_status wfi_graph_autodiff(wf_graph *g);
-/* For plans under which each rank has all rows: the first slice's unit gets the nodes of the others
- * beside it. Kernels still have the rows of one slice, and sums of weight gradients their order. */
+/* For plans under which each rank has all rows: moves the nodes of all slices into the first
+ * slice's unit and leaves the other units empty. Each kernel still computes the rows of one slice,
+ * and weight gradients are summed in the same order. */
 void wfi_graph_join_rows(wf_graph *g);
 /* Errors: INVALID_ARG: parameters without a gradient, inputs that nothing reads; all are named. */
 wf_status wfi_graph_check_used(const wf_graph *g);

@@ -13,13 +13,13 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
     return exists ? names[from][to] : NULL;
 }
 
-/* So many replicas are many. */
+/* With more replicas, small tensors begin at the first replica. */
 #define MANY 64
 
-/* How long a part is, and which replica has the first. Tensors that not all replicas have a part of
- * begin at different ones. Of many replicas all begin at the first: their parts are small beside
- * everything else, and the other replicas have equal parts, so they are planned once
- * (program/classes.c). */
+/* Returns the length of a part, and the replica that has the first part. A tensor with fewer blocks
+ * than replicas begins at the replica of its number, so that small tensors are spread. With more
+ * than MANY replicas it begins at the first: small tensors are then a small share of memory, and
+ * replicas with equal parts are planned once (program/classes.c). */
 static size_t divide(size_t bytes, int32_t n, int32_t number, int32_t *first_out) {
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     size_t n_blocks = (bytes + block - 1) / block;

@@ -10,7 +10,7 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
  * exist. */
 bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
                          wfi_need *need_out);
-/* Bytes of a whole tensor that is no STATE. */
+/* Bytes of a whole tensor of any kind but STATE. */
 size_t wfi_tensor_bytes(const wf_program *p, wfi_name name);
 
 #endif

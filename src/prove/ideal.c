@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-/* The terms of a microbatch stand side by side, in a row: so do those that are looked for one after
- * the other. Row 0: of the step. */
+/* A row holds the terms of one microbatch, so terms that are read one after the other are close in
+ * memory. Row 0 holds terms of the whole step. */
 struct wfi_ideal {
     const wf_program *p;
     int32_t *column[WFI_N_BLOCK_KINDS]; /* [owners][n_each] of a name in each row; -1: no such name
@@ -166,7 +166,7 @@ static void add_columns(wfi_ideal *ideal, const wfi_segment *segment) {
     if (segment && segment->n_slots > ideal->most_slots) ideal->most_slots = segment->n_slots;
 }
 
-/* All names that a segment makes, in the order in which it is mostly run. */
+/* Gives a column to each name that a segment makes, roughly in the order of their use. */
 static wf_status find_columns(wfi_ideal *ideal) {
     const wf_program *p = ideal->p;
     const size_t n_owners[] = {
