@@ -382,6 +382,23 @@ TEST_CASE(tuned_shapes) {
     assert_string_equal(wfi_tuned_find("", "add:2", way), "");
 }
 
+/* Recipes have the context's copy, which equal texts share. */
+TEST(tables_are_kept) {
+    char table[] = "add:2=a";
+    wf_recipe r[3] = {WF_RECIPE_INIT, WF_RECIPE_INIT, WF_RECIPE_INIT};
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    for (int k = 0; k < 3; k++) {
+        r[k].tuned = table;
+        table[4] = k == 1 ? '3' : '2';
+        TEST_OK(ctx, wf_recipe_resolve(ctx, &r[k], NULL, plan, &r[k]));
+    }
+    assert_string_equal(r[0].tuned, "add:2=a");
+    assert_string_equal(r[1].tuned, "add:3=a");
+    assert_ptr_equal(r[0].tuned, r[2].tuned);
+    wf_plan_destroy(plan);
+}
+
 static void toy(wf_graph *g, const void *config) {
     const int *width = config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(4)), y = wf_input(g, "y", WF_F32, WF_SHAPE(2));
@@ -551,6 +568,9 @@ TEST(ranges) {
             r.tuned = memset(table, 'x', (size_t)field->most + 1);
             TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG,
                          "recipe: tuned has more than 16383 characters");
+            table[(size_t)field->most] = 0; /* as long as may be, but not SHAPE=WAY */
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG,
+                         "SHAPE=WAY");
             free(table);
             continue;
         }
