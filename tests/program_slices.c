@@ -123,6 +123,17 @@ TEST(rows_are_joined) {
     assert_int_equal(count_forwards(ctx, "tp=2", true), 4);
     assert_int_equal(count_forwards(ctx, "dp=1", true), 4);
     assert_int_equal(count_forwards(ctx, "dp=1", false), count_forwards(ctx, "tp=2", false) + 4);
+    /* Units that have lost their nodes are not shown. */
+    wf_model *model = find_gpt(ctx, 1);
+    wf_program *p;
+    wf_unit_summary units[32];
+    TEST_OK(ctx, make(ctx, model, "dp=1", 2, &p));
+    int n = wf_program_units(p, 0, 0, 32, units);
+    assert_int_equal(n, p->graph->n_units - 4);
+    assert_int_equal(n, wf_program_rank(p, 0).n_units);
+    for (int k = 0; k < n; k++) assert_null(strstr(units[k].name, "rows0.1"));
+    wf_program_destroy(p);
+    wf_model_destroy(model);
 }
 
 /* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token

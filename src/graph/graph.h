@@ -198,7 +198,7 @@ typedef struct wfi_unit {
     bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
     bool is_rows;   /* a slice with some rows of the values between pairs; or all slices joined */
     bool is_inner;  /* between pairs that slices go on through, and in them: no stage begins here */
-    int32_t slice;  /* which of them, otherwise 0 */
+    int32_t slice;  /* which of them, or was before they were joined; otherwise 0 */
 } wfi_unit;
 
 struct wf_graph {
@@ -249,6 +249,10 @@ static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
 /* Whether the unit has all rows, in as many parts as there are slices. */
 static inline bool wfi_is_joined(const wf_graph *g, int32_t unit) {
     return g->units[unit].is_rows && !g->units[unit].is_slice;
+}
+/* Whether another unit got all of its nodes when rows were joined. */
+static inline bool wfi_is_emptied(const wf_graph *g, int32_t unit) {
+    return wfi_is_joined(g, unit) && g->units[unit].slice > 0;
 }
 /* The value that owns the bytes of v. */
 static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {

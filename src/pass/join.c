@@ -18,6 +18,5 @@ void wfi_graph_join_rows(wf_graph *g) {
         if (unit->end_gradient > first->end_gradient) first->end_gradient = unit->end_gradient;
         if (unit != first) unit->first_gradient = unit->end_gradient;
         unit->is_slice = false;
-        unit->slice = 0;
     }
 }

@@ -111,6 +111,10 @@ const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int3
     return largest;
 }
 
+static bool is_shown(const wf_program *p, int32_t unit, int32_t rank) {
+    return wfi_unit_is_on(p, unit, rank) && !wfi_is_emptied(p->graph, unit);
+}
+
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
     const wf_program *largest = wfi_program_largest(p, WFI_SPACE_DEVICE, rank);
@@ -131,7 +135,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     for (int32_t k = 0; k < p->n_stages; k++) {
         if (wfi_stage_replica_on(p, k, rank) < 0) continue;
         for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1]; u++) {
-            if (!wfi_unit_is_on(p, u, rank)) continue;
+            if (!is_shown(p, u, rank)) continue;
             s.n_parameters += p->code->units[u].n_parameters;
             s.n_units++;
         }
@@ -171,7 +175,7 @@ int wf_program_units(const wf_program *p, int rank, int first, int n, wf_unit_su
     for (int32_t k = 0; k < p->n_stages && exists && n_found < n; k++) {
         if (wfi_stage_replica_on(p, k, rank) < 0) continue;
         for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1] && n_found < n; u++)
-            if (wfi_unit_is_on(p, u, rank) && number++ >= first)
+            if (is_shown(p, u, rank) && number++ >= first)
                 units_out[n_found++] = summarize_unit(p, u);
     }
     return n_found;
