@@ -9,6 +9,7 @@
  * largest blocks. */
 #define N_MOMENTS 8
 #define N_SEEDS   64
+
 /* Streams may be ahead of each other or behind. To the block `seed`, or if that is -1 those that
  * are alive at that place of the program's order, come others, by size, that may be alive at the
  * same time as all of these. */

@@ -1,4 +1,4 @@
-/* The memory plan of the rank and the space at hand. Private to src/layout. */
+/* What the files of the memory plan share: one rank, one space at a time. Private to src/layout. */
 #ifndef WFI_LAYOUT_PACKING_H
 #define WFI_LAYOUT_PACKING_H
 
@@ -6,11 +6,11 @@
 
 typedef struct wfi_packing {
     wf_program *p;
-    wfi_life *lives; /* [n_blocks] */
-    int32_t rank;    /* at hand, and of a space its ... */
-    wfi_arena_plan *arena;
+    wfi_life *lives;       /* [n_blocks] */
+    int32_t rank;          /* that is being planned */
+    wfi_arena_plan *arena; /* of the rank, in the space that is being planned */
     wfi_places places;
-    /* The rank's blocks that are no state: [n], but `spare` [n_blocks]. */
+    /* The rank's blocks except state: [n], but `spare` [n_blocks]. */
     int32_t *list, *spare;
     int32_t *every;    /* [n_every] also those that take the place of another one */
     bool *takes_place; /* [n_blocks] of an earlier one */
