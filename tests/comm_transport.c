@@ -78,6 +78,11 @@ static void tell_epoch(peer *p, uint64_t generation, uint64_t epoch) {
 
 /* ---- begin and end ---- */
 
+static bool has_left(const void *job, int rank) {
+    const peer *p = job;
+    return __atomic_load_n(&p->ranks[rank].pid, __ATOMIC_ACQUIRE) < 0;
+}
+
 static void begin(peer *p) {
     *p = (peer){.net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2},
                 .gate = PTHREAD_MUTEX_INITIALIZER,
@@ -96,7 +101,9 @@ static void begin(peer *p) {
                                                                  .timeout_ms = TEST_TIMEOUT_MS,
                                                                  .failure = &p->failure,
                                                                  .ranks = p->ranks,
-                                                                 .network = network},
+                                                                 .network = network,
+                                                                 .is_lost = has_left,
+                                                                 .job = p},
                                          &p->transport));
 }
 
@@ -166,6 +173,43 @@ TEST_CASE(requests_before_the_state) {
         assert_int_equal(second.kind, WFI_MESSAGE_STATE);
         assert_int_equal(second.state.n_barriers, round);
     }
+    end(&p);
+}
+
+static bool is_under_way(wfi_transport *t) {
+    pthread_mutex_lock(&t->queues_lock);
+    const wfi_request *first = t->peers[1].puts[WFI_TRANSPORT_HOST].first;
+    bool is = first && first->is_under_way;
+    pthread_mutex_unlock(&t->queues_lock);
+    return is;
+}
+
+static void *open_gate_later(void *self) {
+    usleep(200000);
+    pthread_mutex_unlock(&((peer *)self)->gate);
+    return NULL;
+}
+
+/* A rank leaves when it has its last bytes. The sender's thread takes note of that later than of
+ * the leaving, which is no failure. */
+TEST_CASE(leaving_after_the_last_bytes) {
+    static peer p;
+    char bytes[4];
+    pthread_t thread;
+    wfi_network_handle handle;
+    wfi_route route = {.peer = 1, .reads_in = WFI_TRANSPORT_HOST};
+    begin(&p);
+    wfi_transport_publish(p.transport);
+    (void)hear(&p);
+    TEST_OK(p.ctx, wfi_transport_put(p.transport, &route, "abc", sizeof bytes));
+    while (!is_under_way(p.transport)) usleep(100);
+    pthread_mutex_lock(&p.gate);
+    fake_receive(&p.boxes[1], 0, 1 + WFI_TRANSPORT_HOST, bytes, sizeof bytes, &handle);
+    finish(&p, &handle);
+    __atomic_store_n(&p.ranks[1].pid, -7, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &p), 0);
+    TEST_OK(p.ctx, wfi_event_wait(wfi_transport_departure(p.transport, WFI_TRANSPORT_HOST)));
+    pthread_join(thread, NULL);
     end(&p);
 }
 

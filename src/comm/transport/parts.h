@@ -77,6 +77,7 @@ struct wfi_transport {
     wfi_transport_config config;
     wfi_transport_count arrivals, departures;
     int n_polling;             /* atomic access: running collectives */
+    uint64_t n_looks;          /* atomic access: polls of the progress thread so far */
     wfi_transport_slots slots; /* the host's */
 
     pthread_mutex_t queues_lock; /* of the members below; taken before `lock` */

@@ -28,6 +28,9 @@
 #define LEAVE_MS 3000
 /* How long it waits for cancelled messages to end. */
 #define DRAIN_MS 200
+/* A rank may leave as soon as its last messages are through. This rank may take note of that a few
+ * polls later than of the leaving. */
+#define LAST_LOOKS 16
 
 void wfi_transport_break(wfi_transport *t, wf_status status) {
     wfi_failure_set(t->config.failure, status, wf_context_error(t->own));
@@ -105,6 +108,7 @@ static wfi_look look(wfi_transport *t, bool pulse) {
     l.worked |= wfi_transport_progress(t);
     l.is_active = t->active != NULL;
     pthread_mutex_unlock(&t->queues_lock);
+    __atomic_add_fetch(&t->n_looks, 1, __ATOMIC_RELEASE);
     return l;
 }
 
@@ -235,9 +239,19 @@ static int awaited_reader(const void *self, int stream) {
     return reader;
 }
 
+static uint64_t n_looks(const wfi_transport *t) {
+    return __atomic_load_n(&t->n_looks, __ATOMIC_ACQUIRE);
+}
+
+/* The caller reads its counter again afterwards. */
 static bool is_lost(const void *self, int rank) {
     const wfi_transport *t = self;
-    return t->config.is_lost && t->config.is_lost(t->config.job, rank);
+    const struct timespec time = {0, NAP_US * 1000};
+    if (!t->config.is_lost || !t->config.is_lost(t->config.job, rank)) return false;
+    int64_t end_ms = wfi_now_ms() + t->config.timeout_ms;
+    uint64_t last = n_looks(t) + LAST_LOOKS;
+    while (n_looks(t) < last && wfi_now_ms() < end_ms) nanosleep(&time, NULL);
+    return true;
 }
 
 static void describe_lost(const void *self, int rank, char text_out[WFI_REMOTE_LOST]) {
