@@ -71,6 +71,7 @@ static const char *const plans[] = {"",
                                     "pp=2,schedule=zbv",
                                     "pp=3,schedule=vmin",
                                     "pp=2,offload=activations",
+                                    "offload=state",
                                     "offload=activations+params",
                                     "pp=2,dp=2,offload=params,bucket=1"};
 
