@@ -1,5 +1,5 @@
-# Tests register themselves: every tests/*.c with a main and every tests/*.sh is one, named
-# like the file. They run in the root of the repository, with in their environment
+# Tests register themselves: every tests/*.c with a main or TEST_MAIN and every tests/*.sh is one,
+# named like the file. One program, tests/run, has all files with TEST_MAIN. They run in the root of the repository, with in their environment
 #   WEFT         the command line program        WEFT_SOURCE  the root of the repository
 #   WEFT_BUILD   the build folder                CC           the compiler
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
@@ -74,6 +74,9 @@ function(weft_register name source)
     else()
       add_dependencies(tests ${test_TARGET})
     endif()
+    if(test_TARGET STREQUAL "test_run")
+      target_sources(test_run PRIVATE ${source})
+    endif()
   endif()
 endfunction()
 
@@ -134,10 +137,18 @@ if(NOT CMOCKA_FOUND)
   message(STATUS "cmocka is missing: the tests written in C are left out")
   set(sources "")
 endif()
+if(sources)
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/tests/run.c)
+  weft_add_test_program(test_run run tests ${PROJECT_SOURCE_DIR}/tests/run.c)
+  target_link_libraries(test_run PRIVATE PkgConfig::CMOCKA)
+endif()
 foreach(source IN LISTS sources)
   file(STRINGS ${source} main REGEX "^(int main|TEST_MAIN)\\(")
-  if(main)
-    get_filename_component(name ${source} NAME_WE)
+  get_filename_component(name ${source} NAME_WE)
+  if(main MATCHES "TEST_MAIN")
+    add_test(NAME ${name} COMMAND test_run ${name})
+    weft_register(${name} ${source} TARGET test_run)
+  elseif(main)
     weft_add_test_program(test_${name} ${name} tests ${source})
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
     if(name MATCHES "cuda")

@@ -150,4 +150,6 @@ TEST_IN_FOLDER(replaces_files_only) {
     assert_int_equal(folder_count(f, 0), 1);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void) {
+    return test_run(NULL, NULL);
+}

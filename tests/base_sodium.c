@@ -28,4 +28,6 @@ TEST_CASE(fails_with_it) {
     assert_null(ctx);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void) {
+    return test_run(NULL, NULL);
+}

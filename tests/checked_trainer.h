@@ -37,8 +37,4 @@ static inline wf_trainer *checked_trainer(wf_context *ctx, wf_model_function fun
     return t;
 }
 
-static inline int turn_on(void **state) {
-    return setenv("WEFT_CHECK_EVENTS", "1", 1);
-}
-
 #endif

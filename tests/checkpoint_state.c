@@ -334,4 +334,6 @@ TEST_IN_FOLDER(a_file_that_breaks_off) {
     wf_trainer_destroy(t);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void) {
+    return test_run(NULL, NULL);
+}

@@ -95,4 +95,6 @@ TEST(profiled) {
     wf_trainer_destroy(trainer);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void) {
+    return test_run(NULL, NULL);
+}

@@ -246,8 +246,10 @@ TEST_CASE(takes_whole_batches) {
     test_context_end(ctx);
 }
 
-int main(void) {
+static int set_path(void **state) {
     const char *base = getenv("TMPDIR");
     snprintf(path, sizeof path, "%s/weft-lstm-%d.safetensors", base ? base : "/tmp", (int)getpid());
-    return test_run(NULL, NULL);
+    return 0;
 }
+
+TEST_MAIN(set_path, NULL)

@@ -76,11 +76,29 @@ static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown) 
     return _cmocka_run_group_tests("tests", test_cases, test_n_cases, setup, teardown);
 }
 
-/* The program that runs the tests above. */
+/* A file of tests of the program tests/run. */
+typedef struct test_file {
+    const char *source;
+    int (*run)(void);
+    struct test_file *next;
+} test_file;
+
+void test_register(test_file *file);
+
+/* Adds this file to tests/run. */
 #define TEST_MAIN(setup, teardown)                                                                 \
-    int main(void) {                                                                               \
+    static int test_run_all(void) {                                                                \
         return test_run(setup, teardown);                                                          \
+    }                                                                                              \
+    __attribute__((constructor)) static void test_add_file(void) {                                 \
+        static test_file self = {__FILE__, test_run_all, NULL};                                    \
+        test_register(&self);                                                                      \
     }
+
+/* A setup of tests whose trainers check the order of events. */
+static inline int test_check_events(void **state) {
+    return setenv("WEFT_CHECK_EVENTS", "1", 1);
+}
 
 /* Fails, with the context's sentence, unless the call succeeds. */
 #define TEST_OK(ctx, call)                                                                         \

@@ -274,7 +274,4 @@ TEST_IN_FOLDER(refuses) {
     wf_trainer_destroy(t);
 }
 
-int main(void) {
-    setenv("WEFT_CHECK_EVENTS", "1", 1);
-    return test_run(NULL, NULL);
-}
+TEST_MAIN(test_check_events, NULL)

@@ -350,7 +350,4 @@ TEST_IN_FOLDER(lr_scale) {
     }
 }
 
-int main(void) {
-    setenv("WEFT_CHECK_EVENTS", "1", 1);
-    return test_run(NULL, NULL);
-}
+TEST_MAIN(test_check_events, NULL)

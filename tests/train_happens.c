@@ -61,4 +61,4 @@ TEST(stray_task) {
     wf_trainer_destroy(t);
 }
 
-TEST_MAIN(turn_on, NULL)
+TEST_MAIN(test_check_events, NULL)

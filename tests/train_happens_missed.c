@@ -104,4 +104,4 @@ TEST_CASE(waits_are_missed) {
                  n.n_refused, n.n_receive, n.n_all_reduce, n.n_gather_norm, n.n_gather_stats);
 }
 
-TEST_MAIN(turn_on, NULL)
+TEST_MAIN(test_check_events, NULL)

@@ -154,7 +154,4 @@ TEST(refuses) {
                  "does not use mixup");
 }
 
-int main(void) {
-    setenv("WEFT_CHECK_EVENTS", "1", 1);
-    return test_run(NULL, NULL);
-}
+TEST_MAIN(test_check_events, NULL)

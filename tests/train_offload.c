@@ -132,7 +132,4 @@ TEST_IN_FOLDER(state_in_files) {
     assert_int_equal(folder_count(f, 1), 1);
 }
 
-int main(void) {
-    setenv("WEFT_CHECK_EVENTS", "1", 1);
-    return test_run(NULL, NULL);
-}
+TEST_MAIN(test_check_events, NULL)

@@ -106,7 +106,4 @@ TEST_CASE(bits_of_one_rank) {
     }
 }
 
-int main(void) {
-    setenv("WEFT_CHECK_EVENTS", "1", 1);
-    return test_run(NULL, NULL);
-}
+TEST_MAIN(test_check_events, NULL)

@@ -384,7 +384,4 @@ TEST_CASE(ranks_may_idle) {
     }
 }
 
-int main(void) {
-    setenv("WEFT_CHECK_EVENTS", "1", 1);
-    return test_run(NULL, NULL);
-}
+TEST_MAIN(test_check_events, NULL)
