@@ -4,9 +4,13 @@
 #include "comm/job/control.h"
 #include "test.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <weft/weft.h>
@@ -256,6 +260,35 @@ static const char *try_absent(void *self, int timeout_ms) {
 TEST(who_does_not_come_is_named) {
     const char *const ways[] = {NULL, port_url, file_url};
     for (int way = 0; way < 3; way++) test_deadlines(try_absent, &(attempt){ctx, ways[way]});
+}
+
+static int n_interrupted; /* atomic access: of the next receives */
+
+/* In place of libc's. The signal comes together with the message, which the kernel then keeps. */
+ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+    if (__atomic_sub_fetch(&n_interrupted, 1, __ATOMIC_SEQ_CST) < 0)
+        return syscall(SYS_recvmsg, fd, message, flags);
+    (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+    errno = EINTR;
+    return -1;
+}
+
+static const char *try_interrupted(void *self, int timeout_ms) {
+    const attempt *a = self;
+    rank ranks[2];
+    char name[64];
+    snprintf(name, sizeof name, "interrupted-%d", (int)getpid());
+    prepare(a->ctx, ranks, 2, NULL, name);
+    ranks[0].config.timeout_ms = ranks[1].config.timeout_ms = timeout_ms;
+    __atomic_store_n(&n_interrupted, 2, __ATOMIC_SEQ_CST);
+    run(ranks, 2);
+    const char *wrong = differs(&ranks[0], WF_OK, "");
+    return wrong ? wrong : differs(&ranks[1], WF_OK, "");
+}
+
+/* Signals come while a rank waits for what rank 0 sends it once. */
+TEST(who_is_interrupted_joins) {
+    test_deadlines(try_interrupted, &(attempt){ctx, NULL});
 }
 
 TEST(two_of_one_rank) {

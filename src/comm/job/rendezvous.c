@@ -239,8 +239,13 @@ static char receive_descriptor(int socket, int *fd_out) {
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
+    ssize_t n;
     *fd_out = -1;
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return 0;
+    /* A signal interrupts this, and so does SIGCONT, because the socket has a timeout. Rank 0 sends
+     * the descriptor only once. */
+    do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n != 1) return 0;
     const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof *fd_out))
         memcpy(fd_out, CMSG_DATA(header), sizeof *fd_out);
