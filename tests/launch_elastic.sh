@@ -71,23 +71,29 @@ RANK=0 WORLD_SIZE=2 expect 2 "--ranks 1:2: these ranks were started by torchrun"
 
 # ---- training ----
 # disturbed STEPS RANKS PLAN EVENTS OPTIONS...: kills the rank of each event, or sends SIGUSR1 for U;
-# $attempts is then the ranks of each attempt. Delays keep the run from ending before the last event.
-disturbed() {
-    local steps=$1 ranks=$2 plan=$3 events=$4 n=0
-    shift 4
+# $attempts is then the ranks of each attempt. A run that ends before the last event is repeated with longer
+# delays.
+disturbed() { disturb 400 "$@" || disturb 4000 "$@" || disturb 40000 "$@" || fail "$3 with $4: it ends too early"; }
+# disturb DELAY_US STEPS ...: whether all events came in time.
+disturb() {
+    local delay_us=$1 steps=$2 ranks=$3 plan=$4 events=$5 n=0 n_events
+    shift 5
+    n_events=$(wc -w <<<"$events")
     # shellcheck disable=SC2086
-    WEFT_DELAY_US=400 train --save-every 15 --steps "$steps" --restarts 9 --ranks "$ranks" --plan "$plan" --json "$folder/report" $snapshot "$@"
+    WEFT_DELAY_US=$delay_us train --save-every 15 --steps "$steps" --restarts 9 --ranks "$ranks" --plan "$plan" --json "$folder/report" $snapshot "$@"
     for event in $events; do
         until_true_of $launcher has_begun $n || break # a signal between attempts is another case
         until_true_of $launcher has_steps $((steps * n / 4 + 10)) || break
         [[ $event == U ]] || until_true_of $launcher has_rank "$event" || break
         if [[ $event == U ]]; then kill -USR1 $launcher; else kill "-${STOP:-KILL}" "$(pid_of "$event")"; fi
-        until_true_of $launcher has_attempts $((++n)) || fail "event $n: no restart: $(cat "$folder/said")"
+        until_true_of $launcher has_attempts $((n + 1)) || break
+        n=$((n + 1))
     done
     finishes 0 "$plan with $events"
     [[ $(field weights_sha256 <"$folder/report") == $("$WEFT" $run "$@" --steps "$steps" --quiet --json - 2>/dev/null | field weights_sha256) ]] ||
         fail "$plan with $events: other bits"
     attempts=$(tr -d ' \n' <"$folder/report" | sed 's/.*"ranks_per_attempt":\[\([0-9,]*\)\].*/\1/')
+    [[ $n == "$n_events" ]]
 }
 has_begun() { [[ $(grep -c '^restart ' "$folder/out") -ge $1 ]]; }
 has_attempts() { [[ $(grep -c ' restart [0-9]\|^weft: SIGUSR1' "$folder/said") -ge $1 ]]; }
