@@ -71,16 +71,30 @@ static void slow_down(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part, 
 
 /* ---- steps ---- */
 
-static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, int64_t timeout_ms) {
+/* May itself miss the deadline. */
+static wf_status make_trainer(wf_context *ctx, const char *plan_text, int64_t timeout_ms,
+                              wf_trainer **trainer_out) {
     wf_recipe recipe = small_recipe();
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_model *model;
+    wf_plan *plan;
     recipe.n_micro = N_MICRO;
     recipe.n_lanes = 4;
     recipe.n_threads = 1;
     config.timeout_ms = timeout_ms;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    return test_trainer(ctx, model, &recipe, plan_text, &config);
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_status status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return status;
+}
+
+/* A step in which that kernel of the rank takes its time. */
+static wf_status step_slowly(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part,
+                             slow_kernel *slow) {
+    slow_down(t, rank, unit, part, slow);
+    return small_try_step(t, 0, NULL);
 }
 
 typedef struct stalled {
@@ -117,10 +131,10 @@ static const char *stall_one(const stalled *s, int stall_ms, int timeout_ms) {
     snprintf(period, sizeof period, "%d", stall_ms);
     setenv("WEFT_STALL_MS", period, 1);
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
-    wf_trainer *t = make_trainer(ctx, s->plan, timeout_ms);
+    wf_trainer *t = NULL;
     slow_kernel slow = {.n_good = s->n_good, .told = &told};
-    slow_down(t, s->rank, s->unit, s->part, &slow);
-    wf_status status = small_try_step(t, 0, NULL);
+    wf_status status = make_trainer(ctx, s->plan, timeout_ms, &t);
+    if (status == WF_OK) status = step_slowly(t, s->rank, s->unit, s->part, &slow);
     bool is_right =
         stall_ms ? status == WF_OK && told.n_lines == 1
                  : status == WF_TIMEOUT && strstr(wf_context_error(ctx), wanted) && !*told.last;
@@ -153,10 +167,10 @@ TEST_CASE(who_stalls_is_named) {
 static const char *idle_for(void *self, int timeout_ms) {
     static char wrong[400];
     wf_context *ctx = test_context();
-    wf_trainer *t = make_trainer(ctx, "pp=2,cut=last,schedule=gpipe", timeout_ms);
+    wf_trainer *t = NULL;
     slow_kernel slow = {.n_good = -1, .nap_ms = timeout_ms * 3 / 10};
-    slow_down(t, 1, 3, WFI_PART_F, &slow);
-    wf_status status = small_try_step(t, 0, NULL);
+    wf_status status = make_trainer(ctx, "pp=2,cut=last,schedule=gpipe", timeout_ms, &t);
+    if (status == WF_OK) status = step_slowly(t, 1, 3, WFI_PART_F, &slow);
     snprintf(wrong, sizeof wrong, "%s", wf_context_error(ctx));
     wf_trainer_destroy(t);
     test_context_end(ctx);

@@ -122,7 +122,6 @@ static void stop_after(const one_case *c, const char *plan, int n_before) {
     s.n_before = n_before;
     s.crew.config.stops = stops;
     s.crew.config.record = c->recipe.update == WF_UPDATE_ASYNC ? case_path : NULL;
-    s.crew.trainer.timeout_ms = 3000;
     TEST_OK(ctx, case_try_crew(ctx, &s.crew, plan));
     TEST_OK(ctx, wf_workers_run(s.crew.workers, c->n_steps, results, &n_done));
     assert_in_range(n_done, 1, c->n_steps);

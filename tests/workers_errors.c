@@ -132,8 +132,8 @@ static const char *try_deadline(void *self, int timeout_ms) {
     c.slow = 0;
     case_crew_init(&crew, &c);
     crew.trainer.timeout_ms = timeout_ms;
-    TEST_OK(ctx, case_try_crew(ctx, &crew, kinds[k].plan));
-    wf_status status = wf_workers_run(crew.workers, 1, results, &n_done);
+    wf_status status = case_try_crew(ctx, &crew, kinds[k].plan); /* may miss it, too */
+    if (status == WF_OK) status = wf_workers_run(crew.workers, 1, results, &n_done);
     bool is_right = status == WF_TIMEOUT && strstr(wf_context_error(ctx), "workers: no message of");
     snprintf(wrong, sizeof wrong, "%s: %s", wf_status_name(status), wf_context_error(ctx));
     wf_workers_destroy(crew.workers);
