@@ -47,25 +47,30 @@ expect 1 "is not finite" train --model mlp --data synthetic --batch 64 --threads
 says 'restart [1-9]' && fail "a loss that is not finite: it is tried again"
 
 ranks_are_gone() { local r; for r in 0 1 2; do is_gone "$(pid_of $r)" || return 1; done; }
-is_stopped() { [[ $(state_of "$1") == T ]]; }
 
 # ---- kills of random ranks ----
 n_kills=$(is_full && echo 60 || echo 3)
 n_steps=$((n_kills * 60))
 report train $net --steps $n_steps | tr -d ' \n' >"$folder/whole"
-train --image 8 --optimizer adam --steps $n_steps --save-every 20 --restarts 1000 --json "$folder/report"
 has_restarted() { [[ $(grep -c '; restart ' "$folder/said") -ge $1 ]]; }
-for ((kill = 1; kill <= n_kills; kill++)); do
-    # The log shrinks with each restart, and then grows by steps that are new.
-    until_true_of $launcher has_steps $((kill * 50 - 20)) || break
-    mapfile -t ranks < <(children $launcher | tr ' ' '\n' | grep .)
-    all+=" ${ranks[*]}"
-    kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}" 2>/dev/null
-    until_true_of $launcher has_restarted $kill || break # the run ended before the kill
-done
+# killed DELAY_US: whether the first kill comes before the end of a run of so slow steps.
+killed() {
+    local ranks=() kill
+    WEFT_DELAY_US=$1 train --image 8 --optimizer adam --steps $n_steps --save-every 20 --restarts 1000 --json "$folder/report"
+    for ((kill = 1; kill <= n_kills; kill++)); do
+        # The log shrinks with each restart, and then grows by steps that are new.
+        until_true_of $launcher has_steps $((kill * 50 - 20)) || break
+        mapfile -t ranks < <(children $launcher | tr ' ' '\n' | grep .)
+        all+=" ${ranks[*]}"
+        stop_before $((n_steps - 5)) "${ranks[@]}" && kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}"
+        kill -CONT "${ranks[@]}" 2>/dev/null
+        until_true_of $launcher has_restarted $kill || break # the end was near
+    done
+    finishes 0 "kills"
+    has_restarted 1
+}
+killed 0 || killed 2000 || killed 20000 || fail "no restart: $(cat "$folder/said")"
 n_kills=$(grep -c '; restart ' "$folder/said")
-((n_kills)) || fail "no restart: $(cat "$folder/said")"
-finishes 0 "$n_kills kills"
 [[ $(field weights_sha256 <"$folder/report") == $(grep -o 'weights_sha256":"[^"]*' "$folder/whole" | cut -d'"' -f3) ]] ||
     fail "other bits after $n_kills kills"
 [[ $(tr -d ' \n' <"$folder/report" | grep -o '"losses":[^]]*') == $(grep -o '"losses":[^]]*' "$folder/whole") ]] ||
@@ -157,16 +162,16 @@ done
 # ---- no checkpoint, and a rank that is stopped past the deadline ----
 stopped() { # stopped MS
     rm -rf "$folder/report" "$folder/run"
-    WEFT_TIMEOUT_MS=$1 "$WEFT" train $net --ranks 2 --plan dp=2,lanes=2+1 --steps 400 --restarts 9 --json "$folder/report" \
+    WEFT_DELAY_US=$(($1 / 4)) WEFT_TIMEOUT_MS=$1 "$WEFT" train $net --ranks 2 --plan dp=2,lanes=2+1 --steps 400 --restarts 9 --json "$folder/report" \
         --out "$folder/run" >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
     until_true_of $launcher has_steps 1 || { fail "no steps are made: $(cat "$folder/said")"; return; }
     kill -STOP "$(pid_of 1)"
     wait $launcher || fail "a stopped rank: exit $?: $(cat "$folder/said")"
+    [[ $(field restarts <"$folder/report") -ge 1 ]] || fail "a stopped rank: no restart"
 }
 with_deadlines stopped 700
 want=$(report train $net --steps 400 | field weights_sha256)
 [[ $(field weights_sha256 <"$folder/report") == "$want" ]] || fail "other bits after a stopped rank"
-[[ $(field restarts <"$folder/report") -ge 1 ]] || fail "a stopped rank: no restart"
 [[ $(field repeated_steps <"$folder/report") -ge 1 ]] || fail "no step is repeated"
 finish

@@ -26,6 +26,13 @@ train() {
 }
 # has_steps N: the log has at least so many.
 has_steps() { [[ $(grep -c '"loss"' "$folder/run/log.jsonl" 2>/dev/null) -ge $1 ]]; }
+is_stopped() { [[ $(state_of "$1") == T ]]; }
+# stop_before N PID...: stops these processes; whether the log has fewer than N steps then.
+stop_before() {
+    local pid
+    for pid in "${@:2}"; do kill -STOP "$pid" 2>/dev/null && until_true_of "$pid" is_stopped "$pid" || return 1; done
+    ! has_steps "$1"
+}
 says() { grep -qE -- "$1" "$folder/said"; }
 # keeps_useful LOG: of the seconds of steps that count, the run reports none as lost.
 keeps_useful() {
