@@ -234,23 +234,6 @@ static void finish_first(wfi_merge *m, bool is_printed) {
     *place = line;
 }
 
-static void lose(wfi_merge *m, int stream, int error) {
-    wfi_line **at = &m->first;
-    m->errors[stream] = error;
-    m->last = NULL;
-    while (*at) {
-        wfi_line *line = *at;
-        if (line->stream != stream) {
-            m->last = line;
-            at = &line->next;
-            continue;
-        }
-        *at = line->next;
-        m->n_bytes -= line->n;
-        wfi_free(m->ctx, line);
-    }
-}
-
 wf_status wfi_merge_check(const wfi_merge *m) {
     for (int stream = 0; stream < WFI_N_STREAMS; stream++)
         if (m->errors[stream])
@@ -262,7 +245,8 @@ wf_status wfi_merge_check(const wfi_merge *m) {
 
 wf_status wfi_merge_write(wfi_merge *m) {
     wfi_line *line = m->first;
-    if (!line->n_written && line->n <= TWIN_BYTES && (is_twin(m, line) || is_known(m, line))) {
+    bool is_lost = m->errors[line->stream], is_new = !line->n_written && line->n <= TWIN_BYTES;
+    if (is_lost || (is_new && (is_twin(m, line) || is_known(m, line)))) {
         finish_first(m, false);
         return WF_OK;
     }
@@ -276,7 +260,7 @@ wf_status wfi_merge_write(wfi_merge *m) {
         write(m->fds[line->stream], line->text + line->n_written, n < PIPE_BUF ? n : PIPE_BUF);
     if (n_written < 0 && (errno == EINTR || errno == EAGAIN)) return WF_OK;
     if (n_written < 0) {
-        lose(m, line->stream, errno);
+        m->errors[line->stream] = errno;
         return wfi_merge_check(m);
     }
     line->n_written += (size_t)n_written;
