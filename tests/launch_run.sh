@@ -152,6 +152,11 @@ says "standard output (descriptor 1) is closed"
 run 0 -n 96 true
 run 0 -n 96 -- sh -c 'echo $WORLD_SIZE'
 [[ $(cat "$folder/out") == 96 ]] || fail "96 ranks: $(cat "$folder/out")"
+# More than descriptors allow: the ranks that have started are stopped, and their end is seen.
+got=0
+(ulimit -n 40 && exec timeout -k 1 $patience "$WEFT" run -n 20 --grace 0.1 -- sh -c 'trap "" TERM; sleep 600') >"$folder/out" 2>"$folder/said" || got=$?
+[[ $got == 1 ]] || fail "20 ranks and 40 descriptors: exit $got: $(cat "$folder/said")"
+says "ulimit -n allows more"
 
 # ---- usage ----
 run 2 -n 2 /no/such/program

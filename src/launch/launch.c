@@ -16,59 +16,39 @@
 
 /* ---- events ---- */
 
-typedef struct waker {
-    int rank, stream; /* stream -1: the process */
-} waker;
+/* Entries for poll(): the launcher's own, then one for each rank's process and each of its streams.
+ * poll() ignores negative descriptors. */
+enum { SIGNALS, LINES, WATCHDOG, N_OWN };
+#define N_OF_RANK (1 + WFI_N_STREAMS)
 
-typedef struct wakers {
-    struct pollfd *fds; /* room for three, and for each rank's process and streams */
-    waker *who;         /* the same */
-    nfds_t n;
-    int timeout_ms;
-} wakers;
-
-static wf_status wakers_begin(wakers *w, wf_context *ctx, int n_ranks) {
-    size_t n_most = 3 + (size_t)n_ranks * (1 + WFI_N_STREAMS);
-    w->fds = wfi_alloc(ctx, n_most, sizeof *w->fds, "a launch");
-    w->who = wfi_alloc(ctx, n_most, sizeof *w->who, "a launch");
-    return w->fds && w->who ? WF_OK : WF_NO_MEMORY;
-}
-
-static void wakers_end(wakers *w, wf_context *ctx) {
-    wfi_free(ctx, w->fds);
-    wfi_free(ctx, w->who);
-}
-
-static void add(wakers *w, int fd, short events, int rank, int stream) {
-    w->fds[w->n] = (struct pollfd){.fd = fd, .events = events};
-    w->who[w->n++] = (waker){rank, stream};
-}
-
-static void sooner(wakers *w, int64_t in_ms) {
+static int sooner(int timeout_ms, int64_t in_ms) {
     int ms = (int)wfi_max_i64(0, wfi_min_i64(in_ms, 1000000));
-    if (w->timeout_ms < 0 || ms < w->timeout_ms) w->timeout_ms = ms;
+    return timeout_ms < 0 || ms < timeout_ms ? ms : timeout_ms;
 }
 
-static void gather(const wfi_process_group *group, int64_t next_ms, int64_t now_ms, wakers *w) {
+/* Returns how long to wait; -1: until an event. */
+static int gather(const wfi_process_group *group, int64_t next_ms, int64_t now_ms,
+                  struct pollfd *fds) {
     int64_t due_ms = wfi_merge_due_ms(&group->merge, now_ms);
-    w->n = 0;
-    w->timeout_ms = -1;
-    if (next_ms < INT64_MAX) sooner(w, next_ms - now_ms);
-    if (due_ms > 0) sooner(w, due_ms);
-    add(w, group->signal_fd, POLLIN, -1, -1);
-    add(w, due_ms == 0 ? wfi_merge_fd(&group->merge) : -1, POLLOUT, -1, -1);
-    add(w, group->is_stopping ? -1 : group->watchdog.pidfd, POLLIN, -1, -1);
+    int lines = due_ms == 0 ? wfi_merge_fd(&group->merge) : -1, timeout_ms = -1;
+    if (next_ms < INT64_MAX) timeout_ms = sooner(timeout_ms, next_ms - now_ms);
+    if (due_ms > 0) timeout_ms = sooner(timeout_ms, due_ms);
+    fds[SIGNALS] = (struct pollfd){.fd = group->signal_fd, .events = POLLIN};
+    fds[LINES] = (struct pollfd){.fd = lines, .events = POLLOUT};
+    fds[WATCHDOG] =
+        (struct pollfd){.fd = group->is_stopping ? -1 : group->watchdog.pidfd, .events = POLLIN};
     for (int rank = 0; rank < group->n_ranks; rank++) {
         const wfi_rank_process *process = &group->ranks[rank];
-        if (process->state == WFI_RANK_GONE) continue;
-        if (process->state == WFI_RANK_RUNS) {
-            add(w, process->pidfd, POLLIN, rank, -1);
-            if (process->pidfd < 0) sooner(w, ASK_MS);
+        struct pollfd *own = &fds[N_OWN + rank * N_OF_RANK];
+        bool runs = process->state == WFI_RANK_RUNS;
+        *own++ = (struct pollfd){.fd = runs ? process->pidfd : -1, .events = POLLIN};
+        if (runs && process->pidfd < 0) timeout_ms = sooner(timeout_ms, ASK_MS);
+        for (int stream = 0; stream < WFI_N_STREAMS; stream++) {
+            int fd = wfi_merge_is_full(&group->merge) ? -1 : process->pipes[stream];
+            *own++ = (struct pollfd){.fd = fd, .events = POLLIN};
         }
-        for (int stream = 0; stream < WFI_N_STREAMS; stream++)
-            if (process->pipes[stream] >= 0 && !wfi_merge_is_full(&group->merge))
-                add(w, process->pipes[stream], POLLIN, rank, stream);
     }
+    return timeout_ms;
 }
 
 /* ---- reactions to events ---- */
@@ -104,22 +84,24 @@ static void look_after_watchdog(wfi_process_group *group) {
 }
 
 /* The loop looks for ended ranks before it reads lines, so that the lines of a failed rank go
- * first. */
-static void serve(wfi_process_group *group, wakers *w) {
+ * first. poll() fails where RLIMIT_NOFILE allows fewer entries: then all are looked at. */
+static void serve(wfi_process_group *group, struct pollfd *fds) {
+    const struct pollfd *of_ranks = fds + N_OWN;
     while (wfi_process_group_is_alive(group) || group->merge.first) {
-        int64_t now_ms = wfi_now_ms();
-        gather(group, wfi_process_group_keep_time(group, now_ms), now_ms, w);
+        int64_t now_ms = wfi_now_ms(), next_ms = wfi_process_group_keep_time(group, now_ms);
+        int timeout_ms = gather(group, next_ms, now_ms, fds);
         if (!wfi_process_group_is_alive(group) && !group->merge.first) break;
-        int n_ready = poll(w->fds, w->n, w->timeout_ms);
+        int n_ready = poll(fds, (nfds_t)(N_OWN + group->n_ranks * N_OF_RANK), timeout_ms);
         now_ms = wfi_now_ms();
-        for (nfds_t i = 3; i < w->n; i++)
-            if (w->who[i].stream < 0 && (w->fds[i].fd < 0 || (n_ready > 0 && w->fds[i].revents)))
-                wfi_process_group_look(group, w->who[i].rank, now_ms);
-        for (nfds_t i = 3; n_ready > 0 && i < w->n; i++)
-            if (w->who[i].stream >= 0 && w->fds[i].revents)
-                wfi_rank_read(group, w->who[i].rank, w->who[i].stream, now_ms);
-        for (int number; (number = wfi_signals_next(group)) != 0;)
-            wfi_process_group_interrupt(group, number);
+        for (int rank = 0; rank < group->n_ranks; rank++) {
+            const struct pollfd *own = &of_ranks[rank * N_OF_RANK];
+            if (own->fd < 0 || n_ready < 0 || own->revents)
+                wfi_process_group_look(group, rank, now_ms);
+        }
+        for (int i = 0; i < group->n_ranks * N_OF_RANK; i++)
+            if (i % N_OF_RANK && of_ranks[i].fd >= 0 && (n_ready < 0 || of_ranks[i].revents))
+                wfi_rank_read(group, i / N_OF_RANK, i % N_OF_RANK - 1, now_ms);
+        wfi_signals_handle(group);
         look_after_watchdog(group);
         write_lines(group, now_ms);
         wfi_merge_draw(&group->merge);
@@ -164,8 +146,7 @@ static wf_status begin(wfi_process_group *group) {
     WF_TRY(wfi_watchdog_start(group->ctx, &group->watchdog));
     for (int rank = 0; rank < group->n_ranks && !group->is_stopping; rank++) {
         WF_TRY(wfi_rank_spawn(group, rank));
-        for (int number; (number = wfi_signals_next(group)) != 0;)
-            wfi_process_group_interrupt(group, number);
+        wfi_signals_handle(group);
     }
     if (group->is_stopping) /* those that have been started may wait for the others */
         wfi_control_fail_segment(group->segment_fd,
@@ -198,7 +179,7 @@ static void fill_result(wfi_process_group *group, wf_launch_result *result) {
 }
 
 /* From the first rank's start to the last one's end. */
-static wf_status run(wfi_process_group *group, wakers *w, wf_launch_result *result_out,
+static wf_status run(wfi_process_group *group, struct pollfd *fds, wf_launch_result *result_out,
                      wfi_failure *failure_out) {
     for (int rank = 0; rank < group->n_ranks; rank++)
         group->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
@@ -208,7 +189,7 @@ static wf_status run(wfi_process_group *group, wakers *w, wf_launch_result *resu
         wfi_process_group_fail(group, status);
         wfi_process_group_kill(group);
     }
-    serve(group, w);
+    serve(group, fds);
     wfi_watchdog_end(&group->watchdog);
     if (failure_out && group->segment_fd >= 0) wfi_control_peek(group->segment_fd, failure_out);
     wfi_descriptor_close(&group->segment_fd);
@@ -226,7 +207,6 @@ wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_r
 wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out,
                      wfi_failure *failure_out) {
     WF_TRY(check(ctx, config));
-    wakers w = {0};
     wfi_process_group *group = wfi_alloc(ctx, 1, sizeof *group, "a launch");
     if (!group) return WF_NO_MEMORY;
     *group = (wfi_process_group){.ctx = ctx,
@@ -239,10 +219,10 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
     size_t n_ranks = (size_t)group->n_ranks;
     group->ranks = wfi_alloc(ctx, n_ranks, sizeof *group->ranks, "a launch");
     wf_status status = wfi_merge_init(&group->merge, ctx, group->n_ranks, config->out, config->err);
-    if (status == WF_OK)
-        status = group->ranks ? wakers_begin(&w, ctx, group->n_ranks) : WF_NO_MEMORY;
-    if (status == WF_OK) status = run(group, &w, result_out, failure_out);
-    wakers_end(&w, ctx);
+    struct pollfd *fds = wfi_alloc(ctx, N_OWN + n_ranks * N_OF_RANK, sizeof *fds, "a launch");
+    if (status == WF_OK && (!group->ranks || !fds)) status = WF_NO_MEMORY;
+    if (status == WF_OK) status = run(group, fds, result_out, failure_out);
+    wfi_free(ctx, fds);
     wfi_merge_release(&group->merge);
     wfi_free(ctx, group->ranks);
     wfi_free(ctx, group);

@@ -77,8 +77,8 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
 wf_status wfi_signals_catch(wfi_process_group *group);
 /* Stores a signal that has come since in group->stopped_by. */
 void wfi_signals_restore(wfi_process_group *group);
-/* The next that has come, or 0. */
-int wfi_signals_next(wfi_process_group *group);
+/* Reacts to those that have come. */
+void wfi_signals_handle(wfi_process_group *group);
 /* Whether this process ignores the signal. */
 bool wfi_signal_is_ignored(int number);
 
@@ -97,6 +97,7 @@ void wfi_environment_free(wf_context *ctx, char **environment);
 
 /* ---- stop.c ---- */
 
+bool wfi_process_group_is_running(const wfi_process_group *group);
 /* Some rank's process is there, be it as a zombie. */
 bool wfi_process_group_is_alive(const wfi_process_group *group);
 /* Looks whether the rank has ended, and decides the consequences for the other ranks. */

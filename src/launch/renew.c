@@ -128,12 +128,6 @@ static bool is_wanted(wfi_process_group *group, int64_t now_ms) {
     return false;
 }
 
-static bool is_running(const wfi_process_group *group) {
-    int n_running;
-    (void)count_waiting(group, &n_running);
-    return n_running > 0;
-}
-
 static bool are_reaped(const wfi_process_group *group) {
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (group->ranks[rank].state == WFI_RANK_LEAVES) return false;
@@ -144,7 +138,7 @@ int64_t wfi_renewal_keep_time(wfi_process_group *group, int64_t now_ms) {
     if (!group->config->replace || group->is_stopping || group->failed_rank >= 0) return INT64_MAX;
     wf_status status = WF_OK;
     bool is_due = group->lost_rank >= 0 || has_failed(group);
-    bool is_late = !is_due && group->is_renewed && is_running(group);
+    bool is_late = !is_due && group->is_renewed && wfi_process_group_is_running(group);
     if (is_late) status = start_again(group);
     if (status != WF_OK) wfi_process_group_fail(group, status);
     if (!is_due) return now_ms + LOOK_MS;

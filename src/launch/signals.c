@@ -42,11 +42,22 @@ wf_status wfi_signals_catch(wfi_process_group *group) {
     return WF_OK;
 }
 
+/* The next that has come, or 0. */
+static int next(wfi_process_group *group) {
+    struct signalfd_siginfo info;
+    ssize_t n = read(group->signal_fd, &info, sizeof info);
+    return n == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+}
+
+void wfi_signals_handle(wfi_process_group *group) {
+    for (int number; (number = next(group)) != 0;) wfi_process_group_interrupt(group, number);
+}
+
 void wfi_signals_restore(wfi_process_group *group) {
     if (group->signal_fd < 0) return;
     const struct timespec now = {0, 0};
     static const int own[] = {SIGPIPE, SIGXFSZ};
-    for (int number; (number = wfi_signals_next(group)) != 0;) /* all ranks are gone */
+    for (int number; (number = next(group)) != 0;) /* all ranks are gone */
         if (number != SIGTSTP) wfi_process_group_note(group, number);
     for (size_t i = 0; i < WFI_COUNT(own); i++) {
         sigset_t only;
@@ -56,10 +67,4 @@ void wfi_signals_restore(wfi_process_group *group) {
     }
     pthread_sigmask(SIG_SETMASK, &group->old_mask, NULL);
     wfi_descriptor_close(&group->signal_fd);
-}
-
-int wfi_signals_next(wfi_process_group *group) {
-    struct signalfd_siginfo info;
-    ssize_t n = read(group->signal_fd, &info, sizeof info);
-    return n == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }

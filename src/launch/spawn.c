@@ -102,16 +102,9 @@ static wf_status open_input(const wfi_process_group *group, int rank, int *fd_ou
 }
 
 static int open_pidfd(pid_t pid) {
-    int fd = -1;
-#ifdef SYS_pidfd_open
-    fd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by nature */
-    if (fd >= 0 && fd <= 2) {
-        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        close(fd);
-        return moved;
-    }
-#endif
-    (void)pid;
+    int low = (int)syscall(SYS_pidfd_open, pid, 0), fd = low;
+    if (low >= 0) fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
+    if (low >= 0) close(low);
     return fd;
 }
 

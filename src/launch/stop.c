@@ -22,7 +22,7 @@ static void send_all(const wfi_process_group *group, int signal_number) {
         if (group->ranks[rank].state != WFI_RANK_GONE) send(group, rank, signal_number);
 }
 
-static bool has_running(const wfi_process_group *group) {
+bool wfi_process_group_is_running(const wfi_process_group *group) {
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (group->ranks[rank].state == WFI_RANK_RUNS) return true;
     return false;
@@ -235,7 +235,7 @@ static void decide(wfi_process_group *group, int64_t now_ms) {
     group->is_decided = true;
     group->ranks[group->failed_rank].is_lost |=
         group->ranks[group->failed_rank].exit_status != BLAMES;
-    group->others_stopped = has_running(group) && group->status == WF_OK;
+    group->others_stopped = wfi_process_group_is_running(group) && group->status == WF_OK;
     wfi_rank_drain(group, group->failed_rank, now_ms);
     wfi_merge_put_first(&group->merge, group->failed_rank);
     wfi_say_end(group, group->failed_rank, end, sizeof end);
@@ -256,12 +256,13 @@ static int64_t see_run(wfi_process_group *group, int64_t now_ms) {
 int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms) {
     int64_t next = INT64_MAX;
     if (group->failed_rank >= 0 && !group->is_decided) {
-        if (now_ms >= group->decide_ms || group->is_stopping || !has_running(group))
+        if (now_ms >= group->decide_ms || group->is_stopping ||
+            !wfi_process_group_is_running(group))
             decide(group, now_ms);
         else
             next = group->decide_ms;
     }
-    if (has_running(group) && !group->is_stopping && group->config->timeout_ms)
+    if (wfi_process_group_is_running(group) && !group->is_stopping && group->config->timeout_ms)
         next = wfi_min_i64(next, see_run(group, now_ms));
     if (group->is_stopping) next = wfi_min_i64(next, see_them_end(group, now_ms));
     for (int rank = 0; rank < group->n_ranks; rank++) {
