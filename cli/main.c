@@ -339,6 +339,7 @@ static void end_beside_threads(exit_status status) {
 }
 
 int main(int argc, char **argv) {
+    program_words = argv;
     hold_closed_streams();
     watch_limit();
     if (argc < 2) {

@@ -64,11 +64,7 @@ says 'all ranks have ended' || fail "a rank that never comes: $(cat "$folder/sai
 
 # ---- between the launcher's first look at signals and its own: lost once ----
 if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
-    got=0
     export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 # cannot be where another tracer is
-    strace -f -o /dev/null -P /proc/self/cmdline -e inject=openat:signal=SIGTERM \
-        "$WEFT" $run --ranks 3 --plan pp=3 --steps 30 >"$folder/out" 2>"$folder/said" || got=$?
-    [[ $got == 143 ]] || fail "SIGTERM before ranks are started: exit $got: $(cat "$folder/said")"
     # In the set-up: nobody makes a step first.
     for more in "" "--ranks 3"; do
         got=0

@@ -106,7 +106,9 @@ exit_status processes_begin(cli *c, bool *done_out);
 
 /* ---- launch_self.c ---- */
 
-/* Starts this very program, with the words it was called with, as --ranks processes, and waits
+/* The words this program was called with. */
+extern char *const *program_words;
+/* Starts this very program, with these words, as --ranks processes, and waits
  * for them. EXIT_RANK if one was killed, else the exit status of the first that failed. */
 exit_status launch_self(cli *c);
 

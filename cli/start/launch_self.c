@@ -13,39 +13,7 @@
 /* A single rank joins no job. Its grace is long, because it may save a large checkpoint. */
 #define ALONE_MS 600000
 
-/* The words this program was called with, in one block; *words_out points into it. */
-static char *read_words(char ***words_out) {
-    size_t n = 0, capacity = 0, n_words = 0;
-    char *block = NULL, **words = NULL;
-    FILE *file = fopen("/proc/self/cmdline", "re");
-    if (!file) return NULL;
-    for (;;) {
-        if (n + 1 >= capacity) {
-            char *larger = realloc(block, capacity = capacity ? 2 * capacity : 4096);
-            if (!larger) break;
-            block = larger;
-        }
-        size_t n_read = fread(block + n, 1, capacity - n - 1, file);
-        n += n_read;
-        if (!n_read) break;
-    }
-    bool is_whole = feof(file) && n > 0;
-    fclose(file);
-    for (size_t i = 0; i < n; i++) n_words += !block[i];
-    if (is_whole) words = calloc(n_words + 1, sizeof *words);
-    if (!words) {
-        free(block);
-        return NULL;
-    }
-    char *at = block;
-    for (size_t i = 0; i < n_words; i++) {
-        words[i] = at;
-        while (*at++) {
-        }
-    }
-    *words_out = words;
-    return block;
-}
+char *const *program_words;
 
 /* Ranks have already reported their saves, unless they were killed. One that could not save has
  * failed. */
@@ -111,7 +79,6 @@ static void sleep_while_waiting(const options *o) {
 exit_status launch_self(cli *c) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_launch_result result;
-    char **words = NULL, *block = NULL;
     elastic e;
     bool is_elastic = c->o.ranks_least > 0;
     memories m = {-1, -1};
@@ -121,13 +88,9 @@ exit_status launch_self(cli *c) {
                         WF_LAUNCH_MAX_RANKS);
     exit_status bad = is_elastic ? elastic_open(c->ctx, &c->o, true, &e) : EXIT_DONE;
     if (bad) return bad;
-    block = read_words(&words);
-    if (!block)
-        return complain(EXIT_FAILED, "/proc/self/cmdline cannot be read, so this program cannot "
-                                     "start itself; weft run -n N starts ranks as well");
     config.n_ranks = (int)c->o.ranks;
     config.program = "/proc/self/exe";
-    config.argv = words;
+    config.argv = program_words;
     config.grace_ms = config.n_ranks > 1 ? GRACE_MS : ALONE_MS;
     sleep_while_waiting(&c->o);
     signal(SIGCHLD, SIG_DFL);
@@ -140,7 +103,5 @@ exit_status launch_self(cli *c) {
     if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
     checkpoint_release(c, &held);
     close_memories(&m);
-    free(words);
-    free(block);
     return bad;
 }
