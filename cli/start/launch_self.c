@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* After a failure of another a rank may still have to notice that. */
 #define GRACE_MS 10000
@@ -36,37 +35,30 @@ static exit_status tell(const cli *c, wf_launch_config *config, const wf_launch_
     return status;
 }
 
-/* Memory that outlives all ranks; each inherits the descriptors. */
-typedef struct memories {
-    int history, snapshot;
-} memories;
-
 static void pass_on(const char *variable, int fd) {
     char text[32];
     snprintf(text, sizeof text, "%d", fd);
     setenv(variable, text, 1);
 }
 
-static exit_status make_memories(cli *c, memories *m) {
+/* Creates memory that outlives all ranks. The ranks inherit the descriptors, and the end of this
+ * process closes them. */
+static exit_status make_memories(cli *c) {
+    int fd;
     unsetenv(HISTORY_ENV);
     unsetenv(SNAPSHOT_ENV);
     if (!c->o.restarts) return EXIT_DONE;
-    c->history = history_create(&m->history);
+    c->history = history_create(&fd);
     if (!c->history)
         return complain(EXIT_FAILED, "the memory for the history of restarts is refused: %s",
                         strerror(errno));
-    pass_on(HISTORY_ENV, m->history);
+    pass_on(HISTORY_ENV, fd);
     if (!c->o.snapshot) return EXIT_DONE;
-    c->snapshot = snapshot_create(&m->snapshot);
+    c->snapshot = snapshot_create(&fd);
     if (!c->snapshot)
         return complain(EXIT_FAILED, "the memory for --snapshot is refused: %s", strerror(errno));
-    pass_on(SNAPSHOT_ENV, m->snapshot);
+    pass_on(SNAPSHOT_ENV, fd);
     return EXIT_DONE;
-}
-
-static void close_memories(const memories *m) {
-    if (m->history >= 0) close(m->history);
-    if (m->snapshot >= 0) close(m->snapshot);
 }
 
 /* OpenMP's waiting threads spin by default. With more threads than cores they would take the time
@@ -81,7 +73,6 @@ exit_status launch_self(cli *c) {
     wf_launch_result result;
     elastic e;
     bool is_elastic = c->o.ranks_least > 0;
-    memories m = {-1, -1};
     held_folder held;
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
@@ -98,10 +89,9 @@ exit_status launch_self(cli *c) {
     interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
     if (!bad && interrupt_status())
         bad = complain(interrupt_status(), "interrupted; no rank has been started");
-    if (!bad) bad = make_memories(c, &m);
+    if (!bad) bad = make_memories(c);
     wf_status status = bad ? WF_OK : restart_launch(c, &config, is_elastic ? &e : NULL, &result);
     if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
     checkpoint_release(c, &held);
-    close_memories(&m);
     return bad;
 }
