@@ -111,7 +111,8 @@ wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_name na
     int32_t block;
     WF_TRY(wfi_find_block(l, name, 0, &block));
     wfi_block *b = &l->p->blocks[block];
-    if (name.copy == WFI_COPY_PART && !b->bytes) b->begin = (int64_t)extent.offset;
+    bool is_part = name.copy == WFI_COPY_PART || wfi_keeps_own_rows(l->p, name);
+    if (is_part && !b->bytes) b->begin = (int64_t)extent.offset;
     size_t offset = extent.offset - (size_t)b->begin;
     if (extent.bytes && offset + extent.bytes > b->bytes) b->bytes = offset + extent.bytes;
     l->p->instructions[instruction].references[k] =

@@ -34,8 +34,8 @@ static wfi_placement made_as(const wf_program *p, int32_t value) {
     return wfi_is_slice_sum(p->graph, value) ? WFI_PARTIAL : WFI_SHARD;
 }
 static wfi_placement read_as(const wf_program *p, int32_t value, int64_t micro) {
-    bool is_split = wfi_program_code_of(p, micro)->place[value].is_split;
-    return is_split && p->plan->divides_rows ? WFI_SHARD : WFI_REPLICATE;
+    bool is_split = wfi_keeps_own_rows(p, wfi_named(WFI_BLOCK_VALUE, value, micro));
+    return is_split ? WFI_SHARD : WFI_REPLICATE;
 }
 
 /* Changes the placement of slices' values, all in one instruction. */

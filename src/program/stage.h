@@ -89,6 +89,9 @@ static inline int32_t wfi_local_use(const wf_program *p, int32_t i) {
 static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t unit) {
     return &p->slice_sums[wfi_unit_is_divided(p, unit)];
 }
+/* Whether the name is of a value of which slices read rows, and ranks keep those of their slices.
+ */
+bool wfi_keeps_own_rows(const wf_program *p, wfi_name name);
 /* The part of a value that ranks have once it is made: all, or the rows of the rank's slices, if
  * slices read its rows. */
 wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank);
