@@ -50,7 +50,7 @@ static subject draw(dice *d) {
         PICK(d, "", "", "", ",offload=state", ",offload=params", ",offload=activations"),
         PICK(d, "", "", ",bucket=1"),
         dp > 1 && !zero ? PICK(d, "", "", ",allreduce=tree", ",allreduce=pairwise") : "",
-        tp > 1 ? PICK(d, "", "", "", ",sp") : ""};
+        tp > 1 ? PICK(d, "", ",sp") : ""};
     for (size_t k = 0; k < WFI_COUNT(rest); k++)
         n += snprintf(s.plan + n, sizeof s.plan - (size_t)n, "%s", rest[k]);
     s.recipe.n_lanes = dp * (1 + roll(d, 2));
@@ -270,6 +270,42 @@ TEST_CASE(folded_and_full_agree) {
     assert_int_equal(total.n_plans, n_plans);
     assert_true(total.n_folded > n_plans / 4 && total.n_slices > n_plans / 2);
     assert_true(total.n_refused > total.n_broken / 4 && total.n_refused < total.n_broken);
+}
+
+static subject with_rows(const char *plan) {
+    subject s = {.recipe = WF_RECIPE_INIT, .n_layers = 2};
+    snprintf(s.plan, sizeof s.plan, "tp=4,pp=2%s", plan);
+    s.recipe.n_slices = 4;
+    return s;
+}
+
+/* The slices of 22 words are of two sizes, and others of one: with and without sp, half of the
+ * ranks follow. */
+TEST(ranks_with_rows_follow) {
+    for (int k = 0; k < 2; k++) {
+        subject s = with_rows(k ? ",sp" : "");
+        wf_program *p;
+        TEST_OK(ctx, make(ctx, &s, WFI_USE_LOOK, &p));
+        assert_int_equal(p->n_lowered, 4);
+        wf_program_destroy(p);
+    }
+}
+
+/* The block of a value that comes from another stage has room for the rank's rows alone. */
+TEST(received_rows_are_ones_own) {
+    subject s = with_rows(",sp,cut=h.0.sum1");
+    wf_program *p;
+    int n_rows = 0;
+    TEST_OK(ctx, make(ctx, &s, WFI_USE_RUN, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_reference *r = p->instructions[i].references;
+        const wfi_block *b = &p->blocks[r->block];
+        if (p->instructions[i].kind != WFI_RECEIVE || b->name.kind != WFI_BLOCK_VALUE) continue;
+        assert_int_equal(b->bytes, r->bytes);
+        n_rows += b->begin > 0;
+    }
+    assert_true(n_rows > 0);
+    wf_program_destroy(p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -17,9 +17,9 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
 #define MOST_SPREAD 64
 
 /* Returns the length of a part, and the replica that has the first part. A tensor with fewer blocks
- * than replicas begins at the replica of its number, so that small tensors are spread. With more
- * than MOST_SPREAD replicas it begins at the first: small tensors are then a small share of memory,
- * and replicas with equal parts are planned once (program/classes.c). */
+ * than replicas begins at the replica of its number, so that replicas share small tensors. With
+ * more than MOST_SPREAD replicas it begins at the first: small tensors are then a small share of
+ * memory, and replicas with equal parts are planned once (program/classes.c). */
 static size_t divide(size_t bytes, int32_t n, int32_t number, int32_t *first_out) {
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     size_t n_blocks = (bytes + block - 1) / block;

@@ -13,7 +13,9 @@
  *
  * - A legal order of the lowered instructions, each done by all followers at once, is a legal order
  *   of all instructions. So there is no deadlock, and the order of events on a rank is the same.
- * - So memory is packed in the same way, and the same accesses are ordered.
+ * - So memory is packed in the same way, and the same accesses are ordered. Where `sp` divides
+ * rows, a follower accesses other rows of a block than the lowered rank. So the checker demands
+ * that such a block shares no byte with another from its first access to its last one.
  * - If a lowered rank's part of a sum is the recipe's, so is a follower's, for its microbatches or
  *   slices. The lowered rank is in the same sum as its followers' parts, and the checker compares
  *   the sum (check.c). The same holds for a follower's piece of an all-gather. A norm is over all
@@ -107,12 +109,10 @@ static wf_status compare_replicas(const wf_program *p, bool is_whole, int32_t a,
     return WF_OK;
 }
 
-/* With divided rows, ranks keep unequal ranges of received rows. */
 static wf_status compare_slices(const wf_program *p, bool is_whole, int32_t a, int32_t b,
                                 bool *is_out) {
     bool is_equal = a || (p->recipe.clip_norm <= 0 && !wfi_properties_of(p->kind).stores);
-    bool may = is_equal && !is_whole && !p->like && !p->plan->divides_rows &&
-               !p->plan->allreduce->n_staged;
+    bool may = is_equal && !is_whole && !p->like && !p->plan->allreduce->n_staged;
     return may ? wfi_program_has_equal_slices(p, a, b, is_out) : WF_OK;
 }
 

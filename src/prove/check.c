@@ -37,6 +37,7 @@ typedef struct access_history {
 typedef struct stretch {
     size_t begin;
     access_history history;
+    int32_t user;  /* the block that accessed it last, or -1 */
     int32_t owner; /* the block that wrote it last, or -1 */
     wfi_term term; /* its term, for the bytes that the block has here (wfi_block.begin) */
 } stretch;
@@ -48,11 +49,12 @@ typedef struct range {
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    stretch *stretches; /* of all arenas, each arena's in order of addresses */
-    range *ranges;      /* [block] */
-    bool *reported;     /* [n_micro][tp] by each rank along tp */
-    bool *stored;       /* [n_outputs] */
-    wfi_term *scratch;  /* large enough for any instruction's references, twice */
+    stretch *stretches;   /* of all arenas, each arena's in order of addresses */
+    range *ranges;        /* [block] */
+    access_history *uses; /* [block] all accesses to it, as reads; NULL: ranks access no rows */
+    bool *reported;       /* [n_micro][tp] by each rank along tp */
+    bool *stored;         /* [n_outputs] */
+    wfi_term *scratch;    /* large enough for any instruction's references, twice */
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
@@ -147,7 +149,7 @@ static wf_status find_stretches(checker *c) {
     size_t n = list_borders(p, borders);
     c->stretches = wfi_alloc(p->ctx, n, sizeof *c->stretches, "the program check");
     for (size_t k = 0; k < n && c->stretches; k++)
-        c->stretches[k] = (stretch){.begin = borders[k].at, .owner = -1};
+        c->stretches[k] = (stretch){.begin = borders[k].at, .user = -1, .owner = -1};
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         if (!block->bytes) continue;
@@ -185,6 +187,35 @@ static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream
     return true;
 }
 
+/* A block of which each rank along `tp` accesses some rows: the ranks that follow access other rows
+ * at the same time. So it has all its bytes from its first access to its last one. */
+static bool is_of_rows(const checker *c, int32_t block) {
+    return c->uses && c->p->blocks[block].name.kind == WFI_BLOCK_VALUE;
+}
+
+/* Whether the block may use a stretch: it has it, or those that had it have ended. */
+static bool takes(const checker *c, stretch *s, int32_t block, const int32_t *clock,
+                  wfi_stream stream) {
+    int32_t before = s->user;
+    s->user = block;
+    return before == block || before < 0 || !is_of_rows(c, before) ||
+           is_ordered(&c->uses[before], clock, stream, true);
+}
+
+static bool takes_all(checker *c, int32_t block, const int32_t *clock, wfi_stream stream) {
+    access_history *use = &c->uses[block];
+    bool is_first = true, does = true;
+    for (int s = 0; s < WFI_N_STREAMS; s++) is_first &= !use->reads[s];
+    for (int32_t at = c->ranges[block].first; at < c->ranges[block].end && does; at++) {
+        stretch *s = &c->stretches[at];
+        bool has = s->user == block;
+        does = has || (is_first && is_ordered(&s->history, clock, stream, true));
+        does &= takes(c, s, block, clock, stream);
+    }
+    use->reads[stream] = clock[stream];
+    return does;
+}
+
 /* Accesses through other references of the same instruction count, too: a kernel that overwrites
  * its input computes another result. */
 static wf_status check_access(checker *c, int32_t i) {
@@ -194,9 +225,11 @@ static wf_status check_access(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         range touched = range_of(c, r);
+        bool may = !is_of_rows(c, r->block) || takes_all(c, r->block, clock, now->stream);
         for (int32_t at = touched.first; at < touched.end; at++) {
             access_history *h = &c->stretches[at].history;
-            if (!is_ordered(h, clock, now->stream, r->access & WFI_WRITE))
+            may &= takes(c, &c->stretches[at], r->block, clock, now->stream);
+            if (!may || !is_ordered(h, clock, now->stream, r->access & WFI_WRITE))
                 return refuse(c, i,
                               "touches bytes that another stream, another block or another of its "
                               "own references may be using (a dependency is missing)");
@@ -578,11 +611,14 @@ wf_status wf_program_check(const wf_program *program) {
                            "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
-    bool ok = c.ranges && c.reported && c.stored && c.scratch;
+    bool has_rows = p->plan->divides_rows;
+    if (has_rows) c.uses = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.uses, "the program check");
+    bool ok = c.ranges && c.reported && c.stored && c.scratch && (c.uses || !has_rows);
     wf_status status = ok ? check_all(&c) : WF_NO_MEMORY;
     wfi_ideal_destroy(c.ideal);
     wfi_free(ctx, c.stretches);
     wfi_free(ctx, c.ranges);
+    wfi_free(ctx, c.uses);
     wfi_free(ctx, c.reported);
     wfi_free(ctx, c.stored);
     wfi_free(ctx, c.scratch);
