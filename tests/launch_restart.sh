@@ -52,6 +52,10 @@ ranks_are_gone() { local r; for r in 0 1 2; do is_gone "$(pid_of $r)" || return 
 n_kills=$(is_full && echo 60 || echo 3)
 n_steps=$((n_kills * 60))
 report train $net --steps $n_steps | tr -d ' \n' >"$folder/whole"
+has_all() { # of $ranks, which it sets
+    mapfile -t ranks < <(for r in 0 1 2; do pid_of $r; done)
+    ((${#ranks[@]} == 3))
+}
 has_restarted() { [[ $(grep -c '; restart ' "$folder/said") -ge $1 ]]; }
 # killed DELAY_US: whether the first kill comes before the end of a run of so slow steps.
 killed() {
@@ -60,9 +64,9 @@ killed() {
     for ((kill = 1; kill <= n_kills; kill++)); do
         # The log shrinks with each restart, and then grows by steps that are new.
         until_true_of $launcher has_steps $((kill * 50 - 20)) || break
-        mapfile -t ranks < <(children $launcher | tr ' ' '\n' | grep .)
+        until_true_of $launcher has_all || break # between two attempts there are none
         all+=" ${ranks[*]}"
-        stop_before $((n_steps - 5)) "${ranks[@]}" && kill -KILL "${ranks[RANDOM % ${#ranks[@]}]}"
+        stop_before $((n_steps - 5)) "${ranks[@]}" && kill -KILL "${ranks[RANDOM % 3]}"
         kill -CONT "${ranks[@]}" 2>/dev/null
         until_true_of $launcher has_restarted $kill || break # the end was near
     done
