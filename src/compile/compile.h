@@ -32,4 +32,10 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
                              const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
                              wfi_program_use use, const wf_program *like, wf_program **program_out);
 
+/* A program that is ordered, but not placed and not proved: its step can be simulated, and the
+ * bounds of its peaks are known. `parts`: a program that has begun, of a plan with the same graph
+ * and code, which the draft borrows; NULL: there is none. Errors: those of wf_program_create. */
+wf_status wfi_program_draft(const wf_program *of, const wf_plan *plan, const wf_program *parts,
+                            wf_program **draft_out);
+
 #endif

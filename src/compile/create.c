@@ -135,13 +135,19 @@ static wf_status compile_for_stages(wf_program *p) {
     return compile_code(p);
 }
 
-static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
-                       const wf_program *like) {
-    int64_t gap_bytes;
-    WF_TRY(wfi_env_count(p->ctx, WFI_WEFT_ARENA_GAP, &gap_bytes));
-    p->gap_bytes = wfi_round_up((size_t)gap_bytes, WFI_ALIGN_BYTES);
+static void borrow_parts(wf_program *p, const wf_program *parts) {
+    p->parts = parts;
+    p->model = parts->model;
+    memcpy(p->variants, parts->variants, sizeof p->variants);
+    p->n_variants = parts->n_variants;
+    p->graph = parts->graph;
+    p->code = parts->code;
+    p->costs = parts->costs;
+}
+
+static wf_status make_parts(wf_program *p, const wf_model *model, const wf_plan *plan,
+                            const wf_program *like) {
     WF_TRY(wfi_model_copy(model, &p->model));
-    WF_TRY(wfi_plan_copy(plan, &p->plan));
     WFI_PROGRESS(p->ctx, "building the graph");
     WF_TRY(create_graphs(p));
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
@@ -151,6 +157,19 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
         WF_TRY(wfi_program_choose_chunks(p));
         if (p->code->splits_weight != p->plan->schedule->splits_weight) WF_TRY(compile_code(p));
     }
+    return WF_OK;
+}
+
+static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
+                       const wf_program *like, const wf_program *parts) {
+    int64_t gap_bytes;
+    WF_TRY(wfi_env_count(p->ctx, WFI_WEFT_ARENA_GAP, &gap_bytes));
+    p->gap_bytes = wfi_round_up((size_t)gap_bytes, WFI_ALIGN_BYTES);
+    WF_TRY(wfi_plan_copy(plan, &p->plan));
+    if (parts)
+        borrow_parts(p, parts);
+    else
+        WF_TRY(make_parts(p, model, plan, like));
     WF_TRY(wfi_program_map(p, like));
     if (wfi_plan_mixes_kinds(p->plan)) WF_TRY(compile_for_stages(p));
     return wfi_program_find_classes(p);
@@ -165,15 +184,14 @@ static wf_status take_shorter(wf_program *p, wfi_fold *fold) {
     wfi_program_sum_blocks(s);
     WF_TRY(wfi_program_count_traffic(s));
     for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r] = s->ranks[r];
-    return wf_program_check(s);
+    return p->use == WFI_USE_DRAFT ? WF_OK : wf_program_check(s);
 }
 
 static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
                          wfi_fold *fold) {
-    bool fits;
-    WF_TRY(wfi_fold_find(p, pool, lists, fold));
     /* Ranks that share cores are simulated with all instructions. */
-    bool is_short = p->use == WFI_USE_LOOK_SHORT && !p->costs->shares_cores;
+    bool fits, is_short = p->use <= WFI_USE_LOOK_SHORT && !p->costs->shares_cores;
+    if (is_short || p->use != WFI_USE_DRAFT) WF_TRY(wfi_fold_find(p, pool, lists, fold));
     if (fold->shorter && is_short) return take_shorter(p, fold);
     if (!fold->shorter) WF_TRY(wfi_sequence_make(p, pool, lists, false, &fold->sequence));
     WF_TRY(wfi_program_lower(p, lists, &fold->sequence));
@@ -181,6 +199,7 @@ static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *l
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
     WF_TRY(fold->shorter ? wfi_fold_copy(fold, p) : wfi_program_place(p, NULL, 0, 0, &fits));
+    if (p->use == WFI_USE_DRAFT) return WF_OK;
     wfi_program_sum_blocks(p);
     WF_TRY(wfi_program_count_traffic(p));
     return wf_program_check(p);
@@ -196,9 +215,10 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
     return status;
 }
 
-wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+static wf_status begin_with(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
-                            wfi_program_use use, const wf_program *like, wf_program **program_out) {
+                            wfi_program_use use, const wf_program *like, const wf_program *parts,
+                            wf_program **program_out) {
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     if ((int)kind < 0 || kind > WF_PROGRAM_GRADIENT)
         return wfi_fail(ctx, WF_INVALID_ARG, "%d is not a kind of program", (int)kind);
@@ -219,13 +239,19 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     p->backend = wfi_plan_mixes_kinds(plan) ? wfi_backend_of(&wfi_device_cpu) : backend;
     p->like = like;
     wfi_pool_init(&p->pool, ctx);
-    wf_status status = begin(p, model, plan, like);
+    wf_status status = begin(p, model, plan, like, parts);
     if (status != WF_OK) {
         wf_program_destroy(p);
         return status;
     }
     *program_out = p;
     return WF_OK;
+}
+
+wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
+                            wfi_program_use use, const wf_program *like, wf_program **program_out) {
+    return begin_with(ctx, model, recipe, plan, backend, kind, use, like, NULL, program_out);
 }
 
 /* Programs that work on the same arena have their state in the same places. A rank that was not
@@ -296,6 +322,19 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
     return WF_OK;
 }
 
+wf_status wfi_program_draft(const wf_program *of, const wf_plan *plan, const wf_program *parts,
+                            wf_program **draft_out) {
+    wf_program *p;
+    WF_TRY(begin_with(of->ctx, of->model, &of->recipe, plan, of->backend, of->kind, WFI_USE_DRAFT,
+                      NULL, parts, &p));
+    wf_status status = schedule_and_compile(p);
+    if (status == WF_OK)
+        *draft_out = p;
+    else
+        wf_program_destroy(p);
+    return status;
+}
+
 wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
     return wfi_program_create(ctx, model, recipe, plan,
@@ -346,13 +385,15 @@ void wf_program_destroy(wf_program *p) {
     if (!p) return;
     for (size_t t = 0; t < WFI_COUNT(p->tests); t++) wf_program_destroy(p->tests[t]);
     wfi_program_end_shorter(p->shorter);
-    for (int32_t v = 0; v < p->n_variants; v++) {
+    for (int32_t v = 0; v < p->n_variants && !p->parts; v++) {
         wfi_code_destroy(p->variants[v].code);
         wf_graph_destroy(p->variants[v].graph);
     }
-    wf_model_destroy(p->model);
+    if (!p->parts) {
+        wf_model_destroy(p->model);
+        wf_costs_destroy(p->costs);
+    }
     wf_plan_destroy(p->plan);
-    wf_costs_destroy(p->costs);
     wfi_free(p->ctx, p->blocks);
     wfi_free(p->ctx, p->instructions);
     wfi_free(p->ctx, p->clock);

@@ -68,6 +68,10 @@ static wf_status place_work(wfi_packing *m, size_t gap_bytes) {
     m->places.n_looks = 0;
     wfi_find_bound(m, false);
     r->peak_bytes = r->state_bytes + m->records_bytes + m->rings_bytes;
+    if (m->p->use == WFI_USE_DRAFT) {
+        r->peak_bytes = r->bound_bytes;
+        return WF_OK;
+    }
     if (gap_bytes) place_apart(m, gap_bytes);
     if (gap_bytes || !m->n) return WF_OK;
     r->peak_bytes = SIZE_MAX;

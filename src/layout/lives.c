@@ -84,6 +84,7 @@ wf_status wfi_lives_find(const wf_program *p, wfi_life *lives, int32_t *n_order)
             l->last[now->stream] = now->position + 1;
         }
     }
+    if (p->use == WFI_USE_DRAFT) return WF_OK; /* the rest serves places */
     WF_TRY(settle(p, lives));
     for (int32_t b = 0; b < p->n_blocks; b++) {
         int32_t n = n_order[p->blocks[b].rank];

@@ -65,6 +65,7 @@ typedef struct wfi_rank {
 
 /* The use of a program. Callers that only inspect it need one rank of each class of equal ranks. */
 typedef enum wfi_program_use {
+    WFI_USE_DRAFT,      /* the search for a plan needs only a time and the bounds of peaks */
     WFI_USE_LOOK_SHORT, /* and needs a steady phase that repeats only once (fold.c) */
     WFI_USE_LOOK,
     WFI_USE_LOOK_AT_ALL, /* every rank is a class of its own */
@@ -131,7 +132,8 @@ struct wf_program {
     const wfi_backend *backend;        /* whose kernels, ... */
     const wfi_backend **unit_backends; /* ... or [n_units] of each unit; NULL: all the same */
     wfi_program_use use;
-    const wf_program *like; /* while it is made: shares these arenas; its state must stay intact */
+    const wf_program *parts; /* of a draft: owns its model, graphs, code and costs */
+    const wf_program *like;  /* while it is made: shares these arenas; its state must stay intact */
     /* Forward runs for evaluation: of whole pieces, and of the remainder; NULL: there is none. */
     wf_program *tests[2];
     int64_t n_test, n_at_once; /* samples of all of them; 0: as many as a microbatch */

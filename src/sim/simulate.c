@@ -128,7 +128,9 @@ static wf_status check_times(wf_context *ctx, const wf_costs *costs) {
     return WF_OK;
 }
 
-static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timeline **timeline_out) {
+/* timeline_out: NULL for a program that neither has a short form nor shares cores. */
+static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timeline **timeline_out,
+                          double *step_us_out) {
     simulation s = {.p = p, .costs = costs};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     WF_TRY(check_times(p->ctx, s.costs));
@@ -148,7 +150,10 @@ static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timelin
         run_together(&s, k, n_together);
         k += n_together;
     }
-    if (status == WF_OK) status = wfi_timeline_create(p, s.begin_us, s.end_us, timeline_out);
+    if (status == WF_OK && timeline_out)
+        status = wfi_timeline_create(p, s.begin_us, s.end_us, timeline_out);
+    for (size_t k = 0; k < n_streams && status == WF_OK; k++)
+        *step_us_out = fmax(*step_us_out, s.free_us[k]);
     wfi_free(p->ctx, s.free_us);
     wfi_free(p->ctx, s.begin_us);
     wfi_free(p->ctx, s.end_us);
@@ -158,10 +163,21 @@ static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timelin
 wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
                               wf_timeline **timeline_out) {
     wf_costs *suited;
+    double step_us = 0;
     WF_TRY(wfi_costs_suit(p->ctx, costs ? costs : p->costs, p->graph, &suited));
-    wf_status status = simulate(p, suited, timeline_out);
+    wf_status status = simulate(p, suited, timeline_out, &step_us);
     wf_costs_destroy(suited);
     return status;
+}
+
+wf_status wfi_simulate_step(const wf_program *p, double *step_us_out) {
+    wf_timeline *timeline;
+    *step_us_out = 0;
+    if (!p->shorter && !p->costs->shares_cores) return simulate(p, p->costs, NULL, step_us_out);
+    WF_TRY(wf_program_simulate(p, NULL, &timeline));
+    *step_us_out = wf_timeline_step_us(timeline);
+    wf_timeline_destroy(timeline);
+    return WF_OK;
 }
 
 wf_status wf_trainer_replay(const wf_trainer *t, wf_timeline **timeline_out) {
