@@ -127,9 +127,10 @@ WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t 
 /* Searches plans for the same training step that fit (as above), at most WF_MAX_PROPOSALS, ordered
  * by predicted step time. Candidates have other numbers of replicas and stages, other schedules, or
  * divide more over replicas. They have more ranks only if no plan fits on the same number, or that
- * is one. Unless `keeps_micro`, they may have more microbatches, which changes the recipe. Each
- * proposal has been compiled and simulated. NULL and 0 if no plan fits. Errors: NO_MEMORY, those of
- * wf_program_plan_tests. */
+ * is one. Unless `keeps_micro`, they may have more microbatches, which changes the recipe. With
+ * `keeps_micro`, many more plans are compared, and if none of them had to be left out to save time,
+ * the only proposal is the fastest one. Each proposal has been compiled and simulated. NULL and 0
+ * if no plan fits. Errors: NO_MEMORY, those of wf_program_plan_tests. */
 WF_API WF_NODISCARD wf_status wf_program_propose(const wf_program *program, size_t device_bytes,
                                                  size_t host_bytes, int keeps_micro,
                                                  wf_proposal **proposals_out, int *n_out);

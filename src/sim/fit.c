@@ -4,6 +4,8 @@
 #include "compile/compile.h"
 #include "nn/model.h"
 #include "show/show.h"
+#include "sim/fastest.h"
+#include "sim/step.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -77,14 +79,10 @@ typedef struct candidate {
 } candidate;
 
 typedef struct search {
-    const wf_program *p;
-    size_t device_bytes, host_bytes;  /* given */
+    wfi_search all;
     candidate candidates[MOST_PAIRS]; /* of each mesh the smallest first, then in order of rows */
     int n_candidates, n_tries, most_tries;
     bool keeps_micro;
-    wf_proposal *found; /* [n_found] */
-    int n_found;
-    size_t capacity;
 } search;
 
 /* One replica divides nothing, and has no row twice; a single stage has breadth alone. */
@@ -109,64 +107,61 @@ static void add_mesh(search *s, int tp, int dp, int pp) {
     *first = smallest;
 }
 
-/* Whether so many ranks may divide the slices. */
-static bool may_divide(const search *s, int tp) {
+bool wfi_search_may_divide(const wfi_search *s, int tp) {
     return wfi_lanes_allow(s->p->graph->n_slices, tp);
 }
 
 static void add_meshes(search *s) {
-    const wf_plan *plan = s->p->plan;
-    int n_ranks = s->p->n_ranks, most = n_ranks / plan->tp, given = plan->n_rules ? most : plan->dp;
+    const wf_plan *plan = s->all.p->plan;
+    int n_ranks = s->all.p->n_ranks, most = n_ranks / plan->tp,
+        given = plan->n_rules ? most : plan->dp;
     add_mesh(s, plan->tp, given, most / given);
     for (int dp = n_ranks; dp >= 1; dp--)
         for (int tp = 1; tp <= n_ranks / dp; tp++) {
             bool is_given = tp == plan->tp && dp == given;
-            if (n_ranks % (dp * tp) == 0 && !is_given && may_divide(s, tp))
+            if (n_ranks % (dp * tp) == 0 && !is_given && wfi_search_may_divide(&s->all, tp))
                 add_mesh(s, tp, dp, n_ranks / (dp * tp));
         }
 }
 
 /* Stages, then replicas. */
 static void add_larger_meshes(search *s) {
-    const wf_plan *plan = s->p->plan;
+    const wf_plan *plan = s->all.p->plan;
     s->n_candidates = 0;
     for (int times = 2; times <= 8; times *= 2)
         add_mesh(s, plan->tp, plan->n_rules ? 1 : plan->dp,
                  plan->n_rules ? times / 2 : plan->pp * times);
     for (int times = 2; times <= 8 && !plan->n_rules; times *= 2) {
         add_mesh(s, plan->tp, plan->dp * times, plan->pp);
-        if (may_divide(s, plan->tp * times)) add_mesh(s, plan->tp * times, plan->dp, plan->pp);
+        if (wfi_search_may_divide(&s->all, plan->tp * times))
+            add_mesh(s, plan->tp * times, plan->dp, plan->pp);
     }
 }
 
-/* Whether ranks that divide slices can divide rows, too: that saves memory, and costs nothing. */
-static bool divides_rows(const search *s, int tp) {
+bool wfi_search_has_rows(const wfi_search *s, int tp) {
     const wf_graph *g = s->p->graph;
     bool has_rows = false;
     for (int32_t u = 0; u < g->n_units; u++) has_rows |= g->units[u].is_rows;
     return tp > 1 && has_rows && !g->has_uneven_rows;
 }
 
-static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_out) {
-    char text[160], shard[32] = "";
-    const char *keys = c->row->keys;
+wf_status wfi_search_plan(const wfi_search *s, int tp, bool sp, int dp, int pp, const char *keys,
+                          wf_plan **plan_out) {
+    char text[240];
     wf_plan *plan;
     WF_TRY(wfi_plan_copy(s->p->plan, &plan));
     wfi_plan_drop_rules(plan);
-    if (c->pp != plan->pp) wfi_plan_drop_cut(plan);
-    if (c->dp != plan->dp) wfi_plan_drop_lanes(plan);
-    bool names_schedule = strstr(keys, "schedule");
-    if (!plan->schedule->search || names_schedule) plan->hold = 0;
+    if (pp != plan->pp) wfi_plan_drop_cut(plan);
+    if (dp != plan->dp) wfi_plan_drop_lanes(plan);
+    if (!plan->schedule->search || strstr(keys, "schedule")) plan->hold = 0;
     wfi_free(plan->ctx, plan->recompute);
     plan->recompute = NULL;
     memset(plan->offload, WFI_SPACE_DEVICE, sizeof plan->offload);
     plan->strategy = &wfi_strategy_dp;
     plan->shard = 0;
     plan->prefetch = WFI_DEFAULT_PREFETCH;
-    if (c->row->shards) snprintf(shard, sizeof shard, ",shard=%d", c->dp / 2);
-    snprintf(text, sizeof text, "tp=%d,sp=%s,dp=%d,pp=%d%s%s%s%s", c->tp,
-             divides_rows(s, c->tp) ? "on" : "off", c->dp, c->pp,
-             c->row->divides && c->dp > 1 ? ",zero=3" : "", shard, *keys ? "," : "", keys);
+    snprintf(text, sizeof text, "tp=%d,sp=%s,dp=%d,pp=%d%s%s", tp, sp ? "on" : "off", dp, pp,
+             *keys ? "," : "", keys);
     wf_status status = wfi_plan_set(plan, text);
     if (status == WF_INVALID_ARG && plan->lanes) { /* unequal shares do not go with all keys */
         wfi_plan_drop_lanes(plan);
@@ -179,22 +174,29 @@ static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_o
     return status;
 }
 
-static bool is_found(const search *s, const char *plan, int64_t n_micro) {
+/* Ranks that divide slices divide rows, too: that saves memory, and costs little. */
+static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_out) {
+    char keys[160], shard[32] = "";
+    if (c->row->shards) snprintf(shard, sizeof shard, ",shard=%d", c->dp / 2);
+    snprintf(keys, sizeof keys, "%s%s%s%s", c->row->divides && c->dp > 1 ? "zero=3" : "", shard,
+             c->row->divides && c->dp > 1 && *c->row->keys ? "," : "", c->row->keys);
+    return wfi_search_plan(&s->all, c->tp, wfi_search_has_rows(&s->all, c->tp), c->dp, c->pp, keys,
+                           plan_out);
+}
+
+static bool is_found(const wfi_search *s, const char *plan, int64_t n_micro) {
     for (int k = 0; k < s->n_found; k++)
         if (s->found[k].n_micro == n_micro && !strcmp(s->found[k].plan, plan)) return true;
     return false;
 }
 
-static wf_status add_found(search *s, const wf_program *p) {
-    wf_timeline *timeline;
+static wf_status add_found(wfi_search *s, const wf_program *p) {
     if (is_found(s, p->plan->text, p->recipe.n_micro)) return WF_OK;
-    WF_TRY(wf_program_simulate(p, NULL, &timeline));
     wf_proposal found = {.n_micro = p->recipe.n_micro,
                          .n_lanes = p->recipe.n_lanes,
                          .n_slices = p->recipe.n_slices,
-                         .peak_bytes = highest_peak(p, WFI_SPACE_DEVICE),
-                         .step_us = wf_timeline_step_us(timeline)};
-    wf_timeline_destroy(timeline);
+                         .peak_bytes = highest_peak(p, WFI_SPACE_DEVICE)};
+    WF_TRY(wfi_simulate_step(p, &found.step_us));
     WF_TRY(WFI_GROW(s->p->ctx, s->found, s->n_found, s->capacity, "proposals"));
     found.plan = wfi_strdup(s->p->ctx, p->plan->text);
     if (!found.plan) return WF_NO_MEMORY;
@@ -202,7 +204,7 @@ static wf_status add_found(search *s, const wf_program *p) {
     return WF_OK;
 }
 
-static bool fits(const search *s, const wf_program *p) {
+bool wfi_search_fits(const wfi_search *s, const wf_program *p) {
     return highest_peak(p, WFI_SPACE_DEVICE) <= s->device_bytes &&
            highest_peak(p, WFI_SPACE_HOST) <= s->host_bytes;
 }
@@ -211,33 +213,46 @@ static wfi_program_use use_of(const wf_program *p) {
     return p->use == WFI_USE_LOOK_SHORT ? WFI_USE_LOOK_SHORT : WFI_USE_LOOK;
 }
 
-/* A program that cannot be lowered is not a candidate. State does not depend on microbatches. */
-static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *fits_out) {
+wf_status wfi_search_try(wfi_search *s, const wf_plan *plan, const wf_recipe *recipe,
+                         bool *fits_out, size_t *state_bytes_out) {
+    const wf_program *p = s->p;
     wf_program *other;
-    wf_plan *plan;
-    wf_recipe recipe = s->p->recipe;
-    recipe.n_micro = n_micro;
-    wf_status status = make_plan(s, c, &plan);
-    if (status == WF_OK) {
-        s->n_tries++;
-        WFI_PROGRESS(s->p->ctx, "trying plan %d of about %d: %s", s->n_tries,
-                     s->n_tries > s->most_tries ? s->n_tries : s->most_tries, plan->text);
-        status = wfi_program_create(s->p->ctx, s->p->model, &recipe, plan, s->p->backend,
-                                    s->p->kind, use_of(s->p), NULL, &other);
-        wf_plan_destroy(plan);
-    }
-    c->is_done = status != WF_OK;
     *fits_out = false;
-    if (status != WF_OK) return status == WF_NO_MEMORY ? status : WF_OK;
-    for (int32_t r = 0; r < other->n_ranks; r++)
-        c->is_done |= other->ranks[r].arenas[WFI_SPACE_DEVICE].state_bytes > s->device_bytes;
-    if (fits(s, other)) status = wf_program_plan_tests(other, s->p->n_test, s->p->n_at_once);
-    if (status == WF_OK && fits(s, other)) {
-        c->is_done = *fits_out = true;
+    *state_bytes_out = 0;
+    WF_TRY(wfi_program_create(p->ctx, p->model, recipe, plan, p->backend, p->kind, use_of(p), NULL,
+                              &other));
+    for (int32_t r = 0; r < other->n_ranks; r++) {
+        size_t bytes = other->ranks[r].arenas[WFI_SPACE_DEVICE].state_bytes;
+        if (bytes > *state_bytes_out) *state_bytes_out = bytes;
+    }
+    wf_status status = WF_OK;
+    if (wfi_search_fits(s, other)) status = wf_program_plan_tests(other, p->n_test, p->n_at_once);
+    if (status == WF_OK && wfi_search_fits(s, other)) {
+        *fits_out = true;
         status = add_found(s, other);
     }
     wf_program_destroy(other);
     return status;
+}
+
+/* A program that cannot be lowered is not a candidate. State does not depend on microbatches. */
+static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *fits_out) {
+    const wf_program *p = s->all.p;
+    size_t state_bytes = 0;
+    wf_plan *plan;
+    wf_recipe recipe = p->recipe;
+    recipe.n_micro = n_micro;
+    *fits_out = false;
+    wf_status status = make_plan(s, c, &plan);
+    if (status == WF_OK) {
+        s->n_tries++;
+        WFI_PROGRESS(p->ctx, "trying plan %d of about %d: %s", s->n_tries,
+                     s->n_tries > s->most_tries ? s->n_tries : s->most_tries, plan->text);
+        status = wfi_search_try(&s->all, plan, &recipe, fits_out, &state_bytes);
+        wf_plan_destroy(plan);
+    }
+    c->is_done = status != WF_OK || *fits_out || state_bytes > s->all.device_bytes;
+    return status == WF_NO_MEMORY ? status : WF_OK;
 }
 
 static int compare(const void *a, const void *b) {
@@ -267,7 +282,7 @@ static bool is_same_mesh(const candidate *a, const candidate *b) {
 
 /* As many microbatches as given first; only candidates that do not fit are tried with more. */
 static wf_status try_all(search *s, int most) {
-    const wf_recipe *r = &s->p->recipe;
+    const wf_recipe *r = &s->all.p->recipe;
     candidate *all_end = &s->candidates[s->n_candidates];
     int64_t most_micro = s->keeps_micro ? r->n_micro : r->batch;
     for (int64_t m = r->n_micro; m <= most_micro && s->n_tries < most; m++) {
@@ -282,9 +297,11 @@ static wf_status try_all(search *s, int most) {
 
 /* Sorts the proposals from `first` on and drops the slowest, to WF_MAX_PROPOSALS in all. */
 static void keep_fastest(search *s, int first) {
-    if (s->n_found > first)
-        qsort(s->found + first, (size_t)(s->n_found - first), sizeof *s->found, compare);
-    while (s->n_found > WF_MAX_PROPOSALS) wfi_free(s->p->ctx, s->found[--s->n_found].plan);
+    if (s->all.n_found > first)
+        qsort(s->all.found + first, (size_t)(s->all.n_found - first), sizeof *s->all.found,
+              compare);
+    while (s->all.n_found > WF_MAX_PROPOSALS)
+        wfi_free(s->all.p->ctx, s->all.found[--s->all.n_found].plan);
 }
 
 static int most_tries(const wf_program *p) {
@@ -296,23 +313,23 @@ static int most_tries(const wf_program *p) {
 
 /* On as many ranks; if nothing fits there, and of a single rank, also on more. */
 static wf_status find(search *s) {
-    int most = s->most_tries = most_tries(s->p);
+    int most = s->most_tries = most_tries(s->all.p);
     add_meshes(s);
     WF_TRY(try_all(s, most * 3 / 4));
     keep_fastest(s, 0);
-    if (s->n_found && s->p->n_ranks > 1) return WF_OK;
-    int n_same = s->n_found;
+    if (s->all.n_found && s->all.p->n_ranks > 1) return WF_OK;
+    int n_same = s->all.n_found;
     add_larger_meshes(s);
     WF_TRY(try_all(s, most));
     keep_fastest(s, n_same);
-    if (s->n_found) qsort(s->found, (size_t)s->n_found, sizeof *s->found, compare);
+    if (s->all.n_found) qsort(s->all.found, (size_t)s->all.n_found, sizeof *s->all.found, compare);
     return WF_OK;
 }
 
 static search search_for(const wf_program *p, size_t device_bytes, size_t host_bytes) {
-    return (search){.p = p,
-                    .device_bytes = device_bytes ? device_bytes : SIZE_MAX,
-                    .host_bytes = host_bytes ? host_bytes : SIZE_MAX};
+    return (search){.all = {.p = p,
+                            .device_bytes = device_bytes ? device_bytes : SIZE_MAX,
+                            .host_bytes = host_bytes ? host_bytes : SIZE_MAX}};
 }
 
 void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n) {
@@ -323,16 +340,19 @@ void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n) {
 wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t host_bytes,
                              int keeps_micro, wf_proposal **proposals_out, int *n_out) {
     search s = search_for(p, device_bytes, host_bytes);
+    bool is_sure = false;
     s.keeps_micro = keeps_micro;
     *proposals_out = NULL;
     *n_out = 0;
-    wf_status status = wfi_differentiates(p) ? find(&s) : WF_OK;
+    wf_status status = WF_OK;
+    if (keeps_micro && wfi_differentiates(p)) status = wfi_search_fastest(&s.all, &is_sure);
+    if (status == WF_OK && (!is_sure || !s.all.n_found) && wfi_differentiates(p)) status = find(&s);
     if (status != WF_OK) {
-        wf_proposals_destroy(p->ctx, s.found, s.n_found);
+        wf_proposals_destroy(p->ctx, s.all.found, s.all.n_found);
         return status;
     }
-    *proposals_out = s.found;
-    *n_out = s.n_found;
+    *proposals_out = s.all.found;
+    *n_out = s.all.n_found;
     return WF_OK;
 }
 
@@ -373,19 +393,19 @@ static int64_t most_layers(int64_t least) {
 /* How many layers the model may have by the proposal: each answer has been lowered. Bytes grow by
  * about as much with each layer. */
 static wf_status find_most_layers(const search *s, const wf_proposal *by, int64_t *n_layers_out) {
-    int64_t least = wfi_model_n_layers(s->p->model), end = most_layers(least) + 1;
+    int64_t least = wfi_model_n_layers(s->all.p->model), end = most_layers(least) + 1;
     double known = (double)least, known_bytes = (double)by->peak_bytes;
     double each = known_bytes / known; /* at most, before two are known */
     *n_layers_out = least;
     for (int k = 0; k < MOST_LARGER && end - *n_layers_out > 1; k++) {
-        double want = known + ((double)s->device_bytes - known_bytes) / fmax(each, 1);
+        double want = known + ((double)s->all.device_bytes - known_bytes) / fmax(each, 1);
         int64_t n = want < (double)end ? (int64_t)want : end - 1;
         n = wfi_max_i64(*n_layers_out + 1, n < end ? n : end - 1);
         wf_program *larger;
-        WFI_PROGRESS(s->p->ctx, "trying a model of %lld layers", (long long)n);
-        WF_TRY(lower_larger(s->p, by, n, &larger));
+        WFI_PROGRESS(s->all.p->ctx, "trying a model of %lld layers", (long long)n);
+        WF_TRY(lower_larger(s->all.p, by, n, &larger));
         double bytes = (double)highest_peak(larger, WFI_SPACE_DEVICE);
-        if (fits(s, larger))
+        if (wfi_search_fits(&s->all, larger))
             *n_layers_out = n;
         else
             end = n;
@@ -413,24 +433,24 @@ static const char *size_text(char text[SIZE_TEXT], size_t bytes) {
 }
 
 static wf_status refuse(const search *s) {
-    const wf_program *p = s->p;
+    const wf_program *p = s->all.p;
     char needs[SIZE_TEXT], missing[SIZE_TEXT], given[SIZE_TEXT];
     int32_t rank = largest_rank(p, WFI_SPACE_DEVICE);
     size_t peak = peak_of(p, WFI_SPACE_DEVICE, rank);
     bool is_test = wfi_program_largest(p, WFI_SPACE_DEVICE, rank) != p;
-    if (peak > s->device_bytes)
+    if (peak > s->all.device_bytes)
         return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
                         "rank %d needs %s%s, %s more than the %s given; the peak is in unit %s",
                         rank, size_text(needs, peak), is_test ? " for tests" : "",
-                        size_text(missing, peak - s->device_bytes),
-                        size_text(given, s->device_bytes), wf_program_rank(p, rank).peak_unit);
+                        size_text(missing, peak - s->all.device_bytes),
+                        size_text(given, s->all.device_bytes), wf_program_rank(p, rank).peak_unit);
     rank = largest_rank(p, WFI_SPACE_HOST);
     peak = peak_of(p, WFI_SPACE_HOST, rank);
     return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
                     "rank %d needs %s of the host's memory, %s more than the %s given; tensors "
                     "that offload= keeps there can be kept in a file with :disk",
-                    rank, size_text(needs, peak), size_text(missing, peak - s->host_bytes),
-                    size_text(given, s->host_bytes));
+                    rank, size_text(needs, peak), size_text(missing, peak - s->all.host_bytes),
+                    size_text(given, s->all.host_bytes));
 }
 
 wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_bytes,
@@ -439,7 +459,7 @@ wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_
     wf_proposal *proposals = NULL;
     int n = 0;
     if (proposals_out) *proposals_out = NULL, *n_out = 0;
-    if (fits(&s, p)) return WF_OK;
+    if (wfi_search_fits(&s.all, p)) return WF_OK;
     if (!proposals_out) return refuse(&s);
     wf_status status = wf_program_propose(p, device_bytes, host_bytes, 0, &proposals, &n);
     if (status == WF_OK && n && wfi_model_n_layers(p->model))
