@@ -30,15 +30,16 @@ ranks_of() {
 has_restarted() { [[ $(grep -c '; restart .* stay' "$folder/said") -ge $1 ]]; }
 has_started() { [[ $(grep -c '^restart ' "$folder/out") -ge $1 ]]; }
 
-# start N ARGUMENTS...: a run of N ranks in the background.
-start() {
+# start N ARGUMENTS...: a run of N ranks in the background; begin: false if it ends before all are seen.
+start() { begin "$@" || fail "no ranks: $(cat "$folder/said")"; }
+begin() {
     n=$1
     # shellcheck disable=SC2086
     "$WEFT" train $net --ranks "$n" --restarts 1000 --snapshot 2 --json "$folder/report" "${@:2}" \
         >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
     has_all() { [[ $(ranks_of | wc -l) == "$n" ]]; }
-    until_true_of $launcher has_all || fail "no ranks: $(cat "$folder/said")"
+    until_true_of $launcher has_all
 }
 # ends WHAT: with the bits of an undisturbed run.
 ends() {
@@ -87,8 +88,8 @@ killed() {
     local in_time=1
     rm -rf "$folder/run" "$folder/drawn"
     all= n_restarts=0 n_started=0 begun=$SECONDS
-    WEFT_DELAY_US=$1 PATH=$folder/bin:$PATH start 3 --steps 400 --out "$folder/run" --save-every 1000000
-    kills 20 1 && kills 100 0 2 || in_time=0
+    WEFT_DELAY_US=$1 PATH=$folder/bin:$PATH begin 3 --steps 400 --out "$folder/run" --save-every 1000000 &&
+        kills 20 1 && kills 100 0 2 || in_time=0
     ends "kills"
     ((in_time))
 }
