@@ -86,6 +86,22 @@ TEST_CASE(slices) {
                 }
 }
 
+/* Of 17 blocks the last of four replicas has fewer than the others. */
+static void with_small_units(wf_graph *g, const void *config) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64)), y = wf_input(g, "y", WF_F32, WF_SHAPE(4));
+    wf_tensor h = wf_cut(wf_linear(wf_linear(x, "wide", 4096), "down", 4), "small0");
+    h = wf_cut(wf_linear(h, "fc0", 4), "small1");
+    h = wf_cut(wf_linear(h, "fc1", 4), "small2");
+    wf_loss(wf_mse(wf_linear(h, "fc2", 4), y));
+}
+
+/* Where small units are a small share, the first replica has their state: by turns each replica
+ * would be of a kind of its own. */
+TEST_CASE(small_units_are_on_one) {
+    const shape s = {with_small_units, 16, 8, 8};
+    assert_int_equal(compare(&s, "dp=4,zero=1"), 3);
+}
+
 /* How many are lowered: as few as there are kinds. */
 TEST_CASE(few_are_lowered) {
     const shape even = {mixed, 32, 16, 8}, uneven = {mixed, 35, 16, 8};

@@ -13,17 +13,12 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
     return exists ? names[from][to] : NULL;
 }
 
-/* With more replicas, small tensors begin at the first replica. */
-#define MOST_SPREAD 64
-
 /* Returns the length of a part, and the replica that has the first part. A tensor with fewer blocks
- * than replicas begins at the replica of its number, so that replicas share small tensors. With
- * more than MOST_SPREAD replicas it begins at the first: small tensors are then a small share of
- * memory, and replicas with equal parts are planned once (program/classes.c). */
+ * than replicas begins at the replica of its number. */
 static size_t divide(size_t bytes, int32_t n, int32_t number, int32_t *first_out) {
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     size_t n_blocks = (bytes + block - 1) / block;
-    *first_out = n_blocks < (size_t)n && n <= MOST_SPREAD ? number % n : 0;
+    *first_out = n_blocks < (size_t)n ? number % n : 0;
     return (n_blocks + (size_t)n - 1) / (size_t)n * block;
 }
 
@@ -42,6 +37,10 @@ wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n
     size_t begin = part * (size_t)((k + n - first) % n);
     if (begin > bytes) begin = bytes;
     return (wfi_extent){begin, part < bytes - begin ? part : bytes - begin};
+}
+
+bool wfi_placement_is_small(size_t bytes, int32_t n) {
+    return bytes <= (size_t)(n - 1) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
 }
 
 wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b) {

@@ -36,6 +36,8 @@ wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n
                                 int32_t number);
 /* The owner of the part of a divided tensor that begins there. */
 int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, int32_t number);
+/* Whether it has fewer blocks than there are replicas. */
+bool wfi_placement_is_small(size_t bytes, int32_t n);
 /* What both have. */
 wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b);
 

@@ -71,7 +71,8 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
     if (member < 0 || !wfi_unit_is_on(p, unit, rank)) return (wfi_extent){0, 0};
-    wfi_extent own = wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts, unit);
+    wfi_extent own = wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts,
+                                          wfi_turn_of(p, unit));
     return kind == WFI_BLOCK_STATE ? wfi_trained_extent(p, unit, own) : own;
 }
 
@@ -192,6 +193,24 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, (like ? like : p)->recipe.n_micro, units));
     join_units(p, units);
     return WF_OK;
+}
+
+/* With more replicas, or if they are so small a share of what a replica keeps, the first replica
+ * has all small tensors: replicas with equal parts are planned once (classes.c). */
+#define MOST_TURNS  64
+#define SMALL_SHARE 32
+
+static void choose_turns(wf_program *p) {
+    size_t all = 0, small = 0;
+    int32_t most = 1;
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        int32_t n = p->stages[p->stage_of[u]].n_parts;
+        size_t bytes = p->graph->units[u].param_bytes;
+        all += bytes;
+        if (wfi_placement_is_small(bytes, n)) small += bytes;
+        if (n > most) most = n;
+    }
+    p->takes_turns = most <= MOST_TURNS && small > all / (size_t)most / SMALL_SHARE;
 }
 
 /* Lists each stage once for each unit that it reads parameters of: those of unit u come from
@@ -439,6 +458,7 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->n_ranks = wfi_mesh_n_groups(&p->mesh, 0);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
+    choose_turns(p);
     WF_TRY(find_readers(p));
     for (int32_t s = 0; s < p->n_stages; s++)
         WF_TRY(wfi_strategy_check(p->ctx, p->stages[s].strategy));

@@ -113,6 +113,7 @@ struct wf_program {
     int32_t *first_unit; /* [n_stages + 1] */
     int32_t *stage_of;   /* [n_units] */
     wfi_stage *stages;   /* [n_stages] */
+    bool takes_turns;    /* replicas keep small divided tensors by turns; else the first has all */
     /* Stages that read a unit's parameters, ascending: from readers[first_reader[unit]] on. */
     int32_t *readers, *first_reader; /* of the latter [n_units + 1] */
     /* [n_groups] the members of each stage, for each `tp` coordinate; then some of them; then ranks
