@@ -1,5 +1,5 @@
-/* The transport of rank 0. The test is rank 1, its only peer, and writes messages by hand: epochs
- * of an earlier trainer are ignored, and requests are sent before a later state. */
+/* The transport of rank 0. The test is its peers, mostly rank 1 alone, and writes messages by hand:
+ * epochs of an earlier trainer are ignored, and requests are sent before a later state. */
 #include "comm/transport/parts.h"
 
 #include "fake_network.h"
@@ -10,13 +10,13 @@
 /* The progress thread stops where it next asks the network while `gate` is locked. */
 typedef struct peer {
     fake_net net;
-    fake_rank boxes[2];
+    fake_rank boxes[3];
     pthread_mutex_t gate;
     bool is_stopped; /* atomic access */
     uint32_t magic;
     wf_context *ctx;
     wfi_failure failure;
-    wfi_control_rank ranks[2];
+    wfi_control_rank ranks[3];
     wfi_transport *transport;
 } peer;
 
@@ -52,20 +52,28 @@ static void finish(peer *p, wfi_network_handle *handle) {
     for (bool done = false; !done; usleep(100)) fake_test(&p->boxes[1], handle, &done);
 }
 
-static wfi_message hear(peer *p) {
+static wfi_message hear_at(peer *p, int rank) {
     wfi_message m;
     wfi_network_handle handle;
-    fake_receive(&p->boxes[1], 0, 0, &m, sizeof m, &handle);
+    fake_receive(&p->boxes[rank], 0, 0, &m, sizeof m, &handle);
     finish(p, &handle);
     p->magic = m.magic;
     return m;
 }
 
-static void tell(peer *p, wfi_message m) {
+static wfi_message hear(peer *p) {
+    return hear_at(p, 1);
+}
+
+static void tell_from(peer *p, int rank, wfi_message m) {
     wfi_network_handle handle;
     m.magic = p->magic;
-    fake_send(&p->boxes[1], 0, 0, &m, sizeof m, &handle);
+    fake_send(&p->boxes[rank], 0, 0, &m, sizeof m, &handle);
     finish(p, &handle);
+}
+
+static void tell(peer *p, wfi_message m) {
+    tell_from(p, 1, m);
 }
 
 /* That rank 1's stream 0 of trainer 0 has done so many tasks. */
@@ -83,11 +91,11 @@ static bool has_left(const void *job, int rank) {
     return __atomic_load_n(&p->ranks[rank].pid, __ATOMIC_ACQUIRE) < 0;
 }
 
-static void begin(peer *p) {
-    *p = (peer){.net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2},
+static void begin_ranks(peer *p, int n_ranks) {
+    *p = (peer){.net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = n_ranks},
                 .gate = PTHREAD_MUTEX_INITIALIZER,
                 .ctx = test_context()};
-    for (int r = 0; r < 2; r++) p->boxes[r] = (fake_rank){&p->net, r};
+    for (int r = 0; r < n_ranks; r++) p->boxes[r] = (fake_rank){&p->net, r};
     wfi_network network = fake_network(&p->boxes[0]);
     network.self = p;
     network.start = start_0;
@@ -97,7 +105,7 @@ static void begin(peer *p) {
     network.cancel = cancel_0;
     TEST_OK(p->ctx, wfi_transport_create(p->ctx,
                                          &(wfi_transport_config){.rank = 0,
-                                                                 .n_ranks = 2,
+                                                                 .n_ranks = n_ranks,
                                                                  .timeout_ms = TEST_TIMEOUT_MS,
                                                                  .failure = &p->failure,
                                                                  .ranks = p->ranks,
@@ -107,14 +115,21 @@ static void begin(peer *p) {
                                          &p->transport));
 }
 
+static void begin(peer *p) {
+    begin_ranks(p, 2);
+}
+
 static void *hear_leave(void *self) {
-    if (hear(self).kind != WFI_MESSAGE_LEAVE) abort();
+    const peer *p = self;
+    for (int rank = 1; rank < p->net.n_ranks; rank++)
+        if (hear_at(self, rank).kind != WFI_MESSAGE_LEAVE) abort();
     return NULL;
 }
 
 static void end(peer *p) {
     pthread_t thread;
-    tell(p, (wfi_message){.kind = WFI_MESSAGE_LEAVE});
+    for (int rank = 1; rank < p->net.n_ranks; rank++)
+        tell_from(p, rank, (wfi_message){.kind = WFI_MESSAGE_LEAVE});
     assert_int_equal(pthread_create(&thread, NULL, hear_leave, p), 0);
     assert_true(wfi_transport_destroy(p->transport));
     pthread_join(thread, NULL);
@@ -176,9 +191,9 @@ TEST_CASE(requests_before_the_state) {
     end(&p);
 }
 
-static bool is_under_way(wfi_transport *t) {
+static bool is_under_way(wfi_transport *t, int to) {
     pthread_mutex_lock(&t->queues_lock);
-    const wfi_request *first = t->peers[1].puts[WFI_TRANSPORT_HOST].first;
+    const wfi_request *first = t->peers[to].puts[WFI_TRANSPORT_HOST].first;
     bool is = first && first->is_under_way;
     pthread_mutex_unlock(&t->queues_lock);
     return is;
@@ -190,24 +205,55 @@ static void *open_gate_later(void *self) {
     return NULL;
 }
 
+static void put(peer *p, int to) {
+    wfi_route route = {.peer = to, .reads_in = WFI_TRANSPORT_HOST};
+    TEST_OK(p->ctx, wfi_transport_put(p->transport, &route, "abc", 4));
+    while (!is_under_way(p->transport, to)) usleep(100);
+}
+
+static void take(peer *p, int rank) {
+    char bytes[4];
+    wfi_network_handle handle;
+    fake_receive(&p->boxes[rank], 0, 1 + WFI_TRANSPORT_HOST, bytes, sizeof bytes, &handle);
+    finish(p, &handle);
+}
+
 /* A rank leaves when it has its last bytes. The sender's thread takes note of that later than of
  * the leaving, which is no failure. */
 TEST_CASE(leaving_after_the_last_bytes) {
     static peer p;
-    char bytes[4];
     pthread_t thread;
-    wfi_network_handle handle;
-    wfi_route route = {.peer = 1, .reads_in = WFI_TRANSPORT_HOST};
     begin(&p);
     wfi_transport_publish(p.transport);
     (void)hear(&p);
-    TEST_OK(p.ctx, wfi_transport_put(p.transport, &route, "abc", sizeof bytes));
-    while (!is_under_way(p.transport)) usleep(100);
+    put(&p, 1);
     pthread_mutex_lock(&p.gate);
-    fake_receive(&p.boxes[1], 0, 1 + WFI_TRANSPORT_HOST, bytes, sizeof bytes, &handle);
-    finish(&p, &handle);
+    take(&p, 1);
     __atomic_store_n(&p.ranks[1].pid, -7, __ATOMIC_RELEASE);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &p), 0);
+    TEST_OK(p.ctx, wfi_event_wait(wfi_transport_departure(p.transport, WFI_TRANSPORT_HOST)));
+    pthread_join(thread, NULL);
+    end(&p);
+}
+
+static void *open_gate_and_take(void *self) {
+    open_gate_later(self);
+    usleep(200000);
+    take(self, 2);
+    return NULL;
+}
+
+/* Another rank takes its bytes after that: it has not left. */
+TEST_CASE(leaving_before_another_has_its_bytes) {
+    static peer p;
+    pthread_t thread;
+    begin_ranks(&p, 3);
+    wfi_transport_publish(p.transport);
+    for (int rank = 1; rank < 3; rank++) (void)hear_at(&p, rank), put(&p, rank);
+    pthread_mutex_lock(&p.gate);
+    take(&p, 1);
+    __atomic_store_n(&p.ranks[1].pid, -7, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_and_take, &p), 0);
     TEST_OK(p.ctx, wfi_event_wait(wfi_transport_departure(p.transport, WFI_TRANSPORT_HOST)));
     pthread_join(thread, NULL);
     end(&p);

@@ -50,10 +50,12 @@ static int rank_of(const wfi_event *event) {
                                 : remote->owner.rank;
 }
 
+/* The rank may have completed the last task and left. The stream may then depend on another one. */
 static bool is_lost(const wfi_event *event) {
     const wfi_remote *remote = event->stream->state;
     int rank = rank_of(event);
-    return remote->is_lost && rank >= 0 && remote->is_lost(remote->self, rank);
+    return remote->is_lost && rank >= 0 && remote->is_lost(remote->self, rank) &&
+           remote_n_done(event->stream) < event->epoch && rank_of(event) == rank;
 }
 
 static wf_status fail_lost(const wfi_event *event, uint64_t now, const wfi_waiter *waiter) {
@@ -86,9 +88,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
         now = remote_n_done(event.stream);
         if (now >= event.epoch) return WF_OK;
         WF_TRY(wfi_owner_check(owner));
-        /* The rank may have completed the last task and left since the load above. */
-        if (is_lost(&event) && remote_n_done(event.stream) < event.epoch)
-            return fail_lost(&event, now, waiter);
+        if (is_lost(&event)) return fail_lost(&event, now, waiter);
         if (wfi_deadline_is_over(&deadline, now)) return too_late(&event, now, waiter);
         if (waiter->is_host) wfi_watch_look(waiter->watch, &event);
     }
