@@ -295,7 +295,7 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
     for (int r = 0; r < n_ranks; r++)
         if (wf_program_rank(p, r).n_units > most) most = wf_program_rank(p, r).n_units;
     wf_unit_summary *units = calloc((size_t)most, sizeof *units);
-    char(*rows)[UNITS_BYTES] = calloc((size_t)n_ranks, sizeof *rows);
+    char(*rows)[UNITS_BYTES] = calloc(n_ranks > 0 ? (size_t)n_ranks : 1, sizeof *rows);
     unit_lists lists = {NULL, 0};
     bool good = units && rows;
     for (int r = 0; r < n_ranks && good; r++) {

@@ -54,7 +54,8 @@ typedef struct checker {
     access_history *uses; /* [block] all accesses to it, as reads; NULL: ranks access no rows */
     bool *reported;       /* [n_micro][tp] by each rank along tp */
     bool *stored;         /* [n_outputs] */
-    wfi_term *scratch;    /* large enough for any instruction's references, twice */
+    wfi_term *scratch;    /* large enough for any instruction's references, twice, ... */
+    wfi_term *summands;   /* ... and for the members of any group */
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
@@ -408,12 +409,27 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
                : wfi_term_tree(leaves, group->n);
 }
 
+/* Whether piece k of a sum has the summands of the piece before it, as pieces of one tensor mostly
+ * have; they are in c->summands. */
+static bool has_equal_summands(checker *c, int32_t at, int32_t n, int32_t k) {
+    const wf_program *p = c->p;
+    bool has = k > 0;
+    for (int32_t m = 0; m < n; m++) {
+        const wfi_reference *r = &p->instructions[p->order[at + m]].references[k];
+        wfi_term term = read_term(c, r);
+        has = has && r[0].block == r[-1].block && term == c->summands[m];
+        c->summands[m] = term;
+    }
+    return has && wfi_is_reduction(&p->instructions[p->order[at]]);
+}
+
 static wf_status run_collective(checker *c, int32_t at, int32_t n) {
     const wf_program *p = c->p;
     WF_TRY(wfi_check_steps(p, p->order + at, n));
     const wfi_instruction *first = &p->instructions[p->order[at]];
+    wfi_term whole = 0;
     for (int32_t k = 0; k < first->n_references; k++) {
-        wfi_term whole = collective_term(c, at, n, k);
+        if (!has_equal_summands(c, at, n, k)) whole = collective_term(c, at, n, k);
         for (int32_t m = 0; m < n; m++) {
             const wfi_instruction *member = &p->instructions[p->order[at + m]];
             if (member->references[k].access & WFI_WRITE) write_term(c, member, k, whole);
@@ -610,7 +626,8 @@ wf_status wf_program_check(const wf_program *program) {
     c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro * (size_t)p->mesh.tp, sizeof *c.reported,
                            "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
-    c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
+    c.scratch = wfi_alloc(ctx, 3 * (size_t)most, sizeof *c.scratch, "the program check");
+    if (c.scratch) c.summands = c.scratch + 2 * (size_t)most;
     bool has_rows = p->plan->divides_rows;
     if (has_rows) c.uses = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.uses, "the program check");
     bool ok = c.ranges && c.reported && c.stored && c.scratch && (c.uses || !has_rows);
