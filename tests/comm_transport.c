@@ -236,6 +236,20 @@ TEST_CASE(leaving_after_the_last_bytes) {
     end(&p);
 }
 
+/* A rank that leaves without them is lost. */
+TEST_CASE(leaving_without_the_last_bytes) {
+    static peer p;
+    begin(&p);
+    wfi_transport_publish(p.transport);
+    (void)hear(&p);
+    put(&p, 1);
+    __atomic_store_n(&p.ranks[1].pid, -7, __ATOMIC_RELEASE);
+    TEST_REFUSED(p.ctx, wfi_event_wait(wfi_transport_departure(p.transport, WFI_TRANSPORT_HOST)),
+                 WF_REMOTE, "rank 1 has left the job");
+    assert_int_equal(hear(&p).kind, WFI_MESSAGE_FAILURE);
+    end(&p);
+}
+
 static void *open_gate_and_take(void *self) {
     open_gate_later(self);
     usleep(200000);
