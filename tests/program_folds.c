@@ -308,4 +308,33 @@ TEST(received_rows_are_ones_own) {
     wf_program_destroy(p);
 }
 
+/* The pieces that a lowered rank sends its followers are of the same value as its own. */
+TEST(followers_get_pieces_of_one_value) {
+    subject s = {.plan = "tp=2,sp", .recipe = WF_RECIPE_INIT, .n_layers = 1};
+    wf_program *p;
+    int n_broken = 0;
+    s.recipe.n_slices = 4;
+    s.recipe.batch = s.recipe.n_micro = s.recipe.n_lanes = 1;
+    TEST_OK(ctx, make(ctx, &s, WFI_USE_LOOK, &p));
+    assert_int_equal(p->n_lowered, 1);
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        for (int32_t k = 0; k < p->instructions[i].n_references; k++) {
+            wfi_reference *r = &p->instructions[i].references[k];
+            int32_t kept = r->block;
+            const wfi_block *b = &p->blocks[kept];
+            if (p->instructions[i].kind != WFI_CHANGE || b->name.kind != WFI_BLOCK_VALUE) continue;
+            for (r->block = 0; r->block < p->n_blocks; r->block++) {
+                const wfi_block *other = &p->blocks[r->block];
+                if (other->name.kind != b->name.kind || other->bytes != b->bytes || other == b)
+                    continue;
+                assert_int_equal(wf_program_check(p), WF_BUG);
+                n_broken++;
+            }
+            r->block = kept;
+        }
+    TEST_OK(ctx, wf_program_check(p));
+    assert_true(n_broken > 0);
+    wf_program_destroy(p);
+}
+
 TEST_MAIN(NULL, NULL)

@@ -423,12 +423,23 @@ static bool has_equal_summands(checker *c, int32_t at, int32_t n, int32_t k) {
     return has && wfi_is_reduction(&p->instructions[p->order[at]]);
 }
 
+/* Whether all pieces of a value are of one block. Members that follow others receive pieces whose
+ * terms are not compared. */
+static bool is_of_one_value(const wf_program *p, const wfi_instruction *now, int32_t k) {
+    int32_t block = now->references[k].block;
+    wfi_name name = p->blocks[block].name;
+    int32_t first = name.kind == WFI_BLOCK_VALUE ? k - k % wfi_count_pieces(p, now, name) : k;
+    return now->references[first].block == block;
+}
+
 static wf_status run_collective(checker *c, int32_t at, int32_t n) {
     const wf_program *p = c->p;
     WF_TRY(wfi_check_steps(p, p->order + at, n));
     const wfi_instruction *first = &p->instructions[p->order[at]];
     wfi_term whole = 0;
     for (int32_t k = 0; k < first->n_references; k++) {
+        if (!is_of_one_value(p, first, k))
+            return refuse(c, p->order[at], "moves pieces of different values as one");
         if (!has_equal_summands(c, at, n, k)) whole = collective_term(c, at, n, k);
         for (int32_t m = 0; m < n; m++) {
             const wfi_instruction *member = &p->instructions[p->order[at + m]];
