@@ -337,4 +337,39 @@ TEST(followers_get_pieces_of_one_value) {
     wf_program_destroy(p);
 }
 
+/* Moves a block of each rank to one half of another block, and checks the program. */
+static wf_status check_overlap(wf_program *p, int32_t moved, int32_t fixed, bool is_second_half) {
+    size_t kept = p->blocks[moved].offset;
+    for (int32_t k = 0; k < p->n_lowered; k++) {
+        wfi_block *b = &p->blocks[p->ranks[p->lowered[k]].first_block];
+        b[moved].offset = b[fixed].offset + is_second_half * (b[fixed].bytes / 2);
+    }
+    wf_status status = wf_program_check(p);
+    for (int32_t k = 0; k < p->n_lowered; k++)
+        p->blocks[p->ranks[p->lowered[k]].first_block + moved].offset = kept;
+    return status;
+}
+
+/* Ranks that follow access other rows of a value. A block that overlaps these alone is refused. */
+TEST(rows_share_no_bytes) {
+    subject s = {.plan = "tp=2,sp", .recipe = WF_RECIPE_INIT, .n_layers = 1};
+    wf_program *all, *some;
+    int n_refused = 0, n_accepted = 0;
+    s.recipe.n_slices = 2;
+    s.recipe.batch = s.recipe.n_micro = s.recipe.n_lanes = 1;
+    TEST_OK(ctx, make(ctx, &s, WFI_USE_RUN, &all));
+    TEST_OK(ctx, make(ctx, &s, WFI_USE_LOOK, &some));
+    for (int32_t k = 0; k < 2 * some->n_blocks * some->n_blocks; k++) {
+        int32_t moved = k / 2 / some->n_blocks, fixed = k / 2 % some->n_blocks;
+        if (some->blocks[fixed].name.kind != WFI_BLOCK_VALUE || moved == fixed) continue;
+        wf_status status = check_overlap(all, moved, fixed, k % 2);
+        assert_int_equal(status, check_overlap(some, moved, fixed, k % 2));
+        n_refused += status != WF_OK;
+        n_accepted += status == WF_OK;
+    }
+    assert_true(n_refused && n_accepted);
+    wf_program_destroy(all);
+    wf_program_destroy(some);
+}
+
 TEST_MAIN(NULL, NULL)
