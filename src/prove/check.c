@@ -6,7 +6,7 @@
  * 2. Every reference has exactly the size that its instruction touches, has the type that it adds,
  *    and lies within its block (check_sizes.c).
  * 3. Any two accesses to the same bytes, one of them a write, are ordered by the dependencies. This
- *    covers races and every reuse of memory.
+ *    covers races and every reuse of memory (access.c).
  * 4. Interpreted with terms instead of numbers, every instruction reads the term that the ideal
  *    step has there, and the state ends as the ideal's: each microbatch passed each unit, each
  *    gradient was summed once and in the recipe's order (over replicas in any, if the plan allows
@@ -22,6 +22,7 @@
 #include "layout/layout.h"
 #include "program/change.h"
 #include "program/clock.h"
+#include "prove/access.h"
 #include "prove/term.h"
 
 #include <stdlib.h>
@@ -29,224 +30,26 @@
 
 #define TOLD_EVERY 100000 /* instructions */
 
-typedef struct access_history {
-    int32_t reads[WFI_N_STREAMS], writes[WFI_N_STREAMS]; /* positions + 1 of the latest */
-} access_history;
-
-/* A stretch of an arena that no border of a block or of a reference divides. */
-typedef struct stretch {
-    size_t begin;
-    access_history history;
-    int32_t user;  /* the block that accessed it last, or -1 */
-    int32_t owner; /* the block that wrote it last, or -1 */
-    wfi_term term; /* its term, for the bytes that the block has here (wfi_block.begin) */
-} stretch;
-
-typedef struct range {
-    int32_t first, end; /* stretches */
-} range;
-
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    stretch *stretches;   /* of all arenas, each arena's in order of addresses */
-    range *ranges;        /* [block] */
-    access_history *uses; /* [block] all accesses to it, as reads; NULL: ranks access no rows */
-    bool *reported;       /* [n_micro][tp] by each rank along tp */
-    bool *stored;         /* [n_outputs] */
-    wfi_term *scratch;    /* large enough for any instruction's references, twice, ... */
-    wfi_term *summands;   /* ... and for the members of any group */
+    wfi_accesses accesses;
+    bool *reported;     /* [n_micro][tp] by each rank along tp */
+    bool *stored;       /* [n_outputs] */
+    wfi_term *scratch;  /* large enough for any instruction's references, twice, ... */
+    wfi_term *summands; /* ... and for the members of any group */
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
     return wfi_check_refuse(c->p, i, what);
 }
 
-/* ---- 3. ordered accesses ---- */
-
-typedef struct border {
-    int32_t arena; /* rank and space */
-    size_t at;
-} border;
-
-static border border_of(const wfi_block *b, size_t at) {
-    return (border){b->rank * WFI_N_SPACES + (int32_t)b->space, b->offset + at};
-}
-
-static int compare_borders(const void *a, const void *b) {
-    const border *x = a, *y = b;
-    if (x->arena != y->arena) return (x->arena > y->arena) - (x->arena < y->arena);
-    return (x->at > y->at) - (x->at < y->at);
-}
-
-/* A reference to a part of its block; those to the whole add no border. */
-static bool is_part(const wf_program *p, const wfi_reference *r) {
-    return r->bytes && (r->offset || r->bytes != p->blocks[r->block].bytes);
-}
-
-static size_t count_borders(const wf_program *p) {
-    size_t n = 4 * (size_t)p->n_blocks;
-    for (int32_t i = 0; i < p->n_instructions; i++)
-        for (int32_t k = 0; k < p->instructions[i].n_references; k++)
-            n += 2 * (size_t)is_part(p, &p->instructions[i].references[k]);
-    return n;
-}
-
-static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_extent extent) {
-    if (!extent.bytes) return;
-    borders[(*n)++] = border_of(b, extent.offset);
-    borders[(*n)++] = border_of(b, extent.offset + extent.bytes);
-}
-
-/* The part of a block of state that a step changes: the trained parameters only. A forward run
- * changes the first replica's caches and hidden state. */
-static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
-    wfi_extent part = {(size_t)b->begin, b->bytes};
-    if (!wfi_differentiates(p)) {
-        bool runs = wfi_stage_member_on(p, wfi_program_stage_of(p, b->name.owner), b->rank) == 0;
-        part.bytes = b->name.kind == WFI_BLOCK_BUFFER && runs
-                         ? p->graph->units[b->name.owner].cache_bytes
-                     : b->name.kind == WFI_BLOCK_HIDDEN && runs ? b->bytes
-                                                                : 0;
-    }
-    bool is_updated = b->name.kind == WFI_BLOCK_PARAM || b->name.kind == WFI_BLOCK_STATE;
-    if (is_updated && !wfi_updates(p)) part.bytes = 0;
-    if (b->name.kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->name.owner, part);
-    return (wfi_extent){0, part.bytes};
-}
-
-static size_t list_borders(const wf_program *p, border *borders) {
-    size_t n = 0;
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const wfi_block *block = &p->blocks[b];
-        add_borders(borders, &n, block, (wfi_extent){0, block->bytes});
-        if (block->is_state) add_borders(borders, &n, block, changed_part(p, block));
-    }
-    for (int32_t i = 0; i < p->n_instructions; i++)
-        for (int32_t k = 0; k < p->instructions[i].n_references; k++) {
-            const wfi_reference *r = &p->instructions[i].references[k];
-            if (is_part(p, r))
-                add_borders(borders, &n, &p->blocks[r->block], (wfi_extent){r->offset, r->bytes});
-        }
-    qsort(borders, n, sizeof *borders, compare_borders);
-    size_t n_unique = 0;
-    for (size_t k = 0; k < n; k++)
-        if (!n_unique || compare_borders(&borders[n_unique - 1], &borders[k]))
-            borders[n_unique++] = borders[k];
-    return n_unique;
-}
-
-static int32_t find_border(const border *borders, size_t n, border what) {
-    const border *found = bsearch(&what, borders, n, sizeof *borders, compare_borders);
-    return (int32_t)(found - borders);
-}
-
-/* Divides each arena at every border. Memory is reused at the same places, so there are
- * far fewer stretches than blocks. */
-static wf_status find_stretches(checker *c) {
-    const wf_program *p = c->p;
-    border *borders = wfi_alloc(p->ctx, count_borders(p), sizeof *borders, "the program check");
-    if (!borders) return WF_NO_MEMORY;
-    size_t n = list_borders(p, borders);
-    c->stretches = wfi_alloc(p->ctx, n, sizeof *c->stretches, "the program check");
-    for (size_t k = 0; k < n && c->stretches; k++)
-        c->stretches[k] = (stretch){.begin = borders[k].at, .user = -1, .owner = -1};
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const wfi_block *block = &p->blocks[b];
-        if (!block->bytes) continue;
-        c->ranges[b] = (range){find_border(borders, n, border_of(block, 0)),
-                               find_border(borders, n, border_of(block, block->bytes))};
-    }
-    wfi_free(p->ctx, borders);
-    return c->stretches ? WF_OK : WF_NO_MEMORY;
-}
-
-/* Which of the block's stretches begins at `at`; the end, if none does. */
-static int32_t find_stretch(const checker *c, range block, size_t at) {
-    while (block.first < block.end) {
-        int32_t middle = block.first + (block.end - block.first) / 2;
-        if (c->stretches[middle].begin < at)
-            block.first = middle + 1;
-        else
-            block.end = middle;
-    }
-    return block.first;
-}
-
-static range range_of(const checker *c, const wfi_reference *r) {
-    range block = c->ranges[r->block];
-    size_t begin = c->p->blocks[r->block].offset + r->offset;
-    if (!is_part(c->p, r)) return r->bytes ? block : (range){0, 0};
-    return (range){find_stretch(c, block, begin), find_stretch(c, block, begin + r->bytes)};
-}
-
-static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream own, bool writes) {
-    for (int s = 0; s < WFI_N_STREAMS; s++) {
-        int32_t before = clock[s] - (s == (int)own);
-        if (h->writes[s] > before || (writes && h->reads[s] > before)) return false;
-    }
-    return true;
-}
-
-/* A block of which each rank along `tp` accesses some rows: the ranks that follow access other rows
- * at the same time. So it has all its bytes from its first access to its last one. */
-static bool is_of_rows(const checker *c, int32_t block) {
-    return c->uses && c->p->blocks[block].name.kind == WFI_BLOCK_VALUE;
-}
-
-/* Whether the block may use a stretch: it has it, or those that had it have ended. */
-static bool takes(const checker *c, stretch *s, int32_t block, const int32_t *clock,
-                  wfi_stream stream) {
-    int32_t before = s->user;
-    s->user = block;
-    return before == block || before < 0 || !is_of_rows(c, before) ||
-           is_ordered(&c->uses[before], clock, stream, true);
-}
-
-static bool takes_all(checker *c, int32_t block, const int32_t *clock, wfi_stream stream) {
-    access_history *use = &c->uses[block];
-    bool is_first = true, does = true;
-    for (int s = 0; s < WFI_N_STREAMS; s++) is_first &= !use->reads[s];
-    for (int32_t at = c->ranges[block].first; at < c->ranges[block].end && does; at++) {
-        stretch *s = &c->stretches[at];
-        bool has = s->user == block;
-        does = has || (is_first && is_ordered(&s->history, clock, stream, true));
-        does &= takes(c, s, block, clock, stream);
-    }
-    use->reads[stream] = clock[stream];
-    return does;
-}
-
-/* Accesses through other references of the same instruction count, too: a kernel that overwrites
- * its input computes another result. */
-static wf_status check_access(checker *c, int32_t i) {
-    const wf_program *p = c->p;
-    const wfi_instruction *now = &p->instructions[i];
-    const int32_t *clock = wfi_clock_of(p, i);
-    for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *r = &now->references[k];
-        range touched = range_of(c, r);
-        bool may = !is_of_rows(c, r->block) || takes_all(c, r->block, clock, now->stream);
-        for (int32_t at = touched.first; at < touched.end; at++) {
-            access_history *h = &c->stretches[at].history;
-            may &= takes(c, &c->stretches[at], r->block, clock, now->stream);
-            if (!may || !is_ordered(h, clock, now->stream, r->access & WFI_WRITE))
-                return refuse(c, i,
-                              "touches bytes that another stream, another block or another of its "
-                              "own references may be using (a dependency is missing)");
-            if (r->access & WFI_READ) h->reads[now->stream] = now->position + 1;
-            if (r->access & WFI_WRITE) h->writes[now->stream] = now->position + 1;
-        }
-    }
-    return WF_OK;
-}
-
 /* ---- 4. meaning ---- */
 
-static void write_range(checker *c, int32_t block, range written, wfi_term term) {
+static void write_range(checker *c, int32_t block, wfi_range written, wfi_term term) {
     for (int32_t at = written.first; at < written.end; at++) {
-        c->stretches[at].owner = block;
-        c->stretches[at].term = term;
+        c->accesses.stretches[at].owner = block;
+        c->accesses.stretches[at].term = term;
     }
 }
 
@@ -259,23 +62,24 @@ static void write_term(checker *c, const wfi_instruction *now, int32_t k, wfi_te
         class == WFI_CLASS_HOST || class == WFI_CLASS_SEGMENT || class == WFI_CLASS_WHOLE;
     size_t begin = wfi_reference_begin(c->p, r);
     if (begin && reads_all) term = wfi_term_mix(term, WFI_TERM_PART + begin);
-    write_range(c, r->block, range_of(c, r), term);
+    write_range(c, r->block, wfi_range_of(&c->accesses, r), term);
 }
 
 static wfi_term read_term(const checker *c, const wfi_reference *r) {
-    range read = range_of(c, r);
-    return read.first < read.end ? c->stretches[read.first].term : 0;
+    wfi_range read = wfi_range_of(&c->accesses, r);
+    return read.first < read.end ? c->accesses.stretches[read.first].term : 0;
 }
 
 /* Whether the block still holds the value that was written, in all of the range. */
-static bool is_whole(const checker *c, int32_t block, range read) {
+static bool is_whole(const checker *c, int32_t block, wfi_range read) {
     for (int32_t at = read.first; at < read.end; at++)
-        if (c->stretches[at].owner != block || !c->stretches[at].term) return false;
+        if (c->accesses.stretches[at].owner != block || !c->accesses.stretches[at].term)
+            return false;
     return true;
 }
-static bool is_one(const checker *c, range read) {
+static bool is_one(const checker *c, wfi_range read) {
     for (int32_t at = read.first; at < read.end; at++)
-        if (c->stretches[at].term != c->stretches[read.first].term) return false;
+        if (c->accesses.stretches[at].term != c->accesses.stretches[read.first].term) return false;
     return true;
 }
 
@@ -284,7 +88,7 @@ static wf_status check_reads(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool temporary = c->p->blocks[r->block].name.kind == WFI_BLOCK_WORKSPACE;
-        range read = range_of(c, r);
+        wfi_range read = wfi_range_of(&c->accesses, r);
         if (!(r->access & WFI_READ) || temporary) continue;
         if (!is_whole(c, r->block, read))
             return refuse(c, i, "reads bytes that were never written, or that were overwritten");
@@ -313,7 +117,8 @@ static wf_status run_segment(checker *c, int32_t i) {
             continue;
         }
         if (slot->access & WFI_SPOIL) {
-            write_range(c, now->references[s].block, range_of(c, &now->references[s]), 0);
+            write_range(c, now->references[s].block,
+                        wfi_range_of(&c->accesses, &now->references[s]), 0);
             continue;
         }
         write_term(c, now, s, out[s]);
@@ -322,7 +127,8 @@ static wf_status run_segment(checker *c, int32_t i) {
         name.part = b->name.part;
         bool is_part = wfi_gives_part(p, now->segment, slot);
         if (is_part && !wfi_is_slice_sum(p->graph, b->name.owner)) /* these rows, made by slices */
-            write_range(c, now->references[s].block, range_of(c, &now->references[s]),
+            write_range(c, now->references[s].block,
+                        wfi_range_of(&c->accesses, &now->references[s]),
                         wfi_ideal_find(c->ideal, name));
         if (is_part) name = wfi_slice_summand(name, p->graph->units[now->unit].slice);
         bool is_cache = b->name.kind == WFI_BLOCK_BUFFER;
@@ -540,13 +346,13 @@ static wf_status run_all(checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
-            write_range(c, b, c->ranges[b], wfi_ideal_find(c->ideal, p->blocks[b].name));
+            write_range(c, b, c->accesses.ranges[b], wfi_ideal_find(c->ideal, p->blocks[b].name));
     for (int32_t at = 0, told = 0, n; at < p->n_instructions; at += n) {
         if (at >= told) WFI_PROGRESS(p->ctx, "proving instruction %d of %d", at, p->n_instructions);
         if (at >= told) told += TOLD_EVERY;
         n = p->instructions[p->order[at]].kind == WFI_CHANGE ? count_members(c, at) : 1;
         for (int32_t m = 0; m < n; m++) {
-            WF_TRY(check_access(c, p->order[at + m]));
+            WF_TRY(wfi_accesses_check(&c->accesses, p->order[at + m]));
             WF_TRY(check_reads(c, p->order[at + m]));
         }
         WF_TRY(run_one(c, at, n));
@@ -558,11 +364,12 @@ static wf_status run_all(checker *c) {
 static bool keeps_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_extent kept = wfi_summed_extent(c->p, block->name.owner, block->rank);
-    range all =
-        range_of(c, &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
+    wfi_range all =
+        wfi_range_of(&c->accesses,
+                     &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
     wfi_term sum = wfi_ideal_after(c->ideal, WFI_BLOCK_GRADIENT, block->name.owner, -1);
     return is_whole(c, b, all) && is_one(c, all) &&
-           (all.first == all.end || c->stretches[all.first].term == sum);
+           (all.first == all.end || c->accesses.stretches[all.first].term == sum);
 }
 
 /* Whether a block of state equals one rank's after the step. Parts that a step does not change keep
@@ -570,15 +377,15 @@ static bool keeps_gradient(const checker *c, int32_t b) {
 static bool ends_well(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_term before = wfi_ideal_find(c->ideal, block->name), want;
-    size_t changed_bytes = changed_part(c->p, block).bytes;
-    range all = c->ranges[b];
+    size_t changed_bytes = wfi_changed_part(c->p, block).bytes;
+    wfi_range all = c->accesses.ranges[b];
     bool ends = is_whole(c, b, all);
     for (int32_t at = all.first; at < all.end && ends; at++) {
-        bool is_changed = c->stretches[at].begin < block->offset + changed_bytes;
+        bool is_changed = c->accesses.stretches[at].begin < block->offset + changed_bytes;
         want = is_changed ? wfi_ideal_after(c->ideal, block->name.kind, block->name.owner,
                                             block->name.micro)
                           : before;
-        ends = c->stretches[at].term == want;
+        ends = c->accesses.stretches[at].term == want;
     }
     return ends;
 }
@@ -621,7 +428,7 @@ static wf_status check_all(checker *c) {
     WF_TRY(wfi_program_order(c->p));
     WF_TRY(wfi_check_sizes(c->p));
     WF_TRY(wfi_ideal_create(c->p, &c->ideal));
-    WF_TRY(find_stretches(c));
+    WF_TRY(wfi_accesses_find(c->p, &c->accesses));
     WF_TRY(run_all(c));
     return check_end(c);
 }
@@ -633,20 +440,15 @@ wf_status wf_program_check(const wf_program *program) {
     int32_t most = p->n_ranks;
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
-    c.ranges = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.ranges, "the program check");
     c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro * (size_t)p->mesh.tp, sizeof *c.reported,
                            "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 3 * (size_t)most, sizeof *c.scratch, "the program check");
     if (c.scratch) c.summands = c.scratch + 2 * (size_t)most;
-    bool has_rows = p->plan->divides_rows;
-    if (has_rows) c.uses = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.uses, "the program check");
-    bool ok = c.ranges && c.reported && c.stored && c.scratch && (c.uses || !has_rows);
+    bool ok = c.reported && c.stored && c.scratch;
     wf_status status = ok ? check_all(&c) : WF_NO_MEMORY;
     wfi_ideal_destroy(c.ideal);
-    wfi_free(ctx, c.stretches);
-    wfi_free(ctx, c.ranges);
-    wfi_free(ctx, c.uses);
+    wfi_accesses_release(&c.accesses);
     wfi_free(ctx, c.reported);
     wfi_free(ctx, c.stored);
     wfi_free(ctx, c.scratch);
