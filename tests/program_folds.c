@@ -272,6 +272,24 @@ TEST_CASE(folded_and_full_agree) {
     assert_true(total.n_refused > total.n_broken / 4 && total.n_refused < total.n_broken);
 }
 
+/* Of three stages for two units with parameters one has no bytes, so no unit is at its peak. */
+TEST(a_rank_without_bytes_has_no_peak) {
+    subject s = {.plan = "pp=3,tp=2", .recipe = WF_RECIPE_INIT, .is_lstm = true, .n_layers = 1};
+    s.recipe.n_slices = 2;
+    for (int k = 0; k < 2; k++) {
+        wf_program *p;
+        int n_empty = 0;
+        TEST_OK(ctx, make(ctx, &s, k ? WFI_USE_RUN : WFI_USE_LOOK, &p));
+        for (int r = 0; r < wf_program_n_ranks(p); r++) {
+            wf_rank_summary rank = wf_program_rank(p, r);
+            assert_int_equal(rank.peak_bytes > 0, *rank.peak_unit != 0);
+            n_empty += !rank.peak_bytes;
+        }
+        assert_int_equal(n_empty, 2);
+        wf_program_destroy(p);
+    }
+}
+
 static subject with_rows(const char *plan) {
     subject s = {.recipe = WF_RECIPE_INIT, .n_layers = 2};
     snprintf(s.plan, sizeof s.plan, "tp=4,pp=2%s", plan);

@@ -147,7 +147,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     int32_t peak = largest->ranks[rank].peak_instruction;
     const wf_program *code = wfi_code_of(largest);
     int32_t unit = peak < 0 ? -1 : wfi_rank_named_unit(code, rank, &code->instructions[peak]);
-    if (unit >= 0) s.peak_unit = p->graph->units[unit].name;
+    if (unit >= 0 && s.peak_bytes) s.peak_unit = p->graph->units[unit].name;
     return s;
 }
 
