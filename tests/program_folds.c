@@ -194,12 +194,20 @@ static breakage draw_breakage(dice *d, const wf_program *p, int32_t rank) {
     return how;
 }
 
+/* A rank of a stage without units has none. */
+static bool has_instructions(const wf_program *p, int32_t rank) {
+    bool has = false;
+    for (int s = 0; s < WFI_N_STREAMS; s++) has |= p->ranks[rank].n_stream[s] > 0;
+    return has;
+}
+
 /* Returns how many breakages are refused. */
 static int compare_broken(dice *d, const subject *s, wf_program *all, wf_program *some, int n) {
     copy of_all = copy_of(all), of_some = copy_of(some);
     int n_refused = 0;
     for (int k = 0; k < n; k++) {
         int32_t rank = some->lowered[roll(d, some->n_lowered)];
+        if (!has_instructions(some, rank)) continue;
         breakage how = draw_breakage(d, some, rank);
         break_alike(all, some, rank, &how);
         wf_status a = wf_program_check(all), b = wf_program_check(some);
