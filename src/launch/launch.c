@@ -84,7 +84,8 @@ static void look_after_watchdog(wfi_process_group *group) {
 }
 
 /* The loop looks for ended ranks before it reads lines, so that the lines of a failed rank go
- * first. poll() fails where RLIMIT_NOFILE allows fewer entries: then all are looked at. */
+ * first. poll() fails where RLIMIT_NOFILE allows fewer entries: then all are looked at, now and
+ * then. */
 static void serve(wfi_process_group *group, struct pollfd *fds) {
     const struct pollfd *of_ranks = fds + N_OWN;
     while (wfi_process_group_is_alive(group) || group->merge.first) {
@@ -92,6 +93,7 @@ static void serve(wfi_process_group *group, struct pollfd *fds) {
         int timeout_ms = gather(group, next_ms, now_ms, fds);
         if (!wfi_process_group_is_alive(group) && !group->merge.first) break;
         int n_ready = poll(fds, (nfds_t)(N_OWN + group->n_ranks * N_OF_RANK), timeout_ms);
+        if (n_ready < 0) (void)poll(NULL, 0, ASK_MS);
         now_ms = wfi_now_ms();
         for (int rank = 0; rank < group->n_ranks; rank++) {
             const struct pollfd *own = &of_ranks[rank * N_OF_RANK];
