@@ -195,8 +195,9 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     return WF_OK;
 }
 
-/* With more replicas, or if they are so small a share of what a replica keeps, the first replica
- * has all small tensors: replicas with equal parts are planned once (classes.c). */
+/* Replicas with equal parts are planned once (classes.c). So the first replica keeps all small
+ * tensors if there are more replicas than this, or if these tensors have less than this part of the
+ * bytes that a replica keeps. */
 #define MOST_TURNS  64
 #define SMALL_SHARE 32
 
