@@ -41,7 +41,7 @@ TEST_CASE(small_things_take_turns) {
 
 TEST_CASE(the_whole_is_one_part) {
     for (int32_t r = 0; r < 3; r++) {
-        assert_int_equal(wfi_placement_extent(WFI_ROOT, 100, 3, r, 1).bytes, r ? 0 : 100);
+        assert_int_equal(wfi_placement_extent(WFI_AT, 100, 3, r, 1).bytes, r ? 0 : 100);
         assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r, 1).bytes, 100);
     }
 }
@@ -60,9 +60,9 @@ TEST_CASE(changes_have_names) {
         wfi_placement from, to;
         const char *name;
     } changes[] = {
-        {WFI_ROOT, WFI_REPLICATE, "broadcast"},     {WFI_ROOT, WFI_SHARD, "scatter"},
-        {WFI_SHARD, WFI_REPLICATE, "all_gather"},   {WFI_SHARD, WFI_ROOT, "gather"},
-        {WFI_PARTIAL, WFI_REPLICATE, "all_reduce"}, {WFI_PARTIAL, WFI_ROOT, "reduce"},
+        {WFI_AT, WFI_REPLICATE, "broadcast"},       {WFI_AT, WFI_SHARD, "scatter"},
+        {WFI_SHARD, WFI_REPLICATE, "all_gather"},   {WFI_SHARD, WFI_AT, "gather"},
+        {WFI_PARTIAL, WFI_REPLICATE, "all_reduce"}, {WFI_PARTIAL, WFI_AT, "reduce"},
         {WFI_PARTIAL, WFI_SHARD, "reduce_scatter"},
     };
     int n = 0;

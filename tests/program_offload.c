@@ -4,7 +4,7 @@
  * label: serial
  */
 #include "broken_program.h"
-#include "program/stage.h"
+#include "program/where.h"
 #include "test_program.h"
 
 #define N_PLANS 10

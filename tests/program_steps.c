@@ -42,7 +42,7 @@ static bool all_staged_at_once(const attempt *a) {
 
 static bool from_the_first_member(const attempt *a) {
     bool is_copy = member(a, 0)->from == WFI_SHARD && !(member(a, 0)->references[a->k].access & 1);
-    for (int32_t m = 0; m < a->n && is_copy; m++) member(a, m)->from = WFI_ROOT;
+    for (int32_t m = 0; m < a->n && is_copy; m++) member(a, m)->from = WFI_AT;
     return is_copy;
 }
 

@@ -184,7 +184,7 @@ TEST_CASE(parts_make_up_all) {
     static const wfi_strategy rows[] = {
         {"state", WFI_REPLICATE, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
         {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
-        {"gradient", WFI_REPLICATE, WFI_REPLICATE, WFI_SHARD, WFI_ROOT, false}};
+        {"gradient", WFI_REPLICATE, WFI_REPLICATE, WFI_SHARD, WFI_AT, false}};
     wf_context *ctx = test_context();
     for (int m = 0; m < N_MODELS; m++) {
         wf_model *model = make_model(ctx, m);

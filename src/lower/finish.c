@@ -39,7 +39,7 @@ static wf_status emit_norms(wfi_lowering *l) {
         if (wfi_measured_extent(p, group, u, l->rank).bytes)
             WF_TRY(wfi_emit_named(l, wfi_make(WFI_NORM, u, 0, -1), 2, names));
     }
-    WF_TRY(wfi_move_among(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE, -1));
+    WF_TRY(wfi_move_among(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE));
     return emit_total_norm(l);
 }
 
@@ -55,7 +55,7 @@ static wf_status emit_statistics(wfi_lowering *l) {
         for (int64_t m = 0; m < n_micro; m++)
             WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_STATS, u, m)));
         WF_TRY(wfi_move_among(l, wfi_stage_members(p, s, l->rank), WFI_SHARD,
-                              p->stages[s].strategy->buffer, u));
+                              p->stages[s].strategy->buffer));
         if (!wfi_kept_extent(p, WFI_BLOCK_BUFFER, u, l->rank).bytes) continue;
         WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_BUFFER, u)));
         for (int64_t m = 0; m < n_micro; m++)

@@ -173,27 +173,12 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     return status;
 }
 
-static wf_status gather_parameters(wfi_lowering *l, const wfi_gather *gather) {
-    const wf_program *p = l->p;
-    const wfi_stage *stage = &p->stages[gather->stage];
-    bool is_forward = stage->n_members > stage->n_replicas;
-    int32_t unit = gather->what.owner;
-    wfi_name used = wfi_in_turn(gather->what, ++l->n_gathered[unit]);
-    wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
-    if (kept.bytes) WF_TRY(wfi_move_here(l, wfi_kept(gather->what), used, kept));
-    return wfi_move_parameters(l, used, gather->stage, stage->strategy->parameter,
-                               is_forward ? WFI_ROOT : WFI_REPLICATE);
-}
-
 /* The gather follows the rank's last computation: until then its memory may be another's. */
 static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
     wfi_name what = gather->what;
-    wfi_extent extent = wfi_moved_extent(l->p, what, l->rank);
     int32_t first = l->p->n_instructions;
-    if (what.kind == WFI_BLOCK_PARAM)
-        WF_TRY(gather_parameters(l, gather));
-    else if (extent.bytes)
-        WF_TRY(wfi_move_here(l, wfi_kept(what), wfi_in_turn(what, 1), extent));
+    what.turn = what.kind == WFI_BLOCK_PARAM ? ++l->n_gathered[what.owner] : 1;
+    WF_TRY(wfi_move(l, what, gather->stage, WFI_KEPT, WFI_USED));
     for (int32_t i = first; i < l->p->n_instructions; i++)
         WF_TRY(wfi_depend_on(l, i, l->last_compute));
     return WF_OK;
@@ -244,8 +229,7 @@ wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction) {
         const wfi_gather *e = &l->evicted[l->next_evicted];
         if (e->use >= l->n_uses) break;
         l->last_evict[1] = l->p->n_instructions;
-        WF_TRY(
-            wfi_move_here(l, e->what, wfi_kept(e->what), wfi_moved_extent(l->p, e->what, l->rank)));
+        WF_TRY(wfi_move(l, e->what, e->stage, WFI_USED, WFI_KEPT));
     }
     return WF_OK;
 }

@@ -193,9 +193,9 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
                 int32_t i;
                 if (!all.bytes || !wfi_unit_is_on(p, u, l->rank)) continue;
                 wfi_name hidden = wfi_named(WFI_BLOCK_HIDDEN, u, m);
-                WF_TRY(adds
-                           ? wfi_find_block(l, hidden, all.bytes, &i)
-                           : wfi_move_here(l, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), hidden, all));
+                WF_TRY(
+                    adds ? wfi_find_block(l, hidden, all.bytes, &i)
+                         : wfi_copy_tensor(l, wfi_named(WFI_BLOCK_NEXT_HIDDEN, u, m), hidden, all));
             }
     }
     return WF_OK;
@@ -211,8 +211,7 @@ static wf_status change_parameters(wfi_lowering *l) {
             if (!p->graph->units[u].param_bytes || wfi_is_kept_apart(p, WFI_BLOCK_PARAM, u) ||
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
-            WF_TRY(wfi_move_parameters(l, wfi_of_unit(WFI_BLOCK_PARAM, u), s,
-                                       p->stages[s].strategy->parameter, WFI_REPLICATE));
+            WF_TRY(wfi_move(l, wfi_of_unit(WFI_BLOCK_PARAM, u), s, WFI_KEPT, WFI_USED));
         }
     }
     return WF_OK;

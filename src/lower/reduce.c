@@ -30,50 +30,27 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out)
     return k - first;
 }
 
-/* Keeps the rank's slice of the unit's sum. */
-static wf_status keep_slice(wfi_lowering *l, int32_t unit) {
-    wfi_extent kept = wfi_summed_extent(l->p, unit, l->rank);
-    if (!kept.bytes) return WF_OK;
-    l->freed[1][1] = l->p->n_instructions;
-    return wfi_move_here(l, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), wfi_summed_name(l->p, unit),
-                         kept);
-}
-
-static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
-    memcpy(l->freed[0], l->freed[1], sizeof *l->freed);
-    l->freed[1][0] = change;
-    l->freed[1][1] = -1;
-    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) WF_TRY(keep_slice(l, l->finished[k]));
-    return WF_OK;
-}
-
 static bool frees(const wfi_lowering *l, int32_t unit) {
     return wfi_summed_name(l->p, unit).copy == WFI_COPY_PART;
 }
 
-/* The bucket is named for its first unit with bytes in the group. */
-static wf_status change_bucket(wfi_lowering *l, int32_t n, int32_t group, wfi_placement to) {
-    bool is_part = l->p->groups[group].part >= 0;
-    int32_t unit = -1;
-    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) {
-        if (is_part && !wfi_summed_extent(l->p, l->finished[k], l->rank).bytes) continue;
-        WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_GRADIENT, l->finished[k])));
-        if (unit < 0) unit = l->finished[k];
-    }
-    return wfi_move_among(l, group, WFI_PARTIAL, to, unit);
+/* The last change and the last copy of this bucket. */
+static void note_freed(wfi_lowering *l, int32_t first) {
+    memcpy(l->freed[0], l->freed[1], sizeof *l->freed);
+    memset(l->freed[1], -1, sizeof *l->freed);
+    for (int32_t i = first; i < l->p->n_instructions; i++)
+        l->freed[1][l->p->instructions[i].kind != WFI_CHANGE] = i;
 }
 
-/* The next n of those that are finished: the parts in each group that has all of them, then each
- * part in all groups. */
+/* The next n of those that are finished. */
 static wf_status sum_bucket(wfi_lowering *l, int32_t n, int32_t last) {
     wf_program *p = l->p;
     int32_t first = p->n_instructions, unit = l->finished[l->n_reduced];
-    int32_t stage = wfi_program_stage_of(p, unit), copies = wfi_stage_copies(p, stage, l->rank);
-    WF_TRY(change_bucket(l, n, wfi_stage_shards(p, stage, l->rank),
-                         p->stages[stage].strategy->gradient));
-    if (copies >= 0) WF_TRY(change_bucket(l, n, copies, WFI_REPLICATE));
+    for (int32_t k = 0; k < n; k++)
+        WF_TRY(wfi_add_name(l, wfi_of_unit(WFI_BLOCK_GRADIENT, l->finished[l->n_reduced + k])));
+    WF_TRY(wfi_move_added(l, WFI_MADE, WFI_KEPT));
     bool moves = p->n_instructions > first;
-    if (moves && frees(l, unit)) WF_TRY(free_gradients(l, n, p->n_instructions - 1));
+    if (moves && frees(l, unit)) note_freed(l, first);
     for (int32_t i = first; i < p->n_instructions && !frees(l, unit) && !p->plan->overlaps; i++)
         WF_TRY(wfi_depend_on(l, i, last)); /* not before the rank's last action */
     l->n_reduced += n;

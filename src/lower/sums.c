@@ -29,27 +29,17 @@ static wf_status emit_folds(wfi_lowering *l, int32_t unit, wfi_name name,
 
 /* ---- slices ---- */
 
-/* The placements of a value: as slices make it, and as its readers need it. */
-static wfi_placement made_as(const wf_program *p, int32_t value) {
-    return wfi_is_slice_sum(p->graph, value) ? WFI_PARTIAL : WFI_SHARD;
-}
-static wfi_placement read_as(const wf_program *p, int32_t value, int64_t micro) {
-    bool is_split = wfi_keeps_own_rows(p, wfi_named(WFI_BLOCK_VALUE, value, micro));
-    return is_split ? WFI_SHARD : WFI_REPLICATE;
-}
-
 /* Changes the placement of slices' values, all in one instruction. */
 static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
                         wfi_placement from, wfi_placement to) {
     const wf_program *p = l->p;
-    int32_t first = segment->unit - p->graph->units[segment->unit].slice;
     for (int32_t s = 0; s < segment->n_slots; s++) {
-        int32_t v = segment->slots[s].id;
-        if (wfi_gives_part(p, segment, &segment->slots[s]) && made_as(p, v) == from &&
-            read_as(p, v, micro) == to)
-            WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_VALUE, v, micro)));
+        wfi_name name = wfi_named(WFI_BLOCK_VALUE, segment->slots[s].id, micro);
+        if (!wfi_gives_part(p, segment, &segment->slots[s])) continue;
+        wfi_where made = wfi_where_is(p, name, WFI_MADE), used = wfi_where_is(p, name, WFI_USED);
+        if (made.along[WFI_TP] == from && used.along[WFI_TP] == to) WF_TRY(wfi_add_name(l, name));
     }
-    return wfi_move_among(l, wfi_slice_group(p, l->rank), from, to, first);
+    return wfi_move_added(l, WFI_MADE, WFI_USED);
 }
 
 static bool is_summed_by_ranks(const wf_program *p, int32_t unit) {
@@ -103,9 +93,7 @@ static wf_status sum_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
         WF_TRY(wfi_add_name(l, wfi_named(WFI_BLOCK_TIED, use, micro)));
     }
     if (!is_summed_by_ranks(p, unit)) l->n_names = 0;
-    return l->n_names ? wfi_move_among(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
-                                       unit - g->units[unit].slice)
-                      : WF_OK;
+    return wfi_move_added(l, WFI_MADE, WFI_USED);
 }
 
 /* ---- lanes ---- */

@@ -19,6 +19,12 @@ typedef struct search {
     size_t capacity;
 } search;
 
+/* The rank that makes it for the reader. */
+static int32_t find_maker(const search *s, wfi_name what, int32_t reader) {
+    wfi_where made = wfi_where_is(s->p, what, WFI_MADE);
+    return wfi_rank_with(s->p, &made, reader);
+}
+
 static wf_status push(search *s, wfi_transfer t) {
     if (t.from == t.to) return WF_OK;
     WF_TRY(WFI_GROW(s->p->ctx, s->transfers, s->n, s->capacity, "lowering"));
@@ -32,14 +38,10 @@ static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int
     wfi_transfer t = {.what = wfi_named(slot->kind, slot->id, micro),
                       .to = rank,
                       .place = s->sequence->begin[rank][k]};
-    if (!(slot->access & WFI_READ)) return WF_OK;
-    if (slot->kind == WFI_BLOCK_VALUE)
-        t.from = wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[slot->id].unit), micro,
-                                   rank);
-    else if (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan))
-        t.from = 0;
-    else
-        return WF_OK;
+    bool moves = slot->kind == WFI_BLOCK_VALUE ||
+                 (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan));
+    if (!(slot->access & WFI_READ) || !moves) return WF_OK;
+    t.from = find_maker(s, t.what, rank);
     return push(s, t);
 }
 
@@ -64,9 +66,9 @@ static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
         int32_t i = g->tied[n];
         int32_t user = wfi_program_stage_of(p, g->weight_gradients[i].unit);
         wfi_transfer t = {.what = wfi_named(WFI_BLOCK_TIED, i, action->micro),
-                          .from = wfi_stage_rank_of(p, user, action->micro, rank),
                           .to = rank,
                           .place = s->sequence->begin[rank][k]};
+        t.from = find_maker(s, t.what, rank);
         int32_t other = find_action(&s->lists[t.from], *action, user);
         if (other < s->lists[t.from].n && s->sequence->end[t.from][other] > t.place)
             t.place = s->sequence->end[t.from][other];

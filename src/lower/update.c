@@ -31,25 +31,23 @@ static wf_status not_before(wfi_lowering *l, wfi_block_kind kind, int32_t instru
                                                   : WF_OK;
 }
 
-/* The part of the unit's parameters that the rank keeps and a step changes. */
-static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
-    return wfi_trained_extent(l->p, unit, wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank));
-}
-
 /* Sends the new parameters once to each rank that updates another stage that reads some of them, if
  * it lacks them: from the replica of the same number if that updates the unit's stage, else from
  * the first. */
 static wf_status move_tied_weights(wfi_lowering *l, int32_t unit) {
     wf_program *p = l->p;
-    int32_t own = wfi_program_stage_of(p, unit), end = p->first_reader[unit + 1];
-    for (int32_t r = p->first_reader[unit]; r < end && updated_extent(l, unit).bytes; r++)
+    int32_t own = wfi_program_stage_of(p, unit), end_reader = p->first_reader[unit + 1];
+    wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
+    wfi_name name = here(l, WFI_BLOCK_PARAM, unit);
+    if (!wfi_trained_extent(p, unit, kept).bytes) return WF_OK;
+    for (int32_t r = p->first_reader[unit]; r < end_reader; r++)
         for (int32_t k = 0; k < p->stages[p->readers[r]].n_replicas; k++) {
             int32_t to = wfi_program_rank_of(p, k, p->readers[r], l->rank), i = p->n_instructions;
             int32_t from = wfi_program_rank_of(p, k, own, l->rank);
             if (!wfi_stage_is_updated(p, own, from)) from = wfi_program_rank_of(p, 0, own, l->rank);
             if (wfi_stage_is_updated(p, own, to) || !wfi_stage_is_updated(p, p->readers[r], to))
                 continue;
-            WF_TRY(wfi_move_between(l, here(l, WFI_BLOCK_PARAM, unit), -1, from, to));
+            WF_TRY(wfi_move_between(l, name, -1, from, to));
             if (to == l->rank) WF_TRY(not_before(l, WFI_BLOCK_PARAM, i));
         }
     return WF_OK;
@@ -59,17 +57,15 @@ static wf_status move_tied_weights(wfi_lowering *l, int32_t unit) {
 
 /* Fetches a part of the unit that is kept in another space for its update, or evicts it. */
 static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
-    wfi_name there = wfi_kept(wfi_of_unit(kind, unit)), at = here(l, kind, unit);
-    wfi_extent kept = wfi_moved_extent(l->p, there, l->rank);
-    if (kind == WFI_BLOCK_PARAM)
-        kept = fetches ? wfi_kept_extent(l->p, WFI_BLOCK_STATE, unit, l->rank)
-                       : updated_extent(l, unit);
+    wfi_name at = here(l, kind, unit);
     int32_t i = l->p->n_instructions;
-    if (!wfi_is_offloaded(l->p, kind) || !kept.bytes) return WF_OK;
+    if (!wfi_is_offloaded(l->p, kind)) return WF_OK;
     if (fetches && kind == WFI_BLOCK_PARAM && at.copy != WFI_COPY_PART && is_gathered(l, unit))
         return WF_OK; /* it is there */
-    WF_TRY(wfi_move_here(l, fetches ? there : at, fetches ? at : there, kept));
-    return fetches ? not_before(l, kind, i) : WF_OK;
+    int32_t stage = wfi_where_kept(l->p, kind, unit, l->rank).stage;
+    if (!fetches) return wfi_move(l, at, stage, WFI_RENEWED, WFI_KEPT);
+    WF_TRY(wfi_move(l, at, stage, WFI_KEPT, WFI_UPDATED));
+    return not_before(l, kind, i);
 }
 
 static bool updates(const wfi_lowering *l, int32_t unit) {
@@ -86,12 +82,10 @@ static wf_status emit_update(wfi_lowering *l, int32_t u) {
 }
 
 /* Moves new parameters from the ranks that updated them to the ranks that keep them. */
-static wf_status change_updated(wfi_lowering *l, int32_t u) {
-    const wf_program *p = l->p;
-    int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
-    if (!wfi_unit_is_on(p, u, l->rank) || !wfi_take_stage(l, s)) return WF_OK;
-    WF_TRY(wfi_move_parameters(l, here(l, WFI_BLOCK_PARAM, u), s, p->stages[s].strategy->state,
-                               p->stages[s].strategy->parameter));
+static wf_status renew(wfi_lowering *l, int32_t u) {
+    int32_t i = l->p->n_instructions;
+    WF_TRY(wfi_move(l, here(l, WFI_BLOCK_PARAM, u), wfi_program_stage_of(l->p, u), WFI_UPDATED,
+                    WFI_RENEWED));
     return not_before(l, WFI_BLOCK_PARAM, i);
 }
 
@@ -100,7 +94,7 @@ static wf_status update(wfi_lowering *l, int32_t u) {
         WF_TRY(emit_update(l, u));
         WF_TRY(bring(l, WFI_BLOCK_STATE, u, false));
     }
-    WF_TRY(change_updated(l, u));
+    WF_TRY(renew(l, u));
     WF_TRY(move_tied_weights(l, u));
     return bring(l, WFI_BLOCK_PARAM, u, false);
 }

@@ -4,10 +4,10 @@
 
 const char *wfi_change_name(wfi_placement from, wfi_placement to) {
     static const char *const names[WFI_N_PLACEMENTS][WFI_N_PLACEMENTS] = {
-        [WFI_ROOT] = {[WFI_REPLICATE] = "broadcast", [WFI_SHARD] = "scatter"},
-        [WFI_SHARD] = {[WFI_REPLICATE] = "all_gather", [WFI_ROOT] = "gather"},
+        [WFI_AT] = {[WFI_REPLICATE] = "broadcast", [WFI_SHARD] = "scatter"},
+        [WFI_SHARD] = {[WFI_REPLICATE] = "all_gather", [WFI_AT] = "gather"},
         [WFI_PARTIAL] =
-            {[WFI_REPLICATE] = "all_reduce", [WFI_ROOT] = "reduce", [WFI_SHARD] = "reduce_scatter"},
+            {[WFI_REPLICATE] = "all_reduce", [WFI_AT] = "reduce", [WFI_SHARD] = "reduce_scatter"},
     };
     bool exists = (unsigned)from < WFI_N_PLACEMENTS && (unsigned)to < WFI_N_PLACEMENTS;
     return exists ? names[from][to] : NULL;

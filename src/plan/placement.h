@@ -1,10 +1,10 @@
-/* Placement: where a thing lives along an axis of the mesh. Private.
+/* Placement: where a tensor lives along an axis of the mesh. Private.
  *
  * A collective is a change from one placement to another:
- *   ROOT -> REPLICATE     broadcast     PARTIAL -> REPLICATE   all-reduce
- *   ROOT -> SHARD         scatter       PARTIAL -> ROOT        reduce
- *   SHARD -> ROOT         gather        PARTIAL -> SHARD       reduce-scatter
- *   SHARD -> REPLICATE    all-gather
+ *   AT -> REPLICATE       broadcast     PARTIAL -> REPLICATE   all-reduce
+ *   AT -> SHARD           scatter       PARTIAL -> AT          reduce
+ *   SHARD -> AT           gather        PARTIAL -> SHARD       reduce-scatter
+ *   SHARD -> REPLICATE    all-gather    AT -> AT               send and receive
  * A collective moves pieces. Each piece of a divided tensor has an owner, one of the replicas.
  */
 #ifndef WFI_PLACEMENT_H
@@ -13,7 +13,7 @@
 #include "base/base.h"
 
 typedef enum wfi_placement {
-    WFI_ROOT,      /* the first replica has it, the others have nothing */
+    WFI_AT,        /* one has it, in a group the first; the others have nothing */
     WFI_REPLICATE, /* each replica has the whole */
     WFI_SHARD,     /* each replica has its part */
     WFI_PARTIAL,   /* each replica has a summand */
@@ -23,7 +23,7 @@ typedef enum wfi_placement {
 /* The collective's name; NULL: there is none for that change. */
 const char *wfi_change_name(wfi_placement from, wfi_placement to);
 
-/* Some bytes of a thing, such as a unit's flat buffer of parameters. */
+/* Some bytes of a tensor, such as a unit's flat buffer of parameters. */
 typedef struct wfi_extent {
     size_t offset, bytes;
 } wfi_extent;
@@ -31,7 +31,7 @@ typedef struct wfi_extent {
 /* The part of `bytes` bytes that replica k of n has; no bytes: nothing. Parts are whole blocks of
  * elements for which a gradient's norm has a sum of its own (WFI_NORM_BLOCK_ELEMENTS), so parts are
  * measured as the whole would be. They are equal but for the last ones, so most replicas have as
- * much as others. Things with fewer blocks than replicas take turns, by their `number`. */
+ * much as others. Tensors with fewer blocks than replicas take turns, by their `number`. */
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
                                 int32_t number);
 /* The owner of the part of a divided tensor that begins there. */
@@ -43,7 +43,7 @@ wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b);
 
 /* Whether replica k has a piece of that owner. */
 static inline bool wfi_placement_has(wfi_placement placement, int32_t k, int32_t owner) {
-    if (placement == WFI_ROOT) return k == 0;
+    if (placement == WFI_AT) return k == 0;
     return placement != WFI_SHARD || k == owner;
 }
 

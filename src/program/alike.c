@@ -4,7 +4,7 @@
  */
 #include "program/map.h"
 #include "program/need.h"
-#include "program/stage.h"
+#include "program/where.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Changes of placement: a collective is one instruction, which moves pieces of tensors between
  * members of a group. For each piece only its readers and writers matter:
  *
- * - Something that is placed ROOT or SHARD is *copied*: a piece's owner reads it, members that get
+ * - Something that is placed AT or SHARD is *copied*: a piece's owner reads it, members that get
  *   it write it.
  * - A PARTIAL tensor is *summed*, over a tree of all members: each reads its summand, and those
  *   that get the sum write it in the same place.
@@ -12,6 +12,7 @@
 
 #include "program/clock.h"
 #include "program/need.h"
+#include "program/where.h"
 
 #include <string.h>
 

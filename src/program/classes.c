@@ -24,7 +24,7 @@
  *   has a follower, under its own names. So it writes the ideal's values, too.
  */
 #include "program/map.h"
-#include "program/stage.h"
+#include "program/where.h"
 
 /* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
  * nothing but the references' names. */
@@ -52,7 +52,7 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
         const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, u)];
         int32_t n_each = stage->strategy->gradient == WFI_SHARD ? stage->n_parts : 1;
         int32_t n = p->mesh.dp / n_each;
-        size_t bytes = wfi_summed_extent(p, u, wfi_unit_rank_of(p, a, u)).bytes;
+        size_t bytes = wfi_kept_extent(p, WFI_BLOCK_GRADIENT, u, wfi_unit_rank_of(p, a, u)).bytes;
         int64_t n_elem = (int64_t)(bytes / sizeof(float));
         if (n > 1 && how->n_staged(n, a / n_each, n_elem) != how->n_staged(n, b / n_each, n_elem))
             return false;
@@ -68,8 +68,8 @@ static bool has_equal_replicas(const wf_program *p) {
     bool is = !wf_plan_loads_at_root(p->plan) && is_even && !p->plan->lanes;
     for (int32_t s = 0; s < p->n_stages && is; s++) {
         const wfi_strategy *row = p->stages[s].strategy;
-        is = p->stages[s].n_replicas == p->mesh.dp && row->parameter != WFI_ROOT &&
-             row->gradient != WFI_ROOT && row->state != WFI_ROOT && row->buffer != WFI_ROOT;
+        is = p->stages[s].n_replicas == p->mesh.dp && row->parameter != WFI_AT &&
+             row->gradient != WFI_AT && row->state != WFI_AT && row->buffer != WFI_AT;
     }
     return is;
 }

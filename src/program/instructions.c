@@ -7,6 +7,7 @@
 #include "program/clock.h"
 #include "program/need.h"
 #include "program/rate.h"
+#include "program/where.h"
 
 size_t wfi_tensor_bytes(const wf_program *p, wfi_name name) {
     const wf_graph *g = p->graph;
@@ -38,14 +39,6 @@ size_t wfi_tensor_bytes(const wf_program *p, wfi_name name) {
         return code->units[id]
             .bytes[name.kind == WFI_BLOCK_NEXT_HIDDEN ? WFI_BLOCK_HIDDEN : name.kind];
     }
-}
-
-wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank) {
-    if (name.kind == WFI_BLOCK_VALUE) return wfi_value_extent(p, name.owner, name.micro, rank);
-    if (!wfi_is_kept(name.kind)) return (wfi_extent){0, wfi_tensor_bytes(p, name)};
-    wfi_extent kept = wfi_kept_extent(p, name.kind, name.owner, rank);
-    size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe);
-    return name.kind == WFI_BLOCK_STATE ? (wfi_extent){0, kept.bytes * n_states} : kept;
 }
 
 static bool has_unit(const wf_program *p, const wfi_instruction *now) {
@@ -149,7 +142,8 @@ NEED(copy) {
         return need_extent(WFI_BLOCK_PARAM,
                            wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);
     if (to->name.copy != WFI_COPY_PART) return nothing;
-    return need_extent(to->name.kind, wfi_summed_extent(p, now->unit, now->rank), access);
+    return need_extent(to->name.kind, wfi_kept_extent(p, WFI_BLOCK_GRADIENT, now->unit, now->rank),
+                       access);
 }
 
 /* An offloaded tensor, at its storage and on the device; `is_kept`: at its storage. */

@@ -60,31 +60,6 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank) {
     return replica >= 0 && wfi_placement_has(p->stages[stage].strategy->state, replica, replica);
 }
 
-/* The extent of the unit's tensor that a rank on the stage keeps. */
-static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int32_t unit,
-                                  int32_t stage, int32_t rank) {
-    const wfi_stage *s = &p->stages[stage];
-    const wfi_unit *u = &p->graph->units[unit];
-    int32_t member = wfi_stage_member_on(p, stage, rank);
-    wfi_placement placement = kind == WFI_BLOCK_PARAM   ? s->strategy->parameter
-                              : kind == WFI_BLOCK_STATE ? s->strategy->state
-                                                        : s->strategy->buffer;
-    size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
-    if (member < 0 || !wfi_unit_is_on(p, unit, rank)) return (wfi_extent){0, 0};
-    wfi_extent own = wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts,
-                                          wfi_turn_of(p, unit));
-    return kind == WFI_BLOCK_STATE ? wfi_trained_extent(p, unit, own) : own;
-}
-
-/* A tied weight of another stage is kept as one's own. */
-wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
-    wfi_extent kept = extent_on_stage(p, kind, unit, wfi_program_stage_of(p, unit), rank);
-    int32_t end = kind == WFI_BLOCK_PARAM ? p->first_reader[unit + 1] : 0;
-    for (int32_t k = p->first_reader[unit]; k < end && !kept.bytes; k++)
-        kept = extent_on_stage(p, kind, unit, p->readers[k], rank);
-    return kept;
-}
-
 bool wfi_is_kept_apart(const wf_program *p, wfi_block_kind kind, int32_t unit) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
     bool is_slice =
@@ -96,13 +71,6 @@ wfi_extent wfi_norm_extent(wfi_extent gradient) {
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     return (wfi_extent){gradient.offset / block * sizeof(double),
                         (gradient.bytes + block - 1) / block * sizeof(double)};
-}
-
-wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank) {
-    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    bool is_whole = stage->strategy->gradient == WFI_REPLICATE;
-    return is_whole ? (wfi_extent){0, p->graph->units[unit].trained_bytes}
-                    : wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
 }
 
 wfi_name wfi_summed_name(const wf_program *p, int32_t unit) {

@@ -17,11 +17,3 @@ bool wfi_keeps_own_rows(const wf_program *p, wfi_name name) {
     return p->plan->divides_rows && name.kind == WFI_BLOCK_VALUE &&
            wfi_program_code_of(p, name.micro)->place[name.owner].is_split;
 }
-
-wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank) {
-    const wfi_place *place = &wfi_program_code_of(p, micro)->place[value];
-    if (!wfi_keeps_own_rows(p, wfi_named(WFI_BLOCK_VALUE, value, micro)))
-        return (wfi_extent){0, place->bytes};
-    size_t bytes = place->bytes / (size_t)p->mesh.tp;
-    return (wfi_extent){(size_t)wfi_mesh_at(&p->mesh, WFI_TP, rank) * bytes, bytes};
-}

@@ -96,9 +96,6 @@ static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t u
 /* Whether the name is of a value of which slices read rows, and ranks keep those of their slices.
  */
 bool wfi_keeps_own_rows(const wf_program *p, wfi_name name);
-/* The part of a value that ranks have once it is made: all, or the rows of the rank's slices, if
- * slices read its rows. */
-wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank);
 static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
     return p->ranks[rank].like == rank;
 }
@@ -127,17 +124,10 @@ int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank);
 /* Whether the rank updates the stage's parameters, or a part of them. */
 bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
-/* The part of the unit's flat buffer that the rank keeps in a PARAM, BUFFER or STATE between steps.
- * STATE is counted in parameters: it has as many for each of the optimizer's states, one after the
- * other. */
-wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
 /* The trained part of an extent. */
 static inline wfi_extent wfi_trained_extent(const wf_program *p, int32_t unit, wfi_extent extent) {
     return wfi_extent_intersect(extent, (wfi_extent){0, p->graph->units[unit].trained_bytes});
 }
-/* The bytes that a fetch, an evict or a send moves: the part of a PARAM, BUFFER or STATE of the
- * unit that the rank keeps; its part of a VALUE; all of another tensor. */
-wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank);
 /* In which space a tensor of the kind is kept. */
 static inline wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind) {
     wfi_offload offload = wfi_block_types[kind].offload;
@@ -192,10 +182,8 @@ static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
 }
 /* The sums of squares of a part of a unit's gradient, among all of the unit's. */
 wfi_extent wfi_norm_extent(wfi_extent gradient);
-/* The part of a unit's gradient that the rank keeps once it is summed over the replicas that
- * update. */
-wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank);
-/* The name of that part: accumulator 0, or a copy of its own, if that one is freed. */
+/* The name of a unit's gradient that is summed over the replicas: accumulator 0, or a copy of the
+ * rank's part of it, if that one is freed. */
 wfi_name wfi_summed_name(const wf_program *p, int32_t unit);
 /* Whether the block has it. */
 static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {

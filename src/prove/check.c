@@ -22,6 +22,7 @@
 #include "layout/layout.h"
 #include "program/change.h"
 #include "program/clock.h"
+#include "program/where.h"
 #include "prove/access.h"
 #include "prove/term.h"
 
@@ -363,7 +364,7 @@ static wf_status run_all(checker *c) {
 /* Whether the rank keeps its part of a unit's gradient, summed as one rank would, in that block. */
 static bool keeps_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
-    wfi_extent kept = wfi_summed_extent(c->p, block->name.owner, block->rank);
+    wfi_extent kept = wfi_kept_extent(c->p, WFI_BLOCK_GRADIENT, block->name.owner, block->rank);
     wfi_range all =
         wfi_range_of(&c->accesses,
                      &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});

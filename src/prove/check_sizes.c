@@ -4,7 +4,7 @@
  */
 #include "program/clock.h"
 #include "program/need.h"
-#include "program/stage.h"
+#include "program/where.h"
 #include "prove/check.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * their streams. It does not list the order that check.c found, nor any term.
  */
 #include "program/change.h"
+#include "program/where.h"
 
 static void add_names(wfi_text *text, const char *key, const char *(*name_of)(int), int n) {
     wfi_text_add(text, "\"%s\": [", key);

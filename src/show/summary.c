@@ -1,6 +1,6 @@
 /* The cost of a program: parameters, FLOPs and bytes by rank and unit. */
 #include "kernel/backend.h"
-#include "program/stage.h"
+#include "program/where.h"
 #include "show/show.h"
 
 int wf_program_n_ranks(const wf_program *p) {

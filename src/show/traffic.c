@@ -102,8 +102,8 @@ static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t
     const wfi_piece piece = wfi_named_piece(c->p, now, r);
     int32_t n = c->p->groups[now->group].n;
     size_t size = piece.extent.bytes, n_others = (size_t)n - 1;
-    int32_t from = now->from == WFI_ROOT ? 0 : piece.owner;
-    int32_t to = now->to == WFI_ROOT ? 0 : piece.owner;
+    int32_t from = now->from == WFI_AT ? 0 : piece.owner;
+    int32_t to = now->to == WFI_AT ? 0 : piece.owner;
     if (wfi_is_reduction(now)) {
         for (int32_t m = 0; m < n; m++) c->members[m].sent += m == to ? 0 : size;
         c->members[to].received += n_others * size;

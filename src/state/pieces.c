@@ -1,5 +1,5 @@
 #include "state/pieces.h"
-#include "program/stage.h"
+#include "program/where.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
     if (block->name.kind != WFI_BLOCK_GRADIENT)
         return wfi_kept_extent(p, block->name.kind, block->name.owner, block->rank);
     if (wfi_stage_is_updated(p, wfi_program_stage_of(p, block->name.owner), block->rank))
-        return wfi_summed_extent(p, block->name.owner, block->rank);
+        return wfi_kept_extent(p, WFI_BLOCK_GRADIENT, block->name.owner, block->rank);
     return (wfi_extent){0, 0};
 }
 

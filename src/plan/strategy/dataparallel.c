@@ -4,8 +4,8 @@
 
 const wfi_strategy wfi_strategy_dataparallel = {
     .name = "dataparallel",
-    .parameter = WFI_ROOT,
-    .gradient = WFI_ROOT,
-    .state = WFI_ROOT,
-    .buffer = WFI_ROOT,
+    .parameter = WFI_AT,
+    .gradient = WFI_AT,
+    .state = WFI_AT,
+    .buffer = WFI_AT,
 };

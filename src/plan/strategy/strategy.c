@@ -13,7 +13,7 @@ static bool is_with_state(const wfi_strategy *s, wfi_placement placement) {
 }
 
 wf_status wfi_strategy_check(wf_context *ctx, const wfi_strategy *s) {
-    bool has_buffer = s->buffer == WFI_REPLICATE || s->buffer == WFI_ROOT;
+    bool has_buffer = s->buffer == WFI_REPLICATE || s->buffer == WFI_AT;
     if (is_with_state(s, s->parameter) && is_with_state(s, s->gradient) &&
         is_with_state(s, s->state) && has_buffer)
         return WF_OK;

@@ -1,7 +1,7 @@
-/* A strategy is a row: where each thing of a unit lives along `dp` between steps. Private.
+/* A strategy is a row: where each tensor of a unit lives along `dp` between steps. Private.
  *
- * Lowering knows no strategy. Where an instruction wants a thing in another placement than its
- * row's, lowering emits the change (plan/placement.h).
+ * Lowering knows no strategy. Where an instruction needs a tensor in another placement than its
+ * row's, lowering moves it (program/where.h).
  */
 #ifndef WFI_STRATEGY_H
 #define WFI_STRATEGY_H
