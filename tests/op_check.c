@@ -245,7 +245,7 @@ TEST_CASE(table) {
     for (; wfi_op_table[n]; n++) {
         const wfi_op *op = wfi_op_table[n];
         assert_string_equal(op->name, names[n]);
-        assert_non_null(op->check);
+        assert_true(op->check || op->makes[0]);
         assert_non_null(op->reference);
         assert_true(op->tolerance >= 0 && op->tolerance < 1e-4f);
     }

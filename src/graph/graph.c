@@ -318,6 +318,17 @@ wf_status wfi_node_opaque_output(wf_graph *g, wfi_node *node, int64_t n_bytes) {
     return WF_OK;
 }
 
+/* By op->makes. */
+static wf_status declare_outputs(wf_graph *g, wfi_node *node) {
+    for (int k = 0; k < WFI_MAX_OUTPUTS && node->op->makes[k]; k++) {
+        int like = node->op->makes[k];
+        wf_shape shape =
+            like == WFI_OWN_SHAPE ? node->shape : g->values[node->in[like - WFI_X]].shape;
+        WF_TRY(wfi_node_output(g, node, WF_F32, &shape));
+    }
+    return WF_OK;
+}
+
 const wfi_node *wfi_graph_add(wf_graph *g, const wfi_op *op, const wfi_attr *attr,
                               const wf_shape *shape, int n_in, const wf_tensor *in) {
     if (g->status != WF_OK) return NULL;
@@ -337,7 +348,7 @@ const wfi_node *wfi_graph_add(wf_graph *g, const wfi_op *op, const wfi_attr *att
         }
     g->status = WFI_GROW(g->ctx, g->nodes, g->n_nodes, g->node_capacity, "a graph's nodes");
     if (g->status != WF_OK) return NULL;
-    wf_status status = op->check(g, &node);
+    wf_status status = op->check ? op->check(g, &node) : declare_outputs(g, &node);
     if (status == WF_OK && g->status == WF_OK && (op->flags & WFI_OP_ALIAS))
         g->values[node.out[0]].alias = node.in[0];
     if (g->status == WF_OK) g->status = status;

@@ -132,6 +132,7 @@ typedef struct wfi_op_roles {
 
 /* Operands of a node: the gradient of its first output, its input i (WFI_X + i), its output i. */
 enum { WFI_DY = 1, WFI_X, WFI_Y = WFI_X + WFI_MAX_INPUTS };
+enum { WFI_OWN_SHAPE = 1 }; /* node->shape */
 
 /* A node of the backward, with the attributes of the forward's: its outputs are the gradients of
  * n_to inputs from `to` on. */
@@ -182,6 +183,10 @@ struct wfi_op {
     float tolerance;
     /* Checks inputs and attributes, declares outputs (wfi_node_output). */
     wf_status (*check)(wf_graph *g, wfi_node *node);
+    /* Without a check, for ops of gradients: the forward's check has passed, and wfi_contribute
+     * compares each gradient with its value. The shape of each output: that of input i (WFI_X + i),
+     * or WFI_OWN_SHAPE. */
+    uint8_t makes[WFI_MAX_OUTPUTS];
     /* The gradients of the inputs: rows of `backward`, or, where rows do not suffice, a function
      * that adds the nodes. Both NULL: the op has no gradients. */
     const wfi_op_backward *backward;

@@ -86,15 +86,6 @@ static void add_broadcast_reference(const wfi_call *call) {
         for (int64_t k = 0; k < n; k++) y[i + k] = a[i + k] + b[k];
 }
 
-static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape x = wfi_in_shape(g, node, 0);
-    if (!is_tail(&node->shape, &x))
-        return wfi_op_fail(g, node, WF_SHAPE, "the dims of %s are not the last ones of %s",
-                           wfi_show(&node->shape).text, wfi_show(&x).text);
-    return wfi_node_output(g, node, WF_F32, &node->shape);
-}
-
 /* A reduction (reduce.cl) over the leading dims. */
 static wfi_numbers sum_leading_numbers(const wfi_call *call) {
     int64_t n = n_elem_of(call), n_total = wf_shape_n_elem(&call->in[0].shape);
@@ -143,7 +134,7 @@ const wfi_op wfi_op_add_broadcast = {
 const wfi_op wfi_op_sum_leading = {
     .name = "sum_leading",
     .tolerance = 5e-6f,
-    .check = sum_leading_check,
+    .makes = {WFI_OWN_SHAPE},
     .work = {1, WFI_X},
     .reference = sum_leading_reference,
     .numbers = sum_leading_numbers,

@@ -15,47 +15,20 @@
 #include <math.h>
 #include <string.h>
 
-static wf_status check_qkv(const wf_graph *g, const wfi_node *node, const wf_shape *qkv) {
-    int64_t n_heads = node->attr.attention.n_heads;
-    if (qkv->n_dims != 3 || wf_shape_n_elem(qkv) == 0 || qkv->dim[2] % 3)
-        return wfi_op_fail(g, node, WF_SHAPE, "qkv %s is not [n, t, 3 c]", wfi_show(qkv).text);
-    if (n_heads < 1 || qkv->dim[2] / 3 % n_heads)
-        return wfi_op_fail(g, node, WF_INVALID_ARG,
-                           "%lld heads do not divide the %lld channels of "
-                           "qkv %s",
-                           (long long)n_heads, (long long)(qkv->dim[2] / 3), wfi_show(qkv).text);
-    return WF_OK;
-}
-
-static wf_shape y_shape(const wf_shape *qkv) {
-    return WF_SHAPE(qkv->dim[0], qkv->dim[1], qkv->dim[2] / 3);
-}
-
-static wf_shape log_sum_shape(const wfi_node *node, const wf_shape *qkv) {
-    return WF_SHAPE(qkv->dim[0], node->attr.attention.n_heads, qkv->dim[1]);
-}
-
 static wf_status self_attention_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "f"));
     wf_shape qkv = wfi_in_shape(g, node, 0);
-    WF_TRY(check_qkv(g, node, &qkv));
-    wf_shape y = y_shape(&qkv), log_sum = log_sum_shape(node, &qkv);
-    WF_TRY(wfi_node_output(g, node, WF_F32, &y));
-    return wfi_node_output(g, node, WF_F32, &log_sum);
-}
-
-static wf_status self_attention_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ffff"));
-    wf_shape dy = wfi_in_shape(g, node, 0), qkv = wfi_in_shape(g, node, 1);
-    wf_shape y = wfi_in_shape(g, node, 2), log_sum = wfi_in_shape(g, node, 3);
-    WF_TRY(check_qkv(g, node, &qkv));
-    wf_shape wanted_y = y_shape(&qkv), wanted_log_sum = log_sum_shape(node, &qkv);
-    if (!wfi_shape_equal(&dy, &wanted_y) || !wfi_shape_equal(&y, &wanted_y) ||
-        !wfi_shape_equal(&log_sum, &wanted_log_sum))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, y %s and sums %s do not fit qkv %s",
-                           wfi_show(&dy).text, wfi_show(&y).text, wfi_show(&log_sum).text,
-                           wfi_show(&qkv).text);
-    return wfi_node_output(g, node, WF_F32, &qkv);
+    int64_t n_heads = node->attr.attention.n_heads;
+    if (qkv.n_dims != 3 || wf_shape_n_elem(&qkv) == 0 || qkv.dim[2] % 3)
+        return wfi_op_fail(g, node, WF_SHAPE, "qkv %s is not [n, t, 3 c]", wfi_show(&qkv).text);
+    int64_t n = qkv.dim[0], t = qkv.dim[1], c = qkv.dim[2] / 3;
+    if (n_heads < 1 || c % n_heads)
+        return wfi_op_fail(g, node, WF_INVALID_ARG,
+                           "%lld heads do not divide the %lld channels of "
+                           "qkv %s",
+                           (long long)n_heads, (long long)c, wfi_show(&qkv).text);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &WF_SHAPE(n, t, c)));
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(n, n_heads, t));
 }
 
 /* One product of a square with the heads; half of it, and the diagonal, where causality skips the
@@ -260,7 +233,7 @@ const wfi_op wfi_op_self_attention = {
 const wfi_op wfi_op_self_attention_backward = {
     .name = "self_attention_backward",
     .tolerance = 2e-5f,
-    .check = self_attention_backward_check,
+    .makes = {WFI_X + 1},
     .flops = self_attention_backward_flops,
     .scratch_bytes = self_attention_backward_scratch_bytes,
     .reference = self_attention_backward_reference,

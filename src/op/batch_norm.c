@@ -12,33 +12,23 @@
 
 /* ---- checks ---- */
 
-/* Input `x` is normalized, inputs from `first` up to `end` are [c]. */
-static wf_status check_channels(const wf_graph *g, const wfi_node *node, int x, int first,
-                                int end) {
-    wf_shape shape = wfi_in_shape(g, node, x);
-    if (shape.n_dims != 2 && shape.n_dims != 4)
+/* Input 0 is normalized; inputs from 1 up to `end` are [c]. */
+static wf_status check_channels(const wf_graph *g, const wfi_node *node, int end) {
+    wf_shape x = wfi_in_shape(g, node, 0);
+    if (x.n_dims != 2 && x.n_dims != 4)
         return wfi_op_fail(g, node, WF_SHAPE, "x %s is neither [n, c] nor [n, c, h, w]",
-                           wfi_show(&shape).text);
-    if (wf_shape_n_elem(&shape) == 0)
-        return wfi_op_fail(g, node, WF_SHAPE, "x %s is empty and has no mean",
-                           wfi_show(&shape).text);
+                           wfi_show(&x).text);
+    if (wf_shape_n_elem(&x) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s is empty and has no mean", wfi_show(&x).text);
     if (!(node->attr.norm.eps >= 0))
         return wfi_op_fail(g, node, WF_INVALID_ARG, "eps is %g", node->attr.norm.eps);
-    for (int i = first; i < end; i++) {
+    for (int i = 1; i < end; i++) {
         wf_shape channels = wfi_in_shape(g, node, i);
-        if (channels.n_dims != 1 || channels.dim[0] != shape.dim[1])
+        if (channels.n_dims != 1 || channels.dim[0] != x.dim[1])
             return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is not one value a channel of x %s",
-                               i, wfi_show(&channels).text, wfi_show(&shape).text);
+                               i, wfi_show(&channels).text, wfi_show(&x).text);
     }
     return WF_OK;
-}
-
-static wf_status check_like(const wf_graph *g, const wfi_node *node, int i, const char *name,
-                            int x) {
-    wf_shape own = wfi_in_shape(g, node, i), shape = wfi_in_shape(g, node, x);
-    if (wfi_shape_equal(&own, &shape)) return WF_OK;
-    return wfi_op_fail(g, node, WF_SHAPE, "%s %s, but x %s", name, wfi_show(&own).text,
-                       wfi_show(&shape).text);
 }
 
 static bool has_addend(const wfi_node *node) {
@@ -47,10 +37,10 @@ static bool has_addend(const wfi_node *node) {
 
 static wf_status batch_norm_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "ffff?"));
-    WF_TRY(check_channels(g, node, 0, 1, 3));
+    WF_TRY(check_channels(g, node, 3));
     wf_shape x = wfi_in_shape(g, node, 0), channels = wfi_in_shape(g, node, 1);
     bool adds = has_addend(node);
-    if (adds) WF_TRY(check_like(g, node, 3, "the addend", 0));
+    if (adds) WF_TRY(wfi_check_shape(g, node, 3, "the addend", x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
@@ -60,20 +50,14 @@ static wf_status batch_norm_check(wf_graph *g, wfi_node *node) {
 
 static wf_status batch_norm_inference_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "fffff"));
-    WF_TRY(check_channels(g, node, 0, 1, 5));
+    WF_TRY(check_channels(g, node, 5));
     wf_shape x = wfi_in_shape(g, node, 0);
     return wfi_node_output(g, node, WF_F32, &x);
 }
 
 static wf_status batch_norm_backward_check(wf_graph *g, wfi_node *node) {
-    bool adds = node->n_in > 5 && node->in[5] >= 0 && !g->values[node->in[5]].opaque;
-    WF_TRY(wfi_check_inputs(g, node, adds ? "ffffff" : "fffffb?"));
-    WF_TRY(check_channels(g, node, 1, 2, 5));
-    WF_TRY(check_like(g, node, 0, "dy", 1));
-    if (adds) WF_TRY(check_like(g, node, 5, "y", 1));
+    bool adds = node->n_in > 5 && !g->values[node->in[5]].opaque;
     wf_shape x = wfi_in_shape(g, node, 1), channels = wfi_in_shape(g, node, 4);
-    if ((node->in[5] >= 0) != (node->attr.norm.relu != 0))
-        return wfi_op_fail(g, node, WF_INVALID_ARG, "a fused ReLU needs its mask");
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));

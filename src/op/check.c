@@ -18,11 +18,6 @@ wf_status wfi_op_fail(const wf_graph *g, const wfi_node *node, wf_status status,
     return wfi_fail(g->ctx, status, "%s: %s", node->op->name, sentence);
 }
 
-static bool has_kind(const wfi_value *value, char kind) {
-    if (kind == 'b') return value->opaque;
-    return value->dtype == (kind == 'i' ? WF_I32 : WF_F32);
-}
-
 wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *kinds) {
     int i = 0;
     for (; *kinds; kinds++, i++) {
@@ -35,12 +30,11 @@ wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *
                                i);
         }
         const wfi_value *value = wfi_value_at(g, node->in[i]);
-        if (!has_kind(value, kind))
+        wf_dtype wanted = kind == 'i' ? WF_I32 : WF_F32;
+        if (value->dtype != wanted)
             return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is %s, but %s is expected", i,
                                wfi_show(&value->shape).text, wf_dtype_name(value->dtype),
-                               kind == 'b'   ? "a workspace"
-                               : kind == 'i' ? "I32"
-                                             : "F32");
+                               wf_dtype_name(wanted));
     }
     if (node->n_in > i)
         return wfi_op_fail(g, node, WF_INVALID_ARG, "%d inputs, but it takes %d", node->n_in, i);
@@ -79,11 +73,43 @@ wf_status wfi_check_image(const wf_graph *g, const wfi_node *node, int i) {
     return WF_OK;
 }
 
+wf_status wfi_check_shape(const wf_graph *g, const wfi_node *node, int i, const char *name,
+                          wf_shape want) {
+    wf_shape shape = wfi_in_shape(g, node, i);
+    if (wfi_shape_equal(&shape, &want)) return WF_OK;
+    return wfi_op_fail(g, node, WF_SHAPE, "%s is %s, not %s", name, wfi_show(&shape).text,
+                       wfi_show(&want).text);
+}
+
+wf_status wfi_check_bias(const wf_graph *g, const wfi_node *node, int64_t n_out) {
+    if (node->in[2] < 0) return WF_OK;
+    wf_shape bias = wfi_in_shape(g, node, 2), weight = wfi_in_shape(g, node, 1);
+    if (bias.n_dims == 1 && bias.dim[0] == n_out) return WF_OK;
+    return wfi_op_fail(g, node, WF_SHAPE, "the bias %s is not one value an output of %s",
+                       wfi_show(&bias).text, wfi_show(&weight).text);
+}
+
 wf_status wfi_pass(wfi_autodiff *ad, int32_t v, const wfi_op *op, const wfi_attr *attr,
                    const wf_shape *shape, int n_in, const int32_t *in) {
     if (!wfi_wants_gradient(ad, v)) return WF_OK;
     const wfi_node *node = wfi_backward_node(ad, op, attr, shape, n_in, in);
     return node ? wfi_contribute(ad, v, node->out[0]) : wfi_graph_of(ad)->status;
+}
+
+wf_status wfi_pass_weighted(wfi_autodiff *ad, const wfi_node *node, const wfi_op *data,
+                            const wfi_op *weights, const wfi_attr *attr) {
+    int32_t x = node->in[0], weight = node->in[1], bias = node->in[2];
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    wf_shape x_shape = wfi_in_shape(wfi_graph_of(ad), node, 0),
+             weight_shape = wfi_in_shape(wfi_graph_of(ad), node, 1);
+    WF_TRY(wfi_pass(ad, x, data, &node->attr, &x_shape, 2, (int32_t[]){dy, weight}));
+    if (!wfi_wants_gradient(ad, weight) && !wfi_wants_gradient(ad, bias)) return WF_OK;
+    const wfi_node *back =
+        wfi_backward_node(ad, weights, attr, &weight_shape, 2, (int32_t[]){dy, x});
+    if (!back) return wfi_graph_of(ad)->status;
+    int32_t dweight = back->out[0], dbias = back->out[1];
+    WF_TRY(wfi_contribute(ad, weight, dweight));
+    return wfi_contribute(ad, bias, dbias);
 }
 
 wf_tensor wfi_build(const wfi_op *op, const wfi_attr *attr, const wf_shape *shape, int n_in,
@@ -122,8 +148,8 @@ const wfi_op_cut wfi_place_rows[] = {
 const wfi_op_cut wfi_place_images[] = {
     {.name = "samples", .in = {1}, .out = {1}}, {.name = "channels", .in = {2}, .out = {2}}, {0}};
 
-wf_status wfi_check_normalized(const wf_graph *g, const wfi_node *node, int x, int along) {
-    wf_shape shape = wfi_in_shape(g, node, x), vector = wfi_in_shape(g, node, along);
+wf_status wfi_check_normalized(const wf_graph *g, const wfi_node *node, int along) {
+    wf_shape shape = wfi_in_shape(g, node, 0), vector = wfi_in_shape(g, node, along);
     if (shape.n_dims < 1 || wfi_last_dim(&shape) == 0)
         return wfi_op_fail(g, node, WF_SHAPE, "works along the last dim, which %s does not have",
                            wfi_show(&shape).text);

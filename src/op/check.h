@@ -26,7 +26,7 @@ wfi_shown wfi_show(const wf_shape *shape);
 wf_status wfi_op_fail(const wf_graph *g, const wfi_node *node, wf_status status, const char *format,
                       ...) WFI_PRINTF(4, 5);
 
-/* One character an input: f F32, i I32, b opaque bytes; '?' behind it: may be absent. */
+/* One character an input: f F32, i I32; '?' after it: may be absent. */
 wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *kinds);
 
 /* Cuts of elementwise ops, and of ops that need the whole last dim: by the first of several
@@ -39,14 +39,24 @@ extern const wfi_op_cut wfi_place_images[];
 wf_status wfi_check_elementwise(wf_graph *g, wfi_node *node);
 /* The same, and the last dim is not empty. */
 wf_status wfi_check_rowwise(wf_graph *g, wfi_node *node);
-/* Input `x` is normalized along its last dim, which input `along` has, too; attr.norm.eps. */
-wf_status wfi_check_normalized(const wf_graph *g, const wfi_node *node, int x, int along);
+/* Input 0 is normalized along its last dim, which input `along` has, too; attr.norm.eps. */
+wf_status wfi_check_normalized(const wf_graph *g, const wfi_node *node, int along);
 /* Input i is an image [n, c, h, w] without an empty dim. */
 wf_status wfi_check_image(const wf_graph *g, const wfi_node *node, int i);
+
+/* Input i has the shape `want`; `name` is for the sentence. */
+wf_status wfi_check_shape(const wf_graph *g, const wfi_node *node, int i, const char *name,
+                          wf_shape want);
+/* Input 2, which may be absent, is a bias for n_out outputs. */
+wf_status wfi_check_bias(const wf_graph *g, const wfi_node *node, int64_t n_out);
 
 /* If v wants a gradient: adds the node and contributes its first output to v. */
 wf_status wfi_pass(wfi_autodiff *ad, int32_t v, const wfi_op *op, const wfi_attr *attr,
                    const wf_shape *shape, int n_in, const int32_t *in);
+/* The gradients of a node of x, weight and perhaps a bias: `data` of dy and weight; `weights`, with
+ * the attributes `attr`, of dy and x. The shapes of both are the nodes' own. */
+wf_status wfi_pass_weighted(wfi_autodiff *ad, const wfi_node *node, const wfi_op *data,
+                            const wfi_op *weights, const wfi_attr *attr);
 
 /* For the public builders: an inert first input gives an inert output. */
 wf_tensor wfi_build(const wfi_op *op, const wfi_attr *attr, const wf_shape *shape, int n_in,

@@ -24,7 +24,8 @@ static int64_t n_sums_of(const wfi_attr *a) {
 
 /* ---- of blocks ---- */
 
-static wf_status check_logits(const wf_graph *g, const wfi_node *node, wf_shape *sums_out) {
+static wf_status class_sums_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
     wf_shape logits = wfi_in_shape(g, node, 0), labels = wfi_in_shape(g, node, 1), rows = logits;
     const wfi_attr *a = &node->attr;
     int64_t n_classes = a->classes.n_classes, n_blocks = a->classes.n_blocks;
@@ -41,27 +42,7 @@ static wf_status check_logits(const wf_graph *g, const wfi_node *node, wf_shape 
     if (!wfi_shape_equal(&rows, &labels))
         return wfi_op_fail(g, node, WF_SHAPE, "logits %s take labels %s, not %s",
                            wfi_show(&logits).text, wfi_show(&rows).text, wfi_show(&labels).text);
-    *sums_out = WF_SHAPE(n_blocks, wfi_n_rows(&logits), n_sums_of(a));
-    return WF_OK;
-}
-
-static wf_status class_sums_check(wf_graph *g, wfi_node *node) {
-    wf_shape sums;
-    WF_TRY(wfi_check_inputs(g, node, "fi"));
-    WF_TRY(check_logits(g, node, &sums));
-    return wfi_node_output(g, node, WF_F32, &sums);
-}
-
-static wf_status class_sums_backward_check(wf_graph *g, wfi_node *node) {
-    wf_shape sums, logits;
-    WF_TRY(wfi_check_inputs(g, node, "fif"));
-    WF_TRY(check_logits(g, node, &sums));
-    logits = wfi_in_shape(g, node, 2);
-    if (!wfi_shape_equal(&sums, &logits))
-        return wfi_op_fail(g, node, WF_SHAPE, "dsums are %s, but the sums %s",
-                           wfi_show(&logits).text, wfi_show(&sums).text);
-    logits = wfi_in_shape(g, node, 0);
-    return wfi_node_output(g, node, WF_F32, &logits);
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(n_blocks, wfi_n_rows(&logits), n_sums_of(a)));
 }
 
 static wfi_numbers class_sums_numbers(const wfi_call *call) {
@@ -83,35 +64,16 @@ static void class_sums_reference(const wfi_call *call) {
 
 /* ---- of all blocks ---- */
 
-static wf_status check_sums(const wf_graph *g, const wfi_node *node, wf_shape *rows_out) {
+static wf_status of_sums_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
     wf_shape sums = wfi_in_shape(g, node, 0), labels = wfi_in_shape(g, node, 1);
     const wfi_attr *a = &node->attr;
     if (sums.n_dims != 3 || sums.dim[0] != a->classes.n_blocks || sums.dim[2] != n_sums_of(a) ||
         sums.dim[1] != wf_shape_n_elem(&labels))
         return wfi_op_fail(g, node, WF_SHAPE, "%s are not the sums of labels %s",
                            wfi_show(&sums).text, wfi_show(&labels).text);
-    *rows_out = WF_SHAPE(sums.dim[1]);
-    return WF_OK;
-}
-
-static wf_status of_sums_check(wf_graph *g, wfi_node *node) {
-    wf_shape rows;
-    WF_TRY(wfi_check_inputs(g, node, "fi"));
-    WF_TRY(check_sums(g, node, &rows));
-    WF_TRY(wfi_node_output(g, node, WF_F32, &rows));
-    return wfi_node_output(g, node, WF_I32, &rows);
-}
-
-static wf_status of_sums_backward_check(wf_graph *g, wfi_node *node) {
-    wf_shape rows, sums, dloss;
-    WF_TRY(wfi_check_inputs(g, node, "fif"));
-    WF_TRY(check_sums(g, node, &rows));
-    sums = wfi_in_shape(g, node, 0);
-    dloss = wfi_in_shape(g, node, 2);
-    if (!wfi_shape_equal(&rows, &dloss))
-        return wfi_op_fail(g, node, WF_SHAPE, "dloss is %s, but the loss %s", wfi_show(&dloss).text,
-                           wfi_show(&rows).text);
-    return wfi_node_output(g, node, WF_F32, &sums);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &WF_SHAPE(sums.dim[1])));
+    return wfi_node_output(g, node, WF_I32, &WF_SHAPE(sums.dim[1]));
 }
 
 static wfi_numbers of_sums_numbers(const wfi_call *call) {
@@ -169,7 +131,7 @@ const wfi_op wfi_op_class_sums_backward = {
     .name = "class_sums_backward",
     .overwrites = 1 << 0,
     .tolerance = 5e-6f,
-    .check = class_sums_backward_check,
+    .makes = {WFI_X},
     .work = {10, WFI_X},
     .reference = class_sums_backward_reference,
     .numbers = class_sums_numbers,
@@ -201,7 +163,7 @@ const wfi_op wfi_op_cross_entropy_of_sums_backward = {
     .name = "cross_entropy_of_sums_backward",
     .roles = {.wide_out = 1 << 0},
     .tolerance = 5e-6f,
-    .check = of_sums_backward_check,
+    .makes = {WFI_X},
     .work = {10, WFI_X},
     .reference = of_sums_backward_reference,
     .numbers = of_sums_numbers,

@@ -68,62 +68,36 @@ static wf_status conv2d_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_image(g, node, 0));
     wf_shape x = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1), y;
     WF_TRY(check_shapes(g, node, &x, &weight, &y));
-    if (node->in[2] >= 0) {
-        wf_shape bias = wfi_in_shape(g, node, 2);
-        if (bias.n_dims != 1 || bias.dim[0] != weight.dim[0])
-            return wfi_op_fail(g, node, WF_SHAPE, "the bias %s is not one value an output of %s",
-                               wfi_show(&bias).text, wfi_show(&weight).text);
-    }
+    WF_TRY(wfi_check_bias(g, node, weight.dim[0]));
     return wfi_node_output(g, node, WF_F32, &y);
 }
 
-/* dy must have the shape of the forward's output for x and weight. */
-static wf_status check_backward(wf_graph *g, wfi_node *node, const wf_shape *x,
-                                const wf_shape *weight) {
-    wf_shape dy = wfi_in_shape(g, node, 0), y;
-    if (x->n_dims != 4)
-        return wfi_op_fail(g, node, WF_SHAPE, "x %s is not an image", wfi_show(x).text);
-    WF_TRY(check_shapes(g, node, x, weight, &y));
-    if (!wfi_shape_equal(&dy, &y))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y is %s", wfi_show(&dy).text,
-                           wfi_show(&y).text);
-    return WF_OK;
-}
-
-static wf_status conv2d_backward_data_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ff"));
-    wf_shape weight = wfi_in_shape(g, node, 1);
-    WF_TRY(check_backward(g, node, &node->shape, &weight));
-    return wfi_node_output(g, node, WF_F32, &node->shape);
-}
-
 static wf_status conv2d_backward_weight_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ff"));
-    wf_shape x = wfi_in_shape(g, node, 1);
-    WF_TRY(check_backward(g, node, &x, &node->shape));
     WF_TRY(wfi_node_output(g, node, WF_F32, &node->shape));
     if (!node->attr.conv.bias) return WF_OK;
     return wfi_node_output(g, node, WF_F32, &WF_SHAPE(node->shape.dim[0]));
 }
 
+/* The input must have the shape of a convolution's output for the node's shape and the weight. */
+static wf_status conv_transpose2d_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    wf_shape dy = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1), y;
+    if (node->shape.n_dims != 4)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s is not an image", wfi_show(&node->shape).text);
+    WF_TRY(check_shapes(g, node, &node->shape, &weight, &y));
+    if (!wfi_shape_equal(&dy, &y))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y is %s", wfi_show(&dy).text,
+                           wfi_show(&y).text);
+    return wfi_node_output(g, node, WF_F32, &node->shape);
+}
+
 /* ---- gradient, work ---- */
 
 static wf_status conv2d_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    const wf_graph *g = wfi_graph_of(ad);
-    int32_t x = node->in[0], weight = node->in[1], bias = node->in[2];
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    wf_shape x_shape = wfi_in_shape(g, node, 0), weight_shape = wfi_in_shape(g, node, 1);
-    WF_TRY(wfi_pass(ad, x, &wfi_op_conv2d_backward_data, &node->attr, &x_shape, 2,
-                    (int32_t[]){dy, weight}));
-    if (!wfi_wants_gradient(ad, weight) && !wfi_wants_gradient(ad, bias)) return WF_OK;
     wfi_attr attr = node->attr;
-    attr.conv.bias = bias >= 0;
-    const wfi_node *back = wfi_backward_node(ad, &wfi_op_conv2d_backward_weight, &attr,
-                                             &weight_shape, 2, (int32_t[]){dy, x});
-    if (!back) return g->status;
-    int32_t dweight = back->out[0], dbias = back->out[1];
-    WF_TRY(wfi_contribute(ad, weight, dweight));
-    return wfi_contribute(ad, bias, dbias);
+    attr.conv.bias = node->in[2] >= 0;
+    return wfi_pass_weighted(ad, node, &wfi_op_conv2d_backward_data, &wfi_op_conv2d_backward_weight,
+                             &attr);
 }
 
 static double flops_of(const wf_shape *weight, const wf_shape *y) {
@@ -350,7 +324,7 @@ const wfi_op wfi_op_conv2d_backward_data = {
     .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
-    .check = conv2d_backward_data_check,
+    .makes = {WFI_OWN_SHAPE},
     .flops = conv2d_backward_data_flops,
     .scratch_bytes = row_scratch_bytes,
     .reference = conv2d_backward_data_reference,
@@ -388,7 +362,7 @@ const wfi_op wfi_op_conv_transpose2d = {
     .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
-    .check = conv2d_backward_data_check,
+    .check = conv_transpose2d_check,
     /* The op is linear in both inputs: its gradients are the convolution and the convolution's
      * gradient of weights.
      */

@@ -10,40 +10,17 @@
 
 #include "op/embedding.cl"
 
-static wf_status check_table(const wf_graph *g, const wfi_node *node, const wf_shape *table,
-                             const wf_shape *ids) {
-    if (table->n_dims != 2 || wf_shape_n_elem(table) == 0)
-        return wfi_op_fail(g, node, WF_SHAPE, "the table %s is not [rows, n]",
-                           wfi_show(table).text);
-    if (ids->n_dims == WF_MAX_DIMS)
-        return wfi_op_fail(g, node, WF_SHAPE, "ids %s leave no room for another dim",
-                           wfi_show(ids).text);
-    return WF_OK;
-}
-
-static wf_shape result_shape(const wf_shape *table, const wf_shape *ids) {
-    wf_shape y = *ids;
-    y.dim[y.n_dims++] = table->dim[1];
-    return y;
-}
-
 static wf_status embedding_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "if"));
-    wf_shape ids = wfi_in_shape(g, node, 0), table = wfi_in_shape(g, node, 1);
-    WF_TRY(check_table(g, node, &table, &ids));
-    wf_shape y = result_shape(&table, &ids);
-    return wfi_node_output(g, node, WF_F32, &y);
-}
-
-static wf_status embedding_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fi"));
-    wf_shape dy = wfi_in_shape(g, node, 0), ids = wfi_in_shape(g, node, 1);
-    WF_TRY(check_table(g, node, &node->shape, &ids));
-    wf_shape y = result_shape(&node->shape, &ids);
-    if (!wfi_shape_equal(&dy, &y))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y is %s", wfi_show(&dy).text,
+    wf_shape y = wfi_in_shape(g, node, 0), table = wfi_in_shape(g, node, 1);
+    if (table.n_dims != 2 || wf_shape_n_elem(&table) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "the table %s is not [rows, n]",
+                           wfi_show(&table).text);
+    if (y.n_dims == WF_MAX_DIMS)
+        return wfi_op_fail(g, node, WF_SHAPE, "ids %s leave no room for another dim",
                            wfi_show(&y).text);
-    return wfi_node_output(g, node, WF_F32, &node->shape);
+    y.dim[y.n_dims++] = table.dim[1];
+    return wfi_node_output(g, node, WF_F32, &y);
 }
 
 /* A row of the table; -1: it has none for that id. */
@@ -168,7 +145,7 @@ const wfi_op wfi_op_embedding_backward = {
     .name = "embedding_backward",
     .flags = WFI_OP_WEIGHT_GRADIENT,
     .tolerance = 5e-6f,
-    .check = embedding_backward_check,
+    .makes = {WFI_OWN_SHAPE},
     .work = {1, WFI_X},
     .reference = embedding_backward_reference,
     .numbers = backward_numbers,

@@ -8,36 +8,16 @@
 
 #include "op/gather.cl"
 
-static wf_status check_rows(const wf_graph *g, const wfi_node *node, const wf_shape *x,
-                            wf_shape *rows_out) {
-    wf_shape index = wfi_in_shape(g, node, 1), rows = *x;
-    if (x->n_dims < 2 || wfi_last_dim(x) == 0)
-        return wfi_op_fail(g, node, WF_SHAPE, "x %s has no rows of elements", wfi_show(x).text);
+static wf_status gather_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
+    wf_shape x = wfi_in_shape(g, node, 0), index = wfi_in_shape(g, node, 1), rows = x;
+    if (x.n_dims < 2 || wfi_last_dim(&x) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s has no rows of elements", wfi_show(&x).text);
     rows.n_dims--;
     if (!wfi_shape_equal(&rows, &index))
-        return wfi_op_fail(g, node, WF_SHAPE, "x %s takes an index %s, not %s", wfi_show(x).text,
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s takes an index %s, not %s", wfi_show(&x).text,
                            wfi_show(&rows).text, wfi_show(&index).text);
-    *rows_out = rows;
-    return WF_OK;
-}
-
-static wf_status gather_check(wf_graph *g, wfi_node *node) {
-    wf_shape rows;
-    WF_TRY(wfi_check_inputs(g, node, "fi"));
-    wf_shape x = wfi_in_shape(g, node, 0);
-    WF_TRY(check_rows(g, node, &x, &rows));
     return wfi_node_output(g, node, WF_F32, &rows);
-}
-
-static wf_status gather_backward_check(wf_graph *g, wfi_node *node) {
-    wf_shape rows;
-    WF_TRY(wfi_check_inputs(g, node, "fi"));
-    WF_TRY(check_rows(g, node, &node->shape, &rows));
-    wf_shape dy = wfi_in_shape(g, node, 0);
-    if (!wfi_shape_equal(&dy, &rows))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y %s", wfi_show(&dy).text,
-                           wfi_show(&rows).text);
-    return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
 static wfi_numbers gather_numbers(const wfi_call *call) {
@@ -77,7 +57,7 @@ const wfi_op wfi_op_gather = {
 
 const wfi_op wfi_op_gather_backward = {
     .name = "gather_backward",
-    .check = gather_backward_check,
+    .makes = {WFI_OWN_SHAPE},
     .reference = gather_backward_reference,
     .numbers = backward_numbers,
 };

@@ -10,28 +10,12 @@
 
 static wf_status layer_norm_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "fff"));
-    WF_TRY(wfi_check_normalized(g, node, 0, 1));
-    WF_TRY(wfi_check_normalized(g, node, 0, 2));
+    WF_TRY(wfi_check_normalized(g, node, 1));
+    WF_TRY(wfi_check_normalized(g, node, 2));
     wf_shape x = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &rows));
     return wfi_node_output(g, node, WF_F32, &rows);
-}
-
-static wf_status layer_norm_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fffff"));
-    WF_TRY(wfi_check_normalized(g, node, 1, 4));
-    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
-    wf_shape rows = WF_SHAPE(wfi_n_rows(&x)), along = WF_SHAPE(wfi_last_dim(&x));
-    wf_shape mean = wfi_in_shape(g, node, 2), var = wfi_in_shape(g, node, 3);
-    if (!wfi_shape_equal(&dy, &x) || !wfi_shape_equal(&mean, &rows) ||
-        !wfi_shape_equal(&var, &rows))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, x %s, mean %s and var %s do not fit",
-                           wfi_show(&dy).text, wfi_show(&x).text, wfi_show(&mean).text,
-                           wfi_show(&var).text);
-    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
-    WF_TRY(wfi_node_output(g, node, WF_F32, &along));
-    return wfi_node_output(g, node, WF_F32, &along);
 }
 
 static wfi_numbers layer_norm_numbers(const wfi_call *call) {
@@ -81,7 +65,7 @@ const wfi_op wfi_op_layer_norm_backward = {
     .flags = WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 2e-5f,
-    .check = layer_norm_backward_check,
+    .makes = {WFI_X + 1, WFI_X + 4, WFI_X + 4},
     .work = {13, WFI_Y},
     .reference = layer_norm_backward_reference,
     .numbers = layer_norm_numbers,

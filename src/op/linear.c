@@ -40,47 +40,26 @@ static void multiply_all(const wfi_call *call, wfi_product p) {
 
 /* ---- linear ---- */
 
-/* x's last dim against the weight's; `x` is input i, read along the weight's dim `d`. */
-static wf_status check_rows(const wf_graph *g, const wfi_node *node, const wf_shape *x,
-                            const wf_shape *weight, int d) {
-    if (x->n_dims >= 1 && weight->n_dims == 2 && wfi_last_dim(x) == weight->dim[d] &&
-        wf_shape_n_elem(weight) > 0)
-        return WF_OK;
-    return wfi_op_fail(g, node, WF_SHAPE, "%s does not fit the weight %s, stored as [%s]",
-                       wfi_show(x).text, wfi_show(weight).text,
-                       node->attr.linear.in_out ? "in, out" : "out, in");
-}
-
 static wf_status linear_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "fff?"));
     int in_dim = !node->attr.linear.in_out;
     wf_shape y = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1);
-    WF_TRY(check_rows(g, node, &y, &weight, in_dim));
+    if (y.n_dims < 1 || weight.n_dims != 2 || wfi_last_dim(&y) != weight.dim[in_dim] ||
+        wf_shape_n_elem(&weight) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "%s does not fit the weight %s, stored as [%s]",
+                           wfi_show(&y).text, wfi_show(&weight).text,
+                           in_dim ? "out, in" : "in, out");
     int64_t n_out = weight.dim[!in_dim];
-    if (node->in[2] >= 0) {
-        wf_shape bias = wfi_in_shape(g, node, 2);
-        if (bias.n_dims != 1 || bias.dim[0] != n_out)
-            return wfi_op_fail(g, node, WF_SHAPE, "the bias %s is not one value an output of %s",
-                               wfi_show(&bias).text, wfi_show(&weight).text);
-    }
+    WF_TRY(wfi_check_bias(g, node, n_out));
     y.dim[y.n_dims - 1] = n_out;
     return wfi_node_output(g, node, WF_F32, &y);
 }
 
 static wf_status linear_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t x = node->in[0], weight = node->in[1], bias = node->in[2];
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    WF_TRY(wfi_pass(ad, x, &wfi_op_linear_backward_data, &node->attr, NULL, 2,
-                    (int32_t[]){dy, weight}));
-    if (!wfi_wants_gradient(ad, weight) && !wfi_wants_gradient(ad, bias)) return WF_OK;
     wfi_attr attr = node->attr;
-    attr.linear.bias = bias >= 0;
-    const wfi_node *back =
-        wfi_backward_node(ad, &wfi_op_linear_backward_weight, &attr, NULL, 2, (int32_t[]){dy, x});
-    if (!back) return wfi_graph_of(ad)->status;
-    int32_t dweight = back->out[0], dbias = back->out[1];
-    WF_TRY(wfi_contribute(ad, weight, dweight));
-    return wfi_contribute(ad, bias, dbias);
+    attr.linear.bias = node->in[2] >= 0;
+    return wfi_pass_weighted(ad, node, &wfi_op_linear_backward_data, &wfi_op_linear_backward_weight,
+                             &attr);
 }
 
 static double linear_flops(const wf_graph *g, const wfi_node *node) {
@@ -153,15 +132,6 @@ const wfi_op wfi_op_linear = {
     .place = linear_place,
 };
 
-static wf_status linear_backward_data_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ff"));
-    int out_dim = node->attr.linear.in_out ? 1 : 0;
-    wf_shape dx = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1);
-    WF_TRY(check_rows(g, node, &dx, &weight, out_dim));
-    dx.dim[dx.n_dims - 1] = weight.dim[!out_dim];
-    return wfi_node_output(g, node, WF_F32, &dx);
-}
-
 static wfi_product linear_backward_data_product(const wfi_call *call) {
     wfi_product p = linear_product(call);
     p.b_is_transposed = !p.b_is_transposed;
@@ -177,22 +147,16 @@ const wfi_op wfi_op_linear_backward_data = {
     .flags = WFI_OP_ONE_TYPE,
     .roles = {.weight_in = 1 << 1},
     .tolerance = 5e-6f,
-    .check = linear_backward_data_check,
+    .makes = {WFI_OWN_SHAPE},
     .flops = linear_flops,
     .reference = linear_backward_data_reference,
     .product = linear_backward_data_product,
 };
 
 static wf_status linear_backward_weight_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ff"));
-    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
-    if (dy.n_dims < 1 || x.n_dims != dy.n_dims || wfi_n_rows(&dy) != wfi_n_rows(&x))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s and x %s have different rows",
-                           wfi_show(&dy).text, wfi_show(&x).text);
-    int64_t n_out = wfi_last_dim(&dy), n_in = wfi_last_dim(&x);
-    wf_shape weight = node->attr.linear.in_out ? WF_SHAPE(n_in, n_out) : WF_SHAPE(n_out, n_in);
-    WF_TRY(wfi_node_output(g, node, WF_F32, &weight));
-    return node->attr.linear.bias ? wfi_node_output(g, node, WF_F32, &WF_SHAPE(n_out)) : WF_OK;
+    WF_TRY(wfi_node_output(g, node, WF_F32, &node->shape));
+    if (!node->attr.linear.bias) return WF_OK;
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(node->shape.dim[node->attr.linear.in_out]));
 }
 
 static double linear_backward_weight_flops(const wf_graph *g, const wfi_node *node) {

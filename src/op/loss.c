@@ -12,40 +12,23 @@
 
 /* ---- cross entropy ---- */
 
-static wf_status check_labels(const wf_graph *g, const wfi_node *node) {
-    wf_shape logits = wfi_in_shape(g, node, 0), labels = wfi_in_shape(g, node, 1);
+static wf_status cross_entropy_check(wf_graph *g, wfi_node *node) {
+    double smoothing = node->attr.loss.smoothing;
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
+    wf_shape logits = wfi_in_shape(g, node, 0), labels = wfi_in_shape(g, node, 1), rows = logits;
+    if (!(smoothing >= 0 && smoothing < 1))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "the smoothing is %g, but must be in [0, 1)",
+                           smoothing);
     if (logits.n_dims < 1 || wfi_last_dim(&logits) == 0)
         return wfi_op_fail(g, node, WF_SHAPE, "the logits %s have no classes",
                            wfi_show(&logits).text);
-    wf_shape rows = logits;
     rows.n_dims--;
     if (!wfi_shape_equal(&rows, &labels))
         return wfi_op_fail(g, node, WF_SHAPE, "logits %s take labels %s, not %s",
                            wfi_show(&logits).text, wfi_show(&rows).text, wfi_show(&labels).text);
-    return WF_OK;
-}
-
-static wf_status cross_entropy_check(wf_graph *g, wfi_node *node) {
-    double smoothing = node->attr.loss.smoothing;
-    WF_TRY(wfi_check_inputs(g, node, "fi"));
-    if (!(smoothing >= 0 && smoothing < 1))
-        return wfi_op_fail(g, node, WF_INVALID_ARG, "the smoothing is %g, but must be in [0, 1)",
-                           smoothing);
-    WF_TRY(check_labels(g, node));
-    wf_shape logits = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&logits));
-    WF_TRY(wfi_node_output(g, node, WF_F32, &rows));
-    return wfi_node_output(g, node, WF_I32, &rows);
-}
-
-static wf_status cross_entropy_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fif"));
-    WF_TRY(check_labels(g, node));
-    wf_shape logits = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&logits));
-    wf_shape dloss = wfi_in_shape(g, node, 2);
-    if (!wfi_shape_equal(&rows, &dloss))
-        return wfi_op_fail(g, node, WF_SHAPE, "dloss is %s, but the loss %s", wfi_show(&dloss).text,
-                           wfi_show(&rows).text);
-    return wfi_node_output(g, node, WF_F32, &logits);
+    wf_shape loss = WF_SHAPE(wfi_n_rows(&logits));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &loss));
+    return wfi_node_output(g, node, WF_I32, &loss);
 }
 
 static wfi_numbers cross_entropy_numbers(const wfi_call *call) {
@@ -92,7 +75,7 @@ static const wfi_op_cut cross_entropy_place[] = {
         .name = #label "_backward",                                                                \
         .overwrites = 1 << 0,                                                                      \
         .tolerance = 5e-6f,                                                                        \
-        .check = cross_entropy_backward_check,                                                     \
+        .makes = {WFI_X},                                                                          \
         .work = {flops, WFI_X},                                                                    \
         .reference = cross_entropy_backward_reference,                                             \
         .numbers = cross_entropy_numbers,                                                          \
@@ -135,14 +118,6 @@ static wfi_numbers loss_record_numbers(const wfi_call *call) {
 
 PLAIN_REFERENCE(loss_record_reference, loss_record, loss_record_numbers)
 
-static wf_status loss_gradient_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, ""));
-    if (node->shape.n_dims != 1)
-        return wfi_op_fail(g, node, WF_SHAPE, "the loss %s is not one value a row",
-                           wfi_show(&node->shape).text);
-    return wfi_node_output(g, node, WF_F32, &node->shape);
-}
-
 static void loss_gradient_reference(const wfi_call *call) {
     float *dloss = call->out[0].data;
     for (int64_t r = 0; r < call->out[0].shape.dim[0]; r++)
@@ -162,6 +137,6 @@ const wfi_op wfi_op_loss_gradient = {
     .name = "loss_gradient",
     .flags = WFI_OP_READS_SCALE,
     .tolerance = 0,
-    .check = loss_gradient_check,
+    .makes = {WFI_OWN_SHAPE},
     .reference = loss_gradient_reference,
 };

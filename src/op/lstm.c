@@ -21,41 +21,22 @@ enum { GATE_I, GATE_F, GATE_G, GATE_O, N_GATES };
 
 /* ---- checks ---- */
 
-static wf_status check_input(const wf_graph *g, const wfi_node *node, int i, const char *name,
-                             wf_shape want) {
-    wf_shape shape = wfi_in_shape(g, node, i);
-    if (wfi_shape_equal(&shape, &want)) return WF_OK;
-    return wfi_op_fail(g, node, WF_SHAPE, "%s is %s, not %s", name, wfi_show(&shape).text,
-                       wfi_show(&want).text);
-}
-
-/* x is input `x`, weights and hidden state are those. */
-static wf_status check_sizes(const wf_graph *g, const wfi_node *node, int x, int w_ih, int w_hh,
-                             int hidden) {
-    wf_shape in = wfi_in_shape(g, node, x), recurrent = wfi_in_shape(g, node, w_hh);
-    if (in.n_dims != 3 || wf_shape_n_elem(&in) == 0)
+static wf_status lstm_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ffffff"));
+    wf_shape x = wfi_in_shape(g, node, 0), recurrent = wfi_in_shape(g, node, 2);
+    if (x.n_dims != 3 || wf_shape_n_elem(&x) == 0)
         return wfi_op_fail(g, node, WF_SHAPE, "x %s is not [n, tokens, features]",
-                           wfi_show(&in).text);
+                           wfi_show(&x).text);
     if (recurrent.n_dims != 2 || recurrent.dim[1] < 1)
         return wfi_op_fail(g, node, WF_SHAPE, "the recurrent weight %s is not [4 h, h]",
                            wfi_show(&recurrent).text);
     int64_t h = recurrent.dim[1];
-    WF_TRY(check_input(g, node, w_hh, "the recurrent weight", WF_SHAPE(N_GATES * h, h)));
-    WF_TRY(check_input(g, node, w_ih, "the weight", WF_SHAPE(N_GATES * h, in.dim[2])));
-    return check_input(g, node, hidden, "the hidden state", WF_SHAPE(in.dim[0], 2, h));
-}
-
-static wf_shape result_shape(const wf_graph *g, const wfi_node *node, int x, int w_hh) {
-    wf_shape in = wfi_in_shape(g, node, x), recurrent = wfi_in_shape(g, node, w_hh);
-    return WF_SHAPE(in.dim[0], in.dim[1], recurrent.dim[1]);
-}
-
-static wf_status lstm_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ffffff"));
-    WF_TRY(check_sizes(g, node, 0, 1, 2, 5));
-    wf_shape y = result_shape(g, node, 0, 2), hidden = wfi_in_shape(g, node, 5);
+    wf_shape y = WF_SHAPE(x.dim[0], x.dim[1], h), hidden = WF_SHAPE(x.dim[0], 2, h);
+    WF_TRY(wfi_check_shape(g, node, 2, "the recurrent weight", WF_SHAPE(N_GATES * h, h)));
+    WF_TRY(wfi_check_shape(g, node, 1, "the weight", WF_SHAPE(N_GATES * h, x.dim[2])));
+    WF_TRY(wfi_check_shape(g, node, 5, "the hidden state", hidden));
     for (int i = 3; i < 5; i++)
-        WF_TRY(check_input(g, node, i, "a bias", WF_SHAPE(N_GATES * y.dim[2])));
+        WF_TRY(wfi_check_shape(g, node, i, "a bias", WF_SHAPE(N_GATES * h)));
     WF_TRY(wfi_node_output(g, node, WF_F32, &y));
     WF_TRY(wfi_node_output(g, node, WF_F32, &hidden));
     if (!g->training) return WF_OK;
@@ -64,17 +45,11 @@ static wf_status lstm_check(wf_graph *g, wfi_node *node) {
 }
 
 static wf_status lstm_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fffffffb"));
-    WF_TRY(check_sizes(g, node, 1, 2, 3, 4));
-    wf_shape y = result_shape(g, node, 1, 3);
-    WF_TRY(check_input(g, node, 0, "dy", y));
-    WF_TRY(check_input(g, node, 5, "y", y));
-    WF_TRY(check_input(g, node, 6, "next", wfi_in_shape(g, node, 4)));
     for (int i = 1; i < 4; i++) {
         wf_shape shape = wfi_in_shape(g, node, i);
         WF_TRY(wfi_node_output(g, node, WF_F32, &shape));
     }
-    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(N_GATES * y.dim[2]));
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(wfi_in_shape(g, node, 2).dim[0]));
 }
 
 static wf_status lstm_gradient(wfi_autodiff *ad, const wfi_node *node) {

@@ -20,19 +20,6 @@ enum { N_GATES = 4 };
 
 /* ---- checks ---- */
 
-static wf_status check_shape(const wf_graph *g, const wfi_node *node, int i, wf_shape want) {
-    wf_shape shape = wfi_in_shape(g, node, i);
-    if (wfi_shape_equal(&shape, &want)) return WF_OK;
-    return wfi_op_fail(g, node, WF_SHAPE, "input %d is %s, not %s", i, wfi_show(&shape).text,
-                       wfi_show(&want).text);
-}
-
-/* c, input i, before the token. */
-static wf_status check_cell(const wf_graph *g, const wfi_node *node, int i, int64_t n, int64_t u) {
-    return check_shape(g, node, i,
-                       WF_SHAPE(n, node->attr.lstm_cell.step ? u : node->attr.lstm_cell.h));
-}
-
 static wf_status lstm_cell_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "fff"));
     wf_shape x = wfi_in_shape(g, node, 0);
@@ -41,22 +28,11 @@ static wf_status lstm_cell_check(wf_graph *g, wfi_node *node) {
     if (u < 1 || x.dim[2] % N_GATES || step < 0 || step >= x.dim[1] || first < 0 || first + u > h)
         return wfi_op_fail(g, node, WF_SHAPE, "token %lld, units from %lld on of %lld in %s",
                            (long long)step, (long long)first, (long long)h, wfi_show(&x).text);
-    WF_TRY(check_shape(g, node, 1, WF_SHAPE(n, N_GATES * u)));
-    WF_TRY(check_cell(g, node, 2, n, u));
+    WF_TRY(wfi_check_shape(g, node, 1, "input 1", WF_SHAPE(n, N_GATES * u)));
+    WF_TRY(wfi_check_shape(g, node, 2, "input 2", WF_SHAPE(n, step ? u : h)));
     WF_TRY(wfi_node_output(g, node, WF_F32, &WF_SHAPE(n, h)));
     WF_TRY(wfi_node_output(g, node, WF_F32, &WF_SHAPE(n, u)));
     return g->training ? wfi_node_output(g, node, WF_F32, &WF_SHAPE(n, N_GATES * u)) : WF_OK;
-}
-
-static wf_status lstm_cell_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fffff?"));
-    wf_shape gates = wfi_in_shape(g, node, 1);
-    int64_t n = gates.dim[0], u = wfi_last_dim(&gates) / N_GATES;
-    WF_TRY(check_shape(g, node, 0, WF_SHAPE(n, node->attr.lstm_cell.h)));
-    WF_TRY(check_cell(g, node, 2, n, u));
-    for (int i = 3; i < 5 && node->in[i] >= 0; i++) WF_TRY(check_shape(g, node, i, WF_SHAPE(n, u)));
-    WF_TRY(wfi_node_output(g, node, WF_F32, &gates));
-    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(n, u));
 }
 
 /* ---- references ---- */
@@ -142,9 +118,10 @@ static wf_status pass_to_layer(wfi_autodiff *ad, const wfi_node *cell) {
     if (dx >= 0) g->status = wfi_contribute(ad, cell->in[0], dx);
     if (dx >= 0 && wants_weight && g->status == WF_OK) {
         int32_t in[] = {dx, join_tokens(ad, before, n, WFI_W)};
+        wf_shape shape = g->values[weight].shape;
         const wfi_node *back =
             in[1] < 0 ? NULL
-                      : wfi_backward_node(ad, &wfi_op_linear_backward_weight, NULL, NULL, 2, in);
+                      : wfi_backward_node(ad, &wfi_op_linear_backward_weight, NULL, &shape, 2, in);
         if (back) g->status = wfi_contribute(ad, weight, back->out[0]);
     }
     wfi_free(g->ctx, dr);
@@ -212,7 +189,7 @@ const wfi_op wfi_op_lstm_cell_backward = {
     .name = "lstm_cell_backward",
     .roles = {.wide_out = 1 << 1},
     .tolerance = 1e-5f,
-    .check = lstm_cell_backward_check,
+    .makes = {WFI_X + 1, WFI_X + 3},
     .work = {25, WFI_Y + 1},
     .reference = lstm_cell_backward_reference,
     .numbers = lstm_cell_numbers,

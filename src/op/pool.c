@@ -47,18 +47,6 @@ static wf_status pool_check(wf_graph *g, wfi_node *node) {
     return wfi_node_opaque_output(g, node, wf_shape_n_elem(&y) * (int64_t)sizeof(int32_t));
 }
 
-static wf_status pool_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, node->op == &wfi_op_max_pool_backward ? "fb" : "f"));
-    wf_shape dy = wfi_in_shape(g, node, 0), y;
-    if (node->shape.n_dims != 4)
-        return wfi_op_fail(g, node, WF_SHAPE, "x %s is not an image", wfi_show(&node->shape).text);
-    WF_TRY(check_window(g, node, &node->shape, &y));
-    if (!wfi_shape_equal(&dy, &y))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y is %s", wfi_show(&dy).text,
-                           wfi_show(&y).text);
-    return wfi_node_output(g, node, WF_F32, &node->shape);
-}
-
 /* ---- gradient, work ---- */
 
 static double window_flops(const wf_shape *y, const wfi_node *node) {
@@ -130,7 +118,7 @@ static wfi_numbers backward_numbers(const wfi_call *call) {
         .name = #label "_backward",                                                                \
         .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,                                                   \
         .tolerance = backward_allowed,                                                             \
-        .check = its_check##_backward_check,                                                       \
+        .makes = {WFI_OWN_SHAPE},                                                                  \
         .flops = backward_flops,                                                                   \
         .reference = label##_backward_reference,                                                   \
         .numbers = backward_numbers,                                                               \
@@ -162,16 +150,6 @@ static wf_status global_avg_pool_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_image(g, node, 0));
     wf_shape x = wfi_in_shape(g, node, 0);
     return wfi_node_output(g, node, WF_F32, &WF_SHAPE(x.dim[0], x.dim[1]));
-}
-
-static wf_status global_avg_pool_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape dy = wfi_in_shape(g, node, 0);
-    const wf_shape *x = &node->shape;
-    if (x->n_dims != 4 || dy.n_dims != 2 || dy.dim[0] != x->dim[0] || dy.dim[1] != x->dim[1])
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s is not one value a channel of x %s",
-                           wfi_show(&dy).text, wfi_show(x).text);
-    return wfi_node_output(g, node, WF_F32, x);
 }
 
 POOL_OPS(global_avg_pool, 2e-6f, 1e-6f, 0, global_avg_pool, NULL, NULL,

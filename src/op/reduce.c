@@ -6,33 +6,15 @@
 
 #include "op/reduce.cl"
 
-/* `reduced` is `shape` without attr.reduce.dim. */
-static wf_status remove_dim(const wf_graph *g, const wfi_node *node, const wf_shape *shape,
-                            wf_shape *reduced_out) {
-    int dim = node->attr.reduce.dim;
-    if (dim < 0 || dim >= shape->n_dims)
-        return wfi_op_fail(g, node, WF_INVALID_ARG, "dim %d of %s", dim, wfi_show(shape).text);
-    *reduced_out = (wf_shape){.n_dims = 0};
-    for (int d = 0; d < shape->n_dims; d++)
-        if (d != dim) reduced_out->dim[reduced_out->n_dims++] = shape->dim[d];
-    return WF_OK;
-}
-
 static wf_status reduce_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape x = wfi_in_shape(g, node, 0), y;
-    WF_TRY(remove_dim(g, node, &x, &y));
+    wf_shape x = wfi_in_shape(g, node, 0), y = {.n_dims = 0};
+    int dim = node->attr.reduce.dim;
+    if (dim < 0 || dim >= x.n_dims)
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "dim %d of %s", dim, wfi_show(&x).text);
+    for (int d = 0; d < x.n_dims; d++)
+        if (d != dim) y.dim[y.n_dims++] = x.dim[d];
     return wfi_node_output(g, node, WF_F32, &y);
-}
-
-static wf_status reduce_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape dy = wfi_in_shape(g, node, 0), y;
-    WF_TRY(remove_dim(g, node, &node->shape, &y));
-    if (!wfi_shape_equal(&dy, &y))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y is %s", wfi_show(&dy).text,
-                           wfi_show(&y).text);
-    return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
 /* y's elements, or x's, which are the node's output; x is [n_outer, n, n_inner]. */
@@ -74,7 +56,7 @@ const wfi_op wfi_op_reduce = {
 const wfi_op wfi_op_reduce_backward = {
     .name = "reduce_backward",
     .tolerance = 1e-7f,
-    .check = reduce_backward_check,
+    .makes = {WFI_OWN_SHAPE},
     .reference = reduce_backward_reference,
     .numbers = backward_numbers,
 };

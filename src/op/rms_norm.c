@@ -10,23 +10,10 @@
 
 static wf_status rms_norm_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "ff"));
-    WF_TRY(wfi_check_normalized(g, node, 0, 1));
+    WF_TRY(wfi_check_normalized(g, node, 1));
     wf_shape x = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     return wfi_node_output(g, node, WF_F32, &rows);
-}
-
-static wf_status rms_norm_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ffff"));
-    WF_TRY(wfi_check_normalized(g, node, 1, 3));
-    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
-    wf_shape rows = WF_SHAPE(wfi_n_rows(&x)), along = WF_SHAPE(wfi_last_dim(&x));
-    wf_shape square = wfi_in_shape(g, node, 2);
-    if (!wfi_shape_equal(&dy, &x) || !wfi_shape_equal(&square, &rows))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, x %s and squares %s do not fit",
-                           wfi_show(&dy).text, wfi_show(&x).text, wfi_show(&square).text);
-    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
-    return wfi_node_output(g, node, WF_F32, &along);
 }
 
 static wfi_numbers rms_norm_numbers(const wfi_call *call) {
@@ -75,7 +62,7 @@ const wfi_op wfi_op_rms_norm_backward = {
     .name = "rms_norm_backward",
     .overwrites = 1 << 0,
     .tolerance = 2e-5f,
-    .check = rms_norm_backward_check,
+    .makes = {WFI_X + 1, WFI_X + 3},
     .work = {9, WFI_Y},
     .reference = rms_norm_backward_reference,
     .numbers = rms_norm_numbers,

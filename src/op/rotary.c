@@ -43,14 +43,10 @@ static wf_status rotary_check(wf_graph *g, wfi_node *node) {
 }
 
 static wf_status rotary_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape dqkv = wfi_in_shape(g, node, 0);
-    int64_t n = node->attr.rotary.n_heads, n_keys = node->attr.rotary.n_keys;
-    if (dqkv.n_dims != 3 || dqkv.dim[2] % 3 || n < 1 || dqkv.dim[2] / 3 % n)
-        return wfi_op_fail(g, node, WF_SHAPE, "dqkv %s is not [n, t, 3 c]", wfi_show(&dqkv).text);
-    wf_shape q = WF_SHAPE(dqkv.dim[0], dqkv.dim[1], dqkv.dim[2] / 3);
-    wf_shape k = WF_SHAPE(q.dim[0], q.dim[1], q.dim[2] / n * n_keys);
-    WF_TRY(check_heads(g, node, q.dim[2], k.dim[2]));
+    wf_shape q = wfi_in_shape(g, node, 0), k;
+    q.dim[2] /= 3;
+    k = q;
+    k.dim[2] = q.dim[2] / node->attr.rotary.n_heads * node->attr.rotary.n_keys;
     WF_TRY(wfi_node_output(g, node, WF_F32, &q));
     WF_TRY(wfi_node_output(g, node, WF_F32, &k));
     return wfi_node_output(g, node, WF_F32, &k);

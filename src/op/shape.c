@@ -268,35 +268,22 @@ static void concat_reference(const wfi_call *call) {
     }
 }
 
-/* A part of `whole` from attr.slice.start on. */
-static wf_status check_part(const wf_graph *g, const wfi_node *node, const wf_shape *whole,
-                            const wf_shape *part) {
-    int dim = node->attr.slice.dim;
-    int64_t start = node->attr.slice.start;
-    if (fits_along(whole, part, dim) && start >= 0 && part->dim[dim] >= 0 &&
-        start <= whole->dim[dim] && part->dim[dim] <= whole->dim[dim] - start)
-        return WF_OK;
-    return wfi_op_fail(g, node, WF_SHAPE, "%s from %lld along dim %d is not a part of %s",
-                       wfi_show(part).text, (long long)start, dim, wfi_show(whole).text);
-}
-
+/* A part of x from attr.slice.start on. */
 static wf_status slice_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape x = wfi_in_shape(g, node, 0);
-    WF_TRY(check_part(g, node, &x, &node->shape));
-    return wfi_node_output(g, node, WF_F32, &node->shape);
+    wf_shape x = wfi_in_shape(g, node, 0), part = node->shape;
+    int dim = node->attr.slice.dim;
+    int64_t start = node->attr.slice.start;
+    if (!fits_along(&x, &part, dim) || start < 0 || part.dim[dim] < 0 || start > x.dim[dim] ||
+        part.dim[dim] > x.dim[dim] - start)
+        return wfi_op_fail(g, node, WF_SHAPE, "%s from %lld along dim %d is not a part of %s",
+                           wfi_show(&part).text, (long long)start, dim, wfi_show(&x).text);
+    return wfi_node_output(g, node, WF_F32, &part);
 }
 
 static void slice_reference(const wfi_call *call) {
     const wfi_numbers told = slice_numbers(call);
     copy_along(call->in[0].data, call->out[0].data, &told);
-}
-
-static wf_status slice_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "f"));
-    wf_shape dy = wfi_in_shape(g, node, 0);
-    WF_TRY(check_part(g, node, &node->shape, &dy));
-    return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
 static void slice_backward_reference(const wfi_call *call) {
@@ -361,7 +348,7 @@ static const wfi_op_cut slice_backward_place[] = {{.name = "columns",
 const wfi_op wfi_op_slice_backward = {
     .name = "slice_backward",
     .tolerance = 0,
-    .check = slice_backward_check,
+    .makes = {WFI_OWN_SHAPE},
     .work = {0, WFI_Y},
     .reference = slice_backward_reference,
     .numbers = slice_backward_numbers,
