@@ -54,33 +54,31 @@ static bool winograd_possible(const convolution *conv) {
 static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv,
                                dnnl_alg_kind_t alg, dnnl_primitive_desc_t *hint_out,
                                dnnl_primitive_desc_t *desc_out) {
-    const wfi_library wanted = wfi_library_at(kernel), *lib = &wfi_onednn_of(kernel)->lib;
+    const wfi_library lib = wfi_library_at(kernel);
     wfi_md any = conv->weight_md, gradient = conv->weight_md;
     any.kind = gradient.kind = WFI_MD_ANY;
     any.type = conv->x_md.type;
-    dnnl_primitive_desc_t forward, desc;
-    bool is_forward = conv->direction == FORWARD;
-    const wfi_md *bias = is_forward ? &conv->bias_md : NULL;
-    WF_TRY(wfi_describe_conv(is_forward ? &wanted : lib, dnnl_forward_training, alg, &conv->x_md,
-                             &any, bias, &conv->y_md, &conv->window, NULL, &forward));
-    desc = forward;
-    wf_status status = WF_OK;
-    if (!is_forward)
-        status = wfi_describe_conv(
-            &wanted, conv->direction == BACKWARD_DATA ? dnnl_backward_data : dnnl_backward_weights,
-            alg, &conv->x_md, conv->direction == BACKWARD_DATA ? &any : &gradient, &conv->bias_md,
-            &conv->y_md, &conv->window, forward, &desc);
-    if (status == WF_OK && wfi_desc_is_reference(desc)) {
-        if (!is_forward) dnnl_primitive_desc_destroy(desc);
-        status = WF_UNSUPPORTED;
+    wfi_primitive_op forward = {.kind = dnnl_convolution,
+                                .alg = alg,
+                                .md = {conv->x_md, any, {0}, conv->y_md},
+                                .window = conv->window},
+                     backward = forward;
+    wf_status status;
+    *hint_out = NULL;
+    if (conv->direction == FORWARD) {
+        forward.md[2] = conv->bias_md;
+        status = wfi_describe(&lib, dnnl_forward_training, &forward, desc_out);
+    } else {
+        bool is_data = conv->direction == BACKWARD_DATA;
+        backward.md[1] = is_data ? any : gradient;
+        backward.md[2] = conv->bias_md;
+        status = wfi_describe_backward(&lib, is_data ? dnnl_backward_data : dnnl_backward_weights,
+                                       &forward, &backward, hint_out, desc_out);
     }
-    if (status != WF_OK) {
-        dnnl_primitive_desc_destroy(forward);
-        return status;
-    }
-    *hint_out = is_forward ? NULL : forward;
-    *desc_out = desc;
-    return WF_OK;
+    if (status != WF_OK || !wfi_desc_is_reference(*desc_out)) return status;
+    dnnl_primitive_desc_destroy(*desc_out);
+    if (*hint_out) dnnl_primitive_desc_destroy(*hint_out);
+    return WF_UNSUPPORTED;
 }
 
 static const struct {

@@ -263,91 +263,110 @@ static dnnl_status_t find_desc(call *c, const wfi_library *lib, const op_desc *o
 }
 #endif
 
-static bool is_forward(dnnl_prop_kind_t prop) {
-    return prop == dnnl_forward_training || prop == dnnl_forward_inference;
+/* Fills the status and the description; `hint` NULL: of a forward. */
+static void describe(call *c, const wfi_library *lib, dnnl_prop_kind_t prop,
+                     const wfi_primitive_op *p, const_dnnl_primitive_desc_t hint) {
+    const wfi_spatial_window *w = &p->window;
+    const wfi_shown_md *m = c->m.md;
+    dnnl_dims_t kernel = {w->kernel[0], w->kernel[1]}, stride = {w->stride, w->stride};
+    dnnl_dims_t dilate = {w->gap, w->gap}, pad = {w->pad, w->pad};
+    dnnl_dims_t pad_end = {w->pad_end[0], w->pad_end[1]};
+    int last_dim = p->md[0].n_dims - 1;
+    switch ((int)p->kind) {
+    case dnnl_convolution:
+        if (!hint)
+            DESCRIBE_FORWARD(*c, convolution_forward, dilated_convolution_forward, prop, p->alg,
+                             m[0], m[1], m[2], m[3], stride, dilate, pad, pad_end);
+        else if (prop == dnnl_backward_data)
+            DESCRIBE_BACKWARD(*c, convolution_backward_data, dilated_convolution_backward_data,
+                              p->alg, m[0], m[1], m[3], stride, dilate, pad, pad_end);
+        else
+            DESCRIBE_BACKWARD(*c, convolution_backward_weights,
+                              dilated_convolution_backward_weights, p->alg, m[0], m[1], m[2], m[3],
+                              stride, dilate, pad, pad_end);
+        break;
+    case dnnl_inner_product:
+        if (!hint)
+            DESCRIBE_FORWARD(*c, inner_product_forward, inner_product_forward, prop, m[0], m[1],
+                             m[2], m[3]);
+        else if (prop == dnnl_backward_data)
+            DESCRIBE_BACKWARD(*c, inner_product_backward_data, inner_product_backward_data, m[0],
+                              m[1], m[3]);
+        else
+            DESCRIBE_BACKWARD(*c, inner_product_backward_weights, inner_product_backward_weights,
+                              m[0], m[1], m[2], m[3]);
+        break;
+    case dnnl_matmul:
+        DESCRIBE_FORWARD(*c, matmul, matmul, m[0], m[1], m[2], m[3]);
+        break;
+    case dnnl_binary:
+        DESCRIBE_FORWARD(*c, binary, binary, p->alg, m[0], m[1], m[2]);
+        break;
+    case dnnl_batch_normalization:
+        if (!hint)
+            DESCRIBE_FORWARD(*c, batch_normalization_forward, batch_normalization_forward, prop,
+                             m[0], SINCE_3(m[0]) p->eps, p->flags);
+        else
+            DESCRIBE_BACKWARD(*c, batch_normalization_backward, batch_normalization_backward, prop,
+                              m[0], SINCE_3(m[0]) m[0], p->eps, p->flags);
+        break;
+    case dnnl_layer_normalization:
+        if (!hint)
+            DESCRIBE_FORWARD(*c, layer_normalization_forward, layer_normalization_forward, prop,
+                             m[0], SINCE_3(m[0]) m[1], p->eps, p->flags);
+        else
+            DESCRIBE_BACKWARD(*c, layer_normalization_backward, layer_normalization_backward, prop,
+                              m[0], SINCE_3(m[0]) m[0], m[1], p->eps, p->flags);
+        break;
+    case dnnl_eltwise:
+        if (!hint)
+            DESCRIBE_FORWARD(*c, eltwise_forward, eltwise_forward, prop, p->alg, m[0],
+                             SINCE_3(m[0]) p->alpha, 0);
+        else
+            DESCRIBE_BACKWARD(*c, eltwise_backward, eltwise_backward, p->alg, m[0],
+                              SINCE_3(m[0]) m[0], p->alpha, 0);
+        break;
+    case dnnl_pooling:
+        if (!hint)
+            DESCRIBE_FORWARD(*c, pooling_forward, pooling_v2_forward, prop, p->alg, m[0], m[1],
+                             stride, kernel, dilate, pad, pad_end);
+        else
+            DESCRIBE_BACKWARD(*c, pooling_backward, pooling_v2_backward, p->alg, m[0], m[1], stride,
+                              kernel, dilate, pad, pad_end);
+        break;
+    default: /* a softmax, over the last dim */
+        if (!hint)
+            DESCRIBE_FORWARD(*c, softmax_forward, softmax_v2_forward, prop, p->alg, m[0], m[0],
+                             last_dim);
+        else
+            DESCRIBE_BACKWARD(*c, softmax_backward, softmax_v2_backward, p->alg, m[0], m[0], m[0],
+                              last_dim);
+    }
 }
 
-wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                            const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
-                            const wfi_md *dst, const wfi_spatial_window *window,
-                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
-    dnnl_dims_t stride = {window->stride, window->stride}, dilate = {window->gap, window->gap};
-    dnnl_dims_t pad = {window->pad, window->pad};
-    dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
+static wf_status describe_either(const wfi_library *lib, dnnl_prop_kind_t prop,
+                                 const wfi_primitive_op *p, const_dnnl_primitive_desc_t hint,
+                                 dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, false, 4, (const wfi_md *const[]){src, weight, bias, dst});
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, convolution_forward, dilated_convolution_forward, prop, alg, c.m.md[0],
-                         c.m.md[1], c.m.md[2], c.m.md[3], stride, dilate, pad, pad_end);
-    else if (prop == dnnl_backward_data)
-        DESCRIBE_BACKWARD(c, convolution_backward_data, dilated_convolution_backward_data, alg,
-                          c.m.md[0], c.m.md[1], c.m.md[3], stride, dilate, pad, pad_end);
-    else
-        DESCRIBE_BACKWARD(c, convolution_backward_weights, dilated_convolution_backward_weights,
-                          alg, c.m.md[0], c.m.md[1], c.m.md[2], c.m.md[3], stride, dilate, pad,
-                          pad_end);
+    call_begin(&c, false, 4, (const wfi_md *const[]){&p->md[0], &p->md[1], &p->md[2], &p->md[3]});
+    if (c.status == dnnl_success) describe(&c, lib, prop, p, hint);
     return call_end(&c, lib, desc_out);
 }
 
-wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t prop,
-                                     const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
-                                     const wfi_md *dst, const_dnnl_primitive_desc_t hint,
-                                     dnnl_primitive_desc_t *desc_out) {
-    call c;
-    call_begin(&c, false, 4, (const wfi_md *const[]){src, weight, bias, dst});
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, inner_product_forward, inner_product_forward, prop, c.m.md[0],
-                         c.m.md[1], c.m.md[2], c.m.md[3]);
-    else if (prop == dnnl_backward_data)
-        DESCRIBE_BACKWARD(c, inner_product_backward_data, inner_product_backward_data, c.m.md[0],
-                          c.m.md[1], c.m.md[3]);
-    else
-        DESCRIBE_BACKWARD(c, inner_product_backward_weights, inner_product_backward_weights,
-                          c.m.md[0], c.m.md[1], c.m.md[2], c.m.md[3]);
-    return call_end(&c, lib, desc_out);
+wf_status wfi_describe(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_primitive_op *p,
+                       dnnl_primitive_desc_t *desc_out) {
+    return describe_either(lib, prop, p, NULL, desc_out);
 }
 
-wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
-                              const wfi_md *bias, const wfi_md *dst,
-                              dnnl_primitive_desc_t *desc_out) {
-    call c;
-    call_begin(&c, false, 4, (const wfi_md *const[]){a, b, bias, dst});
-    if (c.status == dnnl_success)
-        DESCRIBE_FORWARD(c, matmul, matmul, c.m.md[0], c.m.md[1], c.m.md[2], c.m.md[3]);
-    return call_end(&c, lib, desc_out);
-}
-
-wf_status wfi_describe_batch_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
-                                  float eps, unsigned flags, const_dnnl_primitive_desc_t hint,
-                                  dnnl_primitive_desc_t *desc_out) {
-    call c;
-    call_begin(&c, false, 1, &data);
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, batch_normalization_forward, batch_normalization_forward, prop,
-                         c.m.md[0], SINCE_3(c.m.md[0]) eps, flags);
-    else
-        DESCRIBE_BACKWARD(c, batch_normalization_backward, batch_normalization_backward, prop,
-                          c.m.md[0], SINCE_3(c.m.md[0]) c.m.md[0], eps, flags);
-    return call_end(&c, lib, desc_out);
-}
-
-wf_status wfi_describe_layer_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
-                                  const wfi_md *stat, float eps, unsigned flags,
-                                  const_dnnl_primitive_desc_t hint,
-                                  dnnl_primitive_desc_t *desc_out) {
-    call c;
-    call_begin(&c, false, 2, (const wfi_md *const[]){data, stat});
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, layer_normalization_forward, layer_normalization_forward, prop,
-                         c.m.md[0], SINCE_3(c.m.md[0]) c.m.md[1], eps, flags);
-    else
-        DESCRIBE_BACKWARD(c, layer_normalization_backward, layer_normalization_backward, prop,
-                          c.m.md[0], SINCE_3(c.m.md[0]) c.m.md[0], c.m.md[1], eps, flags);
-    return call_end(&c, lib, desc_out);
+wf_status wfi_describe_backward(const wfi_library *lib, dnnl_prop_kind_t prop,
+                                const wfi_primitive_op *forward, const wfi_primitive_op *backward,
+                                dnnl_primitive_desc_t *hint_out, dnnl_primitive_desc_t *desc_out) {
+    wfi_library first = *lib;
+    first.n_skipped = 0;
+    WF_TRY(wfi_describe(&first, dnnl_forward_training, forward, hint_out));
+    wf_status status = describe_either(lib, prop, backward, *hint_out, desc_out);
+    if (status != WF_OK) dnnl_primitive_desc_destroy(*hint_out);
+    return status;
 }
 
 /* Peepholes and projections came with oneDNN 3's function. */
@@ -368,72 +387,12 @@ wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
     call_begin(&c, false, MOST_MDS, all);
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     const wfi_shown_md *diff_md = c.m.md + WFI_LSTM_MDS;
-    if (is_forward(prop))
+    if (!hint)
         DESCRIBE_FORWARD(c, lstm_forward, lstm_forward, prop, dnnl_unidirectional_left2right,
                          LSTM_MDS(c.m.md), dnnl_rnn_flags_undef);
     else
         DESCRIBE_BACKWARD(c, lstm_backward, lstm_backward, prop, dnnl_unidirectional_left2right,
                           LSTM_MDS(c.m.md), LSTM_MDS(diff_md), dnnl_rnn_flags_undef);
-    return call_end(&c, lib, desc_out);
-}
-
-wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                               const wfi_md *data, float alpha, float beta,
-                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
-    call c;
-    call_begin(&c, false, 1, &data);
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, eltwise_forward, eltwise_forward, prop, alg, c.m.md[0],
-                         SINCE_3(c.m.md[0]) alpha, beta);
-    else
-        DESCRIBE_BACKWARD(c, eltwise_backward, eltwise_backward, alg, c.m.md[0],
-                          SINCE_3(c.m.md[0]) c.m.md[0], alpha, beta);
-    return call_end(&c, lib, desc_out);
-}
-
-wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const wfi_md *a,
-                              const wfi_md *b, const wfi_md *dst, dnnl_primitive_desc_t *desc_out) {
-    call c;
-    call_begin(&c, false, 3, (const wfi_md *const[]){a, b, dst});
-    if (c.status == dnnl_success)
-        DESCRIBE_FORWARD(c, binary, binary, alg, c.m.md[0], c.m.md[1], c.m.md[2]);
-    return call_end(&c, lib, desc_out);
-}
-
-wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                               const wfi_md *src, const wfi_md *dst,
-                               const wfi_spatial_window *window, const_dnnl_primitive_desc_t hint,
-                               dnnl_primitive_desc_t *desc_out) {
-    dnnl_dims_t kernel = {window->kernel[0], window->kernel[1]}, dilate = {0, 0};
-    dnnl_dims_t stride = {window->stride, window->stride}, pad = {window->pad, window->pad};
-    dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
-    call c;
-    call_begin(&c, false, 2, (const wfi_md *const[]){src, dst});
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, pooling_forward, pooling_v2_forward, prop, alg, c.m.md[0], c.m.md[1],
-                         stride, kernel, dilate, pad, pad_end);
-    else
-        DESCRIBE_BACKWARD(c, pooling_backward, pooling_v2_backward, alg, c.m.md[0], c.m.md[1],
-                          stride, kernel, dilate, pad, pad_end);
-    return call_end(&c, lib, desc_out);
-}
-
-wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
-                               const wfi_md *data, const_dnnl_primitive_desc_t hint,
-                               dnnl_primitive_desc_t *desc_out) {
-    dnnl_alg_kind_t alg = logarithm ? dnnl_softmax_log : dnnl_softmax_accurate;
-    int dim = data->n_dims - 1;
-    call c;
-    call_begin(&c, false, 1, &data);
-    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
-    if (is_forward(prop))
-        DESCRIBE_FORWARD(c, softmax_forward, softmax_v2_forward, prop, alg, c.m.md[0], c.m.md[0],
-                         dim);
-    else
-        DESCRIBE_BACKWARD(c, softmax_backward, softmax_v2_backward, alg, c.m.md[0], c.m.md[0],
-                          c.m.md[0], dim);
     return call_end(&c, lib, desc_out);
 }
 

@@ -72,41 +72,30 @@ typedef struct wfi_spatial_window { /* of a convolution or a pooling; the same i
     int64_t pad_end[2]; /* at the bottom and right */
 } wfi_spatial_window;
 
-/* `prop` is the direction: dnnl_forward_training, dnnl_forward_inference, or dnnl_backward_data /
- * dnnl_backward_weights / dnnl_backward with the forward's descriptor as `hint`. Then src, dst and
- * weights are the gradients. */
-wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                            const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
-                            const wfi_md *dst, const wfi_spatial_window *window,
-                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
-wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t prop,
-                                     const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
-                                     const wfi_md *dst, const_dnnl_primitive_desc_t hint,
-                                     dnnl_primitive_desc_t *desc_out);
-/* `bias` may be NULL. */
-wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
-                              const wfi_md *bias, const wfi_md *dst,
-                              dnnl_primitive_desc_t *desc_out);
-/* src, dst and their gradients look alike; flags of dnnl_normalization_flags_t. No
- * backward needs the shift, but layer norm's must be given one, and batch norm's must
+/* A primitive to describe. `md` are src, weight, bias and dst (convolution, inner product); a, b,
+ * bias and dst (matmul); a, b and dst (binary); src and dst (pooling); data and statistics (layer
+ * norm); data, which src and dst look like (the others). Of a backward they are the gradients. */
+typedef struct wfi_primitive_op {
+    dnnl_primitive_kind_t kind;
+    dnnl_alg_kind_t alg;
+    wfi_md md[4];
+    wfi_spatial_window window; /* of a convolution or a pooling */
+    float alpha;               /* of an eltwise */
+    float eps;                 /* of norms, with flags of dnnl_normalization_flags_t */
+    unsigned flags;
+} wfi_primitive_op;
+
+/* `prop` is the direction: dnnl_forward_training or dnnl_forward_inference. */
+wf_status wfi_describe(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_primitive_op *p,
+                       dnnl_primitive_desc_t *desc_out);
+/* dnnl_backward_data, dnnl_backward_weights or dnnl_backward, with the description of a forward as
+ * its hint, which lives as long. */
+wf_status wfi_describe_backward(const wfi_library *lib, dnnl_prop_kind_t prop,
+                                const wfi_primitive_op *forward, const wfi_primitive_op *backward,
+                                dnnl_primitive_desc_t *hint_out, dnnl_primitive_desc_t *desc_out);
+/* No backward of a norm needs the shift, but layer norm's must be given one, and batch norm's must
  * in oneDNN 2 and must not in 3. */
 enum { WFI_BATCH_NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
-wf_status wfi_describe_batch_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
-                                  float eps, unsigned flags, const_dnnl_primitive_desc_t hint,
-                                  dnnl_primitive_desc_t *desc_out);
-wf_status wfi_describe_layer_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
-                                  const wfi_md *stat, float eps, unsigned flags,
-                                  const_dnnl_primitive_desc_t hint,
-                                  dnnl_primitive_desc_t *desc_out);
-wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                               const wfi_md *data, float alpha, float beta,
-                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
-wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const wfi_md *a,
-                              const wfi_md *b, const wfi_md *dst, dnnl_primitive_desc_t *desc_out);
-wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                               const wfi_md *src, const wfi_md *dst,
-                               const wfi_spatial_window *window, const_dnnl_primitive_desc_t hint,
-                               dnnl_primitive_desc_t *desc_out);
 /* src_layer [t, n, in], src_iter and src_iter_c [1, 1, n, h], weights_layer [1, 1, in, 4, h],
  * weights_iter [1, 1, h, 4, h], bias [1, 1, 4, h], dst_layer, dst_iter, dst_iter_c; of a backward
  * their gradients, too, in the same order. */
@@ -115,10 +104,6 @@ wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
                             const wfi_md *const md[WFI_LSTM_MDS],
                             const wfi_md *const diff[WFI_LSTM_MDS],
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
-/* Over the last dim. */
-wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
-                               const wfi_md *data, const_dnnl_primitive_desc_t hint,
-                               dnnl_primitive_desc_t *desc_out);
 /* `add`: the reorder adds to dst. */
 wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst, bool add,
                                dnnl_primitive_desc_t *desc_out);

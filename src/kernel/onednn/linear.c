@@ -43,11 +43,10 @@ static bool is_matmul(const wfi_kernel *kernel) {
 static wf_status describe_matmul(wfi_kernel *kernel, const int operand[4], const wfi_md md[4],
                                  int weight, const wfi_md *plain, const char **reason_out) {
     static const int arg[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
-    const wfi_library lib = wfi_library_at(kernel);
-    dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_matmul(&lib, &md[0], &md[1], &md[2], &md[3], &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
+    const wfi_primitive_op p = {.kind = dnnl_matmul, .md = {md[0], md[1], md[2], md[3]}};
+    WF_TRY(wfi_add_op(kernel, dnnl_forward_training, &p, NULL, &(wfi_arguments){{0}, {0}},
+                      reason_out, &primitive));
     for (int k = 0; k < 4; k++) {
         if (operand[k] < 0) continue;
         WF_TRY(k == weight ? wfi_bind_format(kernel, primitive, arg[k], operand[k], plain)
@@ -70,15 +69,10 @@ wf_status wfi_describe_linear(wfi_kernel *kernel, const char **reason_out) {
                                (const wfi_md[]){x, wfi_md_transposed(wanted), bias, y}, 1, &plain,
                                reason_out);
     }
-    const wfi_library lib = wfi_library_at(kernel);
-    dnnl_primitive_desc_t desc;
+    static const wfi_arguments arguments = {{DNNL_ARG_SRC, 0, DNNL_ARG_BIAS}, {DNNL_ARG_DST}};
+    const wfi_primitive_op p = {.kind = dnnl_inner_product, .md = {x, wanted, bias, y}};
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_inner_product(&lib, dnnl_forward_training, &x, &wanted, &bias, &y, NULL,
-                                      &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DST, n_in));
-    if (bias.kind != WFI_MD_ABSENT) WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_BIAS, 2));
+    WF_TRY(wfi_add_op(kernel, dnnl_forward_training, &p, NULL, &arguments, reason_out, &primitive));
     return wfi_bind_format(kernel, primitive, DNNL_ARG_WEIGHTS, 1, &weight);
 }
 
@@ -91,20 +85,13 @@ static wfi_md wanted_weight(const wfi_md *x, const wfi_md *weight) {
     return wanted;
 }
 
-static wf_status describe_backward(const wfi_kernel *kernel, dnnl_prop_kind_t prop, const wfi_md *x,
-                                   const wfi_md *weight, const wfi_md *bias, const wfi_md *y,
-                                   dnnl_primitive_desc_t *hint_out,
-                                   dnnl_primitive_desc_t *desc_out) {
-    const wfi_library *lib = &wfi_onednn_of(kernel)->lib, at = wfi_library_at(kernel);
-    dnnl_primitive_desc_t forward;
-    wfi_md wanted = wanted_weight(x, weight);
-    WF_TRY(wfi_describe_inner_product(lib, dnnl_forward_training, x, &wanted, NULL, y, NULL,
-                                      &forward));
-    wf_status status = wfi_describe_inner_product(&at, prop, x, weight, bias, y, forward, desc_out);
-    if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
-    WF_TRY(status);
-    *hint_out = forward;
-    return WF_OK;
+static wf_status add_backward(wfi_kernel *kernel, dnnl_prop_kind_t prop, wfi_md x, wfi_md weight,
+                              wfi_md bias, wfi_md y, const wfi_arguments *arguments,
+                              const char **reason_out, wfi_primitive **primitive_out) {
+    const wfi_primitive_op backward = {.kind = dnnl_inner_product, .md = {x, weight, bias, y}},
+                           forward = {.kind = dnnl_inner_product,
+                                      .md = {x, wanted_weight(&x, &weight), {0}, y}};
+    return wfi_add_op(kernel, prop, &forward, &backward, arguments, reason_out, primitive_out);
 }
 
 /* dy, weight -> dx */
@@ -122,12 +109,10 @@ wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const char **rea
         kernel->way.form = PLAIN;
         wanted.kind = weight.kind;
     }
-    dnnl_primitive_desc_t hint, desc;
+    static const wfi_arguments arguments = {{DNNL_ARG_DIFF_DST}, {DNNL_ARG_DIFF_SRC}};
     wfi_primitive *primitive;
-    WF_TRY(describe_backward(kernel, dnnl_backward_data, &x, &wanted, NULL, &y, &hint, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, 2));
+    WF_TRY(add_backward(kernel, dnnl_backward_data, x, wanted, (wfi_md){0}, y, &arguments,
+                        reason_out, &primitive));
     return wfi_bind_format(kernel, primitive, DNNL_ARG_WEIGHTS, 1, &weight);
 }
 
@@ -177,10 +162,10 @@ static wf_status add_chunk(wfi_kernel *kernel, const chunks *c, int64_t n,
     wfi_md cols = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){c->n_tokens, c->n_cols});
     rows.type = cols.type = c->type;
     wfi_md product = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){n, c->n_cols});
-    dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &rows, &cols, NULL, &product, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
+    const wfi_primitive_op p = {.kind = dnnl_matmul, .md = {rows, cols, {0}, product}};
+    WF_TRY(wfi_add_op(kernel, dnnl_forward_training, &p, NULL, &(wfi_arguments){{0}, {0}},
+                      reason_out, &primitive));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, c->rows, 0));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_WEIGHTS, c->cols, 0));
     return wfi_bind_at(kernel, primitive, DNNL_ARG_DST, WFI_SCRATCH, 0);
@@ -224,13 +209,11 @@ wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const char **r
     if (kernel->way.form < 0) kernel->way.form = PLAIN;
     if (kernel->way.form == PACKED || kernel->way.form == MATMUL_PACKED) wanted.kind = WFI_MD_ANY;
     if (is_matmul(kernel)) return describe_weight_matmul(kernel, &y, &x, reason_out);
-    dnnl_primitive_desc_t hint, desc;
+    static const wfi_arguments arguments = {{DNNL_ARG_DIFF_DST, DNNL_ARG_SRC},
+                                            {0, DNNL_ARG_DIFF_BIAS}};
     wfi_primitive *primitive;
-    WF_TRY(describe_backward(kernel, dnnl_backward_weights, &x, &wanted, &bias, &y, &hint, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 1));
-    if (bias.kind != WFI_MD_ABSENT) WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_BIAS, 3));
+    WF_TRY(add_backward(kernel, dnnl_backward_weights, x, wanted, bias, y, &arguments, reason_out,
+                        &primitive));
     return wfi_bind_format(kernel, primitive, DNNL_ARG_DIFF_WEIGHTS, 2, &weight);
 }
 

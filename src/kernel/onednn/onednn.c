@@ -38,7 +38,7 @@ static const struct {
     {&wfi_op_sigmoid_backward, wfi_describe_activation, NULL},
     {&wfi_op_add, wfi_describe_arithmetic, NULL},
     {&wfi_op_mul, wfi_describe_arithmetic, NULL},
-    {&wfi_op_scale, wfi_describe_arithmetic, NULL},
+    {&wfi_op_scale, wfi_describe_activation, NULL},
     {&wfi_op_max_pool, wfi_describe_pool, NULL},
     {&wfi_op_max_pool_backward, wfi_describe_pool, NULL},
     {&wfi_op_avg_pool, wfi_describe_pool, NULL},
@@ -180,6 +180,37 @@ wf_status wfi_add_primitive(wfi_kernel *kernel, dnnl_primitive_desc_t desc,
         WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SCRATCHPAD, WFI_SCRATCH,
                            state->own_scratch_bytes));
     *primitive_out = primitive;
+    return WF_OK;
+}
+
+static wf_status bind_operands(wfi_kernel *kernel, wfi_primitive *primitive, const int *args,
+                               const int32_t *values, int n, int first) {
+    for (int i = 0; i < n; i++)
+        if (args[i] && values[i] >= 0) WF_TRY(wfi_bind(kernel, primitive, args[i], first + i));
+    return WF_OK;
+}
+
+wf_status wfi_add_op(wfi_kernel *kernel, dnnl_prop_kind_t prop, const wfi_primitive_op *forward,
+                     const wfi_primitive_op *backward, const wfi_arguments *arguments,
+                     const char **reason_out, wfi_primitive **primitive_out) {
+    const wfi_library lib = wfi_library_at(kernel);
+    const wfi_node *node = kernel->node;
+    dnnl_primitive_desc_t hint = NULL, desc;
+    wfi_primitive *primitive;
+    WF_TRY(backward ? wfi_describe_backward(&lib, prop, forward, backward, &hint, &desc)
+                    : wfi_describe(&lib, prop, forward, &desc));
+    WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
+    if (primitive_out) *primitive_out = primitive;
+    WF_TRY(bind_operands(kernel, primitive, arguments->in, node->in, node->n_in, 0));
+    return bind_operands(kernel, primitive, arguments->out, node->out, node->n_out, node->n_in);
+}
+
+wf_status wfi_check_backward(const wfi_kernel *kernel, dnnl_prop_kind_t prop,
+                             const wfi_primitive_op *p) {
+    dnnl_primitive_desc_t hint, desc;
+    WF_TRY(wfi_describe_backward(&wfi_onednn_of(kernel)->lib, prop, p, p, &hint, &desc));
+    dnnl_primitive_desc_destroy(desc);
+    dnnl_primitive_desc_destroy(hint);
     return WF_OK;
 }
 

@@ -90,6 +90,19 @@ bool wfi_is_mixed(const wfi_kernel *kernel);
 wf_status wfi_add_primitive(wfi_kernel *kernel, dnnl_primitive_desc_t desc,
                             dnnl_primitive_desc_t hint, const char **reason_out,
                             wfi_primitive **primitive_out);
+/* Execution arguments (DNNL_ARG_...) of a node's inputs and outputs; 0: the operand is none. */
+typedef struct wfi_arguments {
+    int in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
+} wfi_arguments;
+/* Describes and appends a primitive, and binds the operands that are present. `backward` NULL: it
+ * is the forward. *primitive_out (NULL is allowed) is for further arguments. */
+wf_status wfi_add_op(wfi_kernel *kernel, dnnl_prop_kind_t prop, const wfi_primitive_op *forward,
+                     const wfi_primitive_op *backward, const wfi_arguments *arguments,
+                     const char **reason_out, wfi_primitive **primitive_out);
+/* A forward and its backward may exchange a workspace that only this library can read, so a forward
+ * is declined if its backward would be. */
+wf_status wfi_check_backward(const wfi_kernel *kernel, dnnl_prop_kind_t prop,
+                             const wfi_primitive_op *p);
 /* Binds execution argument `arg` to the start of `operand` and sets the operand's extent to the
  * size of the argument's memory. */
 wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand);
