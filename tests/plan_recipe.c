@@ -6,7 +6,7 @@
 #include "cli/common/options.h"
 #include "kernel/tuned.h"
 #include "plan/lanes.h"
-#include "plan/recipe_fields.h"
+#include "recipe/fields.h"
 #include "test.h"
 
 #include <locale.h>

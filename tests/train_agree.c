@@ -4,7 +4,7 @@
 #include "comm/job/compare.h"
 #include "fake_network.h"
 #include "op/op_table.h"
-#include "plan/recipe_fields.h"
+#include "recipe/fields.h"
 #include "small_models.h"
 
 #include <math.h>

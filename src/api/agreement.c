@@ -1,7 +1,7 @@
 /* The consistency check of a job: settings that all processes must share to run one trainer. */
 #include "api/trainer.h"
 #include "comm/job/compare.h"
-#include "plan/recipe_fields.h"
+#include "recipe/fields.h"
 
 #include <stdio.h>
 #include <weft/weft.h>

@@ -1,6 +1,6 @@
 /* From model, recipe and plan to a checked program. Private.
  *
- * create.c calls all passes. Lowering (lower/): place.c decides where values live, segment.c
+ * create.c calls all passes. In code/, place.c decides where values live, segment.c
  * compiles each unit's nodes into segments with a workspace (workspace.c); lower.c follows the
  * schedule and emits blocks and instructions. Layout (layout/): depend.c derives the dependencies
  * from the reads and writes of each instruction; order.c finds the order of execution; memory.c

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "base/random.h"
 #include "data/source.h"
-#include "plan/part.h"
+#include "recipe/recipe.h"
 
 #include <inttypes.h>
 #include <pthread.h>

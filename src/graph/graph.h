@@ -280,6 +280,14 @@ static inline int32_t wfi_use_of_slice(const wf_graph *g, int32_t i, int32_t sli
 static inline int32_t wfi_use_of(const wf_graph *g, int32_t i) {
     return wfi_is_slices_use(g, i) ? wfi_use_of_slice(g, i, 0) : i;
 }
+/* The unit that owns the weight of a weight gradient, and whether it is tied: used by another unit,
+ * too. */
+static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {
+    return g->values[g->weight_gradients[i].param].unit;
+}
+static inline bool wfi_is_tied(const wf_graph *g, int32_t i) {
+    return g->weight_gradients[i].unit != wfi_owner_of(g, i);
+}
 /* Whether users and files see it as a tensor: a parameter as a whole, or a buffer. */
 static inline bool wfi_value_is_state(const wfi_value *value) {
     return (value->kind == WFI_VALUE_PARAM && !value->cut) || value->kind == WFI_VALUE_CUT ||

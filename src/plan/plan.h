@@ -174,8 +174,8 @@ wf_status wfi_plan_place(const wf_plan *plan, const wf_graph *g, const int32_t *
 /* How many replicas a rule has in a step of n_micro microbatches. */
 int wfi_plan_rule_width(const wfi_plan_rule *rule, int64_t n_micro);
 
-/* recipe.c: wf_recipe_resolve for forward runs, which sum no gradients: the plan's replicas need no
- * lanes. */
+/* resolve.c: wf_recipe_resolve for forward runs, which sum no gradients: the plan's replicas need
+ * no lanes. */
 wf_status wfi_recipe_resolve_forward(wf_context *ctx, const wf_recipe *recipe,
                                      const wf_model *model, const wf_plan *plan,
                                      wf_recipe *resolved_out);

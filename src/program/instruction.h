@@ -2,8 +2,7 @@
 #ifndef WFI_PROGRAM_INSTRUCTION_H
 #define WFI_PROGRAM_INSTRUCTION_H
 
-#include "plan/plan.h"
-#include "program/code.h"
+#include "code/code.h"
 
 #include <weft/program.h>
 #include <weft/timeline.h>

@@ -342,6 +342,11 @@ const wfi_instruction_type wfi_instruction_types[] = {
 #undef ROW
 };
 
+const char *wfi_stream_name(wfi_stream stream) {
+    static const char *const names[] = {"compute", "copy", "send", "receive", "reduce"};
+    return (unsigned)stream < WFI_N_STREAMS ? names[stream] : "?";
+}
+
 const char *wfi_instruction_name(const wfi_instruction *now) {
     const char *change = wfi_change_name(now->from, now->to);
     if ((unsigned)now->kind >= WFI_N_INSTRUCTION_KINDS) return "?";

@@ -7,9 +7,9 @@
 
 #include "kernel/backend.h"
 #include "plan/lanes.h"
-#include "plan/part.h"
 #include "plan/plan.h"
 #include "program/instruction.h"
+#include "recipe/recipe.h"
 
 #include <weft/program.h>
 #include <weft/timeline.h>

@@ -71,9 +71,6 @@ static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t ran
 static inline int32_t wfi_slice_group(const wf_program *p, int32_t rank) {
     return p->first_slice_group + wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_TP), rank);
 }
-/* Whether a value is a sum over slices; whether it is that, or slices have made rows of it each. */
-bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
-bool wfi_is_made_by_slices(const wf_graph *g, int32_t value);
 /* Whether the slot of a slice's segment is its part of such a value. */
 static inline bool wfi_gives_part(const wf_program *p, const wfi_segment *segment,
                                   const wfi_slot *slot) {
@@ -95,7 +92,10 @@ static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t u
 }
 /* Whether the name is of a value of which slices read rows, and ranks keep those of their slices.
  */
-bool wfi_keeps_own_rows(const wf_program *p, wfi_name name);
+static inline bool wfi_keeps_own_rows(const wf_program *p, wfi_name name) {
+    return p->plan->divides_rows && name.kind == WFI_BLOCK_VALUE &&
+           wfi_program_code_of(p, name.micro)->place[name.owner].is_split;
+}
 static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
     return p->ranks[rank].like == rank;
 }
@@ -154,14 +154,6 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank);
  * of different sets. */
 static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
     return wfi_mesh_group(&p->mesh, WFI_ALONG(WFI_PP), rank);
-}
-/* The unit that owns the weight of a weight gradient, and whether it is tied: used by another unit,
- * too. */
-static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {
-    return g->values[g->weight_gradients[i].param].unit;
-}
-static inline bool wfi_is_tied(const wf_graph *g, int32_t i) {
-    return g->weight_gradients[i].unit != wfi_owner_of(g, i);
 }
 /* The last microbatch of the lane. */
 static inline int64_t wfi_last_of_lane(const wf_program *p, int64_t micro) {

@@ -1,10 +1,11 @@
 /* Code: the kernels of one unit in one part of the step, and the places of their values. Code
  * belongs to one size of microbatches; it knows no rank, schedule or instruction. */
-#ifndef WFI_PROGRAM_CODE_H
-#define WFI_PROGRAM_CODE_H
+#ifndef WFI_CODE_H
+#define WFI_CODE_H
 
 #include "kernel/backend.h"
 #include "kernel/descriptions.h"
+#include "plan/plan.h"
 
 /* BW is B and W in one, with nothing kept between them. R recomputes, before B or BW, the values of
  * F that were not kept. */
@@ -157,6 +158,11 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
 void wfi_code_destroy(wfi_code *code);
 /* Errors: BUG; the sentence names the unit and the kernel. */
 wf_status wfi_code_check(const wfi_code *code);
+
+/* slices.c: whether a value is a sum over slices; whether it is that, or slices have made rows of
+ * it each. */
+bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
+bool wfi_is_made_by_slices(const wf_graph *g, int32_t value);
 
 /* place.c */
 wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels);

@@ -1,41 +1,14 @@
-/* The recipe: checked and resolved. */
+/* The recipe resolved for a plan. */
 #include "kernel/tuned.h"
-#include "nn/model.h"
 #include "plan/lanes.h"
-#include "plan/part.h"
 #include "plan/plan.h"
-#include "plan/recipe_fields.h"
 #include "plan/workers.h"
+#include "recipe/defaults.h"
+#include "recipe/recipe.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/info.h>
-#include <weft/recipe.h>
-
-static double warmup_lr(const wf_recipe *r, int64_t step) {
-    double n = (double)r->warmup_steps, at = (double)(step + 1);
-    if (r->warmup_shape == WF_WARMUP_LINEAR) return r->lr * at / n;
-    return r->lr * (log(at) / log(fmax(2, n))); /* as DeepSpeed's WarmupLR, also of one step */
-}
-
-double wf_recipe_lr(const wf_recipe *r, int64_t step) {
-    if (step < r->warmup_steps) return warmup_lr(r, step);
-    int64_t n = r->schedule_steps;
-    switch (r->lr_schedule) {
-    case WF_LR_CONSTANT:
-    case WF_LR_PLATEAU:
-        break;
-    case WF_LR_STEP:
-        return n > 0 ? r->lr * pow(r->lr_gamma, (double)(step / n)) : r->lr;
-    case WF_LR_COSINE: {
-        if (n <= r->warmup_steps) return r->lr;
-        double at = (double)(step - r->warmup_steps) / (double)(n - r->warmup_steps);
-        return at >= 1 ? 0 : r->lr * 0.5 * (1 + cos(3.141592653589793 * at));
-    }
-    }
-    return r->lr;
-}
 
 /* The divisors of `n` next to `near`, for the sentence that refuses it. */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below_out, int64_t *above_out) {
@@ -44,73 +17,6 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below_out, int64_
     while (above < n && n % above) above++;
     *below_out = wfi_max_i64(below, 1);
     *above_out = above;
-}
-
-static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
-    for (int k = 0; k < wfi_recipe_n_fields; k++) {
-        const wfi_recipe_field *field = &wfi_recipe_fields[k];
-        double value = wfi_recipe_number(r, field);
-        const char *text = (const char *)r + field->offset;
-        if (field->kind == WFI_RECIPE_NAMES && !memchr(text, 0, (size_t)field->most + 1))
-            return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is not terminated by a zero byte",
-                            field->name);
-        if (field->kind == WFI_RECIPE_TABLE && r->tuned && strlen(r->tuned) > (size_t)field->most)
-            return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s has more than %.0f characters",
-                            field->name, field->most);
-        if (value >= field->least && value <= field->most) continue; /* false for NaN */
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: %s is %.15g; it must lie between %.15g and %.15g", field->name,
-                        value, field->least, field->most);
-    }
-    if (r->nesterov && r->momentum == 0)
-        return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
-    if ((r->lr_schedule == WF_LR_STEP || r->lr_schedule == WF_LR_COSINE) && r->schedule_steps == 0)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: a step or cosine schedule needs to know its number of steps");
-    return WF_OK;
-}
-
-/* ---- defaults: functions of the model and the recipe, never of the plan ---- */
-
-#define MOST_LANES  8
-#define MOST_SLICES 4
-/* Samples of a microbatch from which batch norm takes its statistics. */
-#define LEAST_OF_BATCH_NORM 16
-
-/* Layers of one family are equal, so a check of two holds for a thousand and is fast. */
-#define FEW_LAYERS 2
-
-static wf_status copy_few_layers(const wf_model *model, wf_model **few_out) {
-    int64_t n = wfi_model_n_layers(model);
-    return n > FEW_LAYERS ? wfi_model_with_layers(model, FEW_LAYERS, few_out)
-                          : wfi_model_copy(model, few_out);
-}
-
-static wf_status look(const wf_model *model, int32_t most_slices, wfi_model_facts *facts_out) {
-    wf_model *few;
-    *facts_out = (wfi_model_facts){.n_slices = 1};
-    if (!model) return WF_OK;
-    WF_TRY(copy_few_layers(model, &few));
-    wf_status status =
-        wfi_model_look(model->ctx, few->function, few->config, most_slices, facts_out);
-    wf_model_destroy(few);
-    return status;
-}
-
-static wf_status check_cuts(const wf_model *model, int32_t n_slices) {
-    wf_model *few;
-    WF_TRY(copy_few_layers(model, &few));
-    wf_status status = wfi_model_check_slices(model->ctx, few->function, few->config, n_slices);
-    wf_model_destroy(few);
-    return status;
-}
-
-/* The largest power of two that divides the microbatches, or, if these are open, the batch. */
-static int64_t default_lanes(const wf_recipe *r, const wfi_model_facts *facts) {
-    int64_t divided = r->n_micro ? r->n_micro : r->batch, n = MOST_LANES;
-    int64_t least = facts->has_batch_norm && !r->n_micro ? LEAST_OF_BATCH_NORM : 1;
-    while (n > 1 && (divided % n || r->batch / n < least)) n /= 2;
-    return n;
 }
 
 static int cores_per_rank(const wf_plan *plan) {
@@ -217,14 +123,14 @@ static wf_status refuse_slices(wf_context *ctx, const wf_model *model, const wf_
                                const wf_plan *plan) {
     wfi_model_facts facts;
     char others[160];
-    WF_TRY(look(model, 1, &facts));
+    WF_TRY(wfi_recipe_look(model, 1, &facts));
     if (facts.n_heads && facts.n_heads % plan->tp) {
         list_tp(facts.n_heads, others, sizeof others);
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "plan: tp=%d does not divide the %lld heads of attention; tp=%s would",
                         plan->tp, (long long)facts.n_heads, *others ? others : "1");
     }
-    if (model) WF_TRY(check_cuts(model, plan->tp));
+    if (model) WF_TRY(wfi_recipe_check_slices(model, plan->tp));
     return wfi_fail(ctx, WF_INVALID_ARG,
                     "plan: tp=%d needs %d slices, and this recipe has %lld; --slices %d is another "
                     "recipe, with other numbers on one rank, too",
@@ -261,15 +167,12 @@ static wf_status resolve(wf_context *ctx, const wf_recipe *recipe, const wf_mode
                          const wf_plan *plan, bool follows, wf_recipe *resolved_out) {
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     wf_recipe r = *recipe;
-    wfi_model_facts facts = {.n_slices = 1};
-    WF_TRY(check_numbers(ctx, &r));
+    WF_TRY(wfi_recipe_check(ctx, &r));
     if (r.tuned) {
         WF_TRY(wfi_tuned_check(ctx, r.tuned));
         WF_TRY(wfi_context_keep(ctx, r.tuned, &r.tuned));
     }
-    if (!r.n_lanes || !r.n_slices) WF_TRY(look(model, MOST_SLICES, &facts));
-    if (!r.n_lanes) r.n_lanes = default_lanes(&r, &facts);
-    if (!r.n_slices) r.n_slices = facts.n_slices;
+    WF_TRY(wfi_recipe_fill(model, &r));
     bool is_sync = r.update == WF_UPDATE_SYNC;
     WF_TRY(wfi_recipe_resolve_workers(ctx, &r, plan, follows && !recipe->n_lanes));
     if (follows && is_sync && !recipe->n_lanes && !lanes_suit(recipe, plan, r.n_lanes))
@@ -306,11 +209,4 @@ wf_status wfi_recipe_resolve_forward(wf_context *ctx, const wf_recipe *recipe,
     WF_TRY(check_slices(ctx, &r, model, plan));
     *resolved_out = r;
     return WF_OK;
-}
-
-void wf_recipe_part(const wf_recipe *recipe, int64_t n_samples, int n_parts, int part,
-                    int64_t *first_out, int64_t *n_out) {
-    int64_t n_micro = recipe->n_micro / n_parts;
-    *first_out = wfi_first_sample(n_samples, recipe->n_micro, part * n_micro);
-    *n_out = wfi_first_sample(n_samples, recipe->n_micro, (part + 1) * n_micro) - *first_out;
 }

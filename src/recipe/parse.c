@@ -1,7 +1,7 @@
 /* Recipes as text: "batch=20,lr=0.001,optimizer=adamw". */
 #include "base/names.h"
 #include "base/pairs.h"
-#include "plan/recipe_fields.h"
+#include "recipe/fields.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Names of blocks and streams. */
-#include "program/program.h"
+/* The table of kinds of blocks. */
+#include "code/code.h"
 
 const wfi_block_type wfi_block_types[] = {
 #define ROW(name, text, owner, offload)                                                            \
@@ -10,9 +10,4 @@ const wfi_block_type wfi_block_types[] = {
 
 const char *wfi_block_kind_name(wfi_block_kind kind) {
     return (unsigned)kind < WFI_N_BLOCK_KINDS ? wfi_block_types[kind].name : "?";
-}
-
-const char *wfi_stream_name(wfi_stream stream) {
-    static const char *const names[] = {"compute", "copy", "send", "receive", "reduce"};
-    return (unsigned)stream < WFI_N_STREAMS ? names[stream] : "?";
 }

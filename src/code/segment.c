@@ -1,7 +1,7 @@
 /* Compiles a graph into segments: for each unit and part, kernels in order with the
  * addresses of their operands, temporaries packed into one workspace.
  */
-#include "program/stage.h"
+#include "code/code.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The workspace of a segment: temporaries that no step needs at once share bytes. */
-#include "program/program.h"
+#include "code/code.h"
 
 static int by_size(const wfi_temporary *a, const wfi_temporary *b) {
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);

@@ -1,4 +1,4 @@
-#include "plan/recipe_fields.h"
+#include "recipe/fields.h"
 
 #include <inttypes.h>
 #include <locale.h>

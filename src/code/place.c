@@ -6,7 +6,7 @@
  * two values have one place. Temporaries lie where the value will be that leaves the segment, or
  * where one was that the segment has read.
  */
-#include "program/program.h"
+#include "code/code.h"
 
 typedef struct value_use {
     bool r, b, w;           /* read in these phases of its own unit */
