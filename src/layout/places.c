@@ -14,20 +14,25 @@ typedef struct use {
     int32_t first, last, settled, block;
 } use;
 
-/* Bytes that blocks share one after the other, to where another block may begin. */
+/* The blocks that share the bytes of a slot, one after the other. */
 typedef struct slot {
-    size_t begin, end;
     use *uses; /* in order of their first */
     int32_t n;
     size_t capacity;
-    uint64_t covers, reaches; /* of all of them */
 } slot;
 
 #define MOST_SLOTS 128
 
-/* Slots that follow each other, in order of their begin. */
+/* Slots that follow each other, in order of their begin: bytes to where another block may begin.
+ * The search reads the first arrays, so they are apart. */
+typedef struct wfi_place_slots {
+    size_t begin[MOST_SLOTS], end[MOST_SLOTS];
+    uint64_t covers[MOST_SLOTS], reaches[MOST_SLOTS]; /* of all blocks of the slot */
+    slot slots[MOST_SLOTS];
+} slots;
+
 typedef struct wfi_place_run {
-    slot *slots; /* [MOST_SLOTS] */
+    slots *all;
     int32_t n;
     uint64_t covers; /* of each of them */
     wfi_life latest; /* shorter than that of the latest block of any of them */
@@ -59,11 +64,8 @@ static bool ends_before(const wfi_places *places, const use *a, const use *b) {
     return wfi_ends_before(&places->lives[a->block], &places->lives[b->block]);
 }
 
-/* A use further away in time than the neighbours is ordered with the block through them. Without a
- * common span, uses before the block are settled when it begins, and the block is settled before
- * the uses after it. */
+/* A use further away in time than the neighbours is ordered with the block through them. */
 static bool is_free(const wfi_places *places, const slot *s, const use *own) {
-    if (!(s->reaches & places->lives[own->block].reaches)) return true;
     int32_t k = find_earlier(s, own->first);
     return (k == 0 || ends_before(places, &s->uses[k - 1], own)) &&
            (k == s->n || ends_before(places, own, &s->uses[k]));
@@ -74,29 +76,59 @@ static bool is_free(const wfi_places *places, const slot *s, const use *own) {
 static wf_status insert_run(wfi_places *places, int32_t at) {
     wf_context *ctx = places->p->ctx;
     WF_TRY(WFI_GROW(ctx, places->runs, places->n_runs, places->capacity, "the memory plan"));
-    run r = {.slots = wfi_alloc(ctx, MOST_SLOTS, sizeof *r.slots, "the memory plan")};
-    if (!r.slots) return WF_NO_MEMORY;
+    run r = {.all = wfi_alloc(ctx, 1, sizeof *r.all, "the memory plan"), .covers = UINT64_MAX};
+    if (!r.all) return WF_NO_MEMORY;
     memmove(places->runs + at + 1, places->runs + at, (size_t)(places->n_runs++ - at) * sizeof r);
     places->runs[at] = r;
     return WF_OK;
 }
 
-static void summarize(const wfi_places *places, run *r) {
-    r->covers = UINT64_MAX;
-    r->end = r->slots[0].begin;
+static void find_gap(run *r) {
+    const slots *all = r->all;
+    r->end = all->begin[0];
     r->gap = 0;
     for (int32_t k = 0; k < r->n; k++) {
-        const slot *s = &r->slots[k];
-        if (s->begin > r->end && s->begin - r->end > r->gap) r->gap = s->begin - r->end;
-        if (s->end > r->end) r->end = s->end;
-        r->covers &= s->covers;
-        const wfi_life *latest = &places->lives[s->uses[s->n - 1].block];
-        for (int i = 0; i < WFI_N_STREAMS; i++) {
-            if (!k || latest->before[i] > r->latest.before[i])
-                r->latest.before[i] = latest->before[i];
-            if (!k || latest->last[i] < r->latest.last[i]) r->latest.last[i] = latest->last[i];
-        }
+        if (all->begin[k] > r->end && all->begin[k] - r->end > r->gap)
+            r->gap = all->begin[k] - r->end;
+        if (all->end[k] > r->end) r->end = all->end[k];
     }
+}
+
+static void find_covers(run *r) {
+    r->covers = UINT64_MAX;
+    for (int32_t k = 0; k < r->n; k++) r->covers &= r->all->covers[k];
+}
+
+/* Adds the latest block of a slot to the run's. */
+static void add_latest(run *r, const wfi_life *latest, bool is_first) {
+    for (int i = 0; i < WFI_N_STREAMS; i++) {
+        if (is_first || latest->before[i] > r->latest.before[i])
+            r->latest.before[i] = latest->before[i];
+        if (is_first || latest->last[i] < r->latest.last[i]) r->latest.last[i] = latest->last[i];
+    }
+}
+
+static void find_latest(const wfi_places *places, run *r) {
+    for (int32_t k = 0; k < r->n; k++) {
+        const slot *s = &r->all->slots[k];
+        add_latest(r, &places->lives[s->uses[s->n - 1].block], k == 0);
+    }
+}
+
+static void summarize(const wfi_places *places, run *r) {
+    find_gap(r);
+    find_covers(r);
+    find_latest(places, r);
+}
+
+/* Moves n slots of a run to the begin of slot `to` of another run, or of the same one. */
+static void move_slots(slots *to_all, int32_t to, const slots *from_all, int32_t from, int32_t n) {
+    size_t count = (size_t)n;
+    memmove(to_all->begin + to, from_all->begin + from, count * sizeof *to_all->begin);
+    memmove(to_all->end + to, from_all->end + from, count * sizeof *to_all->end);
+    memmove(to_all->covers + to, from_all->covers + from, count * sizeof *to_all->covers);
+    memmove(to_all->reaches + to, from_all->reaches + from, count * sizeof *to_all->reaches);
+    memmove(to_all->slots + to, from_all->slots + from, count * sizeof *to_all->slots);
 }
 
 /* The upper half of a full run becomes one of its own. */
@@ -105,7 +137,7 @@ static wf_status halve(wfi_places *places, int32_t at) {
     run *r = &places->runs[at], *upper = r + 1;
     upper->n = r->n / 2;
     r->n -= upper->n;
-    memcpy(upper->slots, r->slots + r->n, (size_t)upper->n * sizeof *upper->slots);
+    move_slots(upper->all, 0, r->all, r->n, upper->n);
     summarize(places, upper);
     summarize(places, r);
     return WF_OK;
@@ -116,7 +148,7 @@ static int32_t find_run(const wfi_places *places, size_t begin) {
     int32_t low = 0, high = places->n_runs - 1;
     while (low < high) {
         int32_t middle = high - (high - low) / 2;
-        if (places->runs[middle].slots[0].begin < begin)
+        if (places->runs[middle].all->begin[0] < begin)
             low = middle;
         else
             high = middle - 1;
@@ -130,21 +162,24 @@ static wf_status find_slot(wfi_places *places, size_t begin, size_t end, run **r
     if (!places->n_runs) WF_TRY(insert_run(places, 0));
     int32_t at = find_run(places, begin), low = 0;
     run *r = &places->runs[at], *last = places->runs + places->n_runs;
-    while (low < r->n && r->slots[low].begin < begin) low++;
+    while (low < r->n && r->all->begin[low] < begin) low++;
     *run_out = r;
     for (int32_t k = low;; k++) {
         if (k == (*run_out)->n) ++*run_out, k = 0;
-        if (*run_out == last || (*run_out)->slots[k].begin > begin) break;
+        if (*run_out == last || (*run_out)->all->begin[k] > begin) break;
         *index_out = k;
-        if ((*run_out)->slots[k].end == end) return WF_OK;
+        if ((*run_out)->all->end[k] == end) return WF_OK;
     }
     if (r->n == MOST_SLOTS) {
         WF_TRY(halve(places, at));
         r = &places->runs[at];
         if (low > r->n) low -= r++->n;
     }
-    memmove(r->slots + low + 1, r->slots + low, (size_t)(r->n++ - low) * sizeof *r->slots);
-    r->slots[low] = (slot){.begin = begin, .end = end};
+    move_slots(r->all, low + 1, r->all, low, r->n++ - low);
+    r->all->begin[low] = begin;
+    r->all->end[low] = end;
+    r->all->covers[low] = r->all->reaches[low] = 0;
+    r->all->slots[low] = (slot){0};
     *run_out = r;
     *index_out = low;
     return WF_OK;
@@ -152,23 +187,39 @@ static wf_status find_slot(wfi_places *places, size_t begin, size_t end, run **r
 
 /* ---- blocks ---- */
 
-/* Block number n, from 1 on, of those with one offset. A summary without the latest block of a slot
- * is true, too; that of a new slot is made with its last one. */
-static wf_status fill_slot(wfi_places *places, int32_t b, int32_t n) {
+/* The run's latest life, after slot `index` has got another latest block, or its first one. That
+ * block begins after the earlier ones have ended, so only the least of `last` may be another. */
+static void replace_latest(const wfi_places *places, run *r, int32_t index) {
+    const slot *s = &r->all->slots[index];
+    const wfi_life *own = &places->lives[s->uses[s->n - 1].block];
+    bool is_least = false;
+    for (int i = 0; i < WFI_N_STREAMS && s->n > 1; i++) {
+        int32_t before = places->lives[s->uses[s->n - 2].block].last[i];
+        is_least |= before == r->latest.last[i] && own->last[i] > before;
+    }
+    if (is_least)
+        find_latest(places, r);
+    else
+        add_latest(r, own, r->n == 1 && s->n == 1);
+}
+
+static wf_status fill_slot(wfi_places *places, int32_t b) {
     const wfi_block *block = &places->p->blocks[b];
     size_t end = wfi_round_up(block->offset + block->bytes, wfi_space_align(places->space));
     run *r;
     int32_t index;
     WF_TRY(find_slot(places, block->offset, end, &r, &index));
-    slot *s = &r->slots[index];
+    slot *s = &r->all->slots[index];
     WF_TRY(WFI_GROW(places->p->ctx, s->uses, s->n, s->capacity, "the memory plan"));
     int32_t at = find_earlier(s, places->lives[b].first_order);
     memmove(s->uses + at + 1, s->uses + at, (size_t)(s->n++ - at) * sizeof *s->uses);
     s->uses[at] = use_of(places, b);
-    s->covers |= places->lives[b].covers;
-    s->reaches |= places->lives[b].reaches;
-    bool is_last = wfi_places_next(places, b) < 0;
-    if (is_last && (s->n == n || places->n_looks < WFI_MOST_LOOKS)) summarize(places, r);
+    uint64_t *covers = &r->all->covers[index], added = places->lives[b].covers & ~*covers;
+    *covers |= added;
+    r->all->reaches[index] |= places->lives[b].reaches;
+    if (s->n == 1) find_gap(r);
+    if (s->n == 1 || added & ~r->covers) find_covers(r);
+    if (at == s->n - 1) replace_latest(places, r, index);
     return WF_OK;
 }
 
@@ -177,14 +228,17 @@ static bool is_all_there(const run *r, const wfi_life *own) {
            (!wfi_ends_before(&r->latest, own) && !wfi_ends_before(own, &r->latest));
 }
 
-/* Whether the slot's bytes are taken while the block is alive, or one that takes its place. */
-static bool is_taken(wfi_places *places, const slot *s, int32_t b) {
+/* Whether the slot's bytes are taken while the block is alive, or one that takes its place. Without
+ * a common span, uses before the block are settled when it begins, and the block is settled before
+ * the uses after it. */
+static bool is_taken(wfi_places *places, const slots *all, int32_t k, int32_t b) {
     bool is = false;
     for (; b >= 0 && !is; b = wfi_places_next(places, b)) {
         const use when = use_of(places, b);
-        is = s->covers & places->lives[b].touches;
+        is = all->covers[k] & places->lives[b].touches;
         places->n_looks += !is;
-        is = is || !is_free(places, s, &when);
+        is = is || (all->reaches[k] & places->lives[b].reaches &&
+                    !is_free(places, &all->slots[k], &when));
     }
     return is;
 }
@@ -192,8 +246,9 @@ static bool is_taken(wfi_places *places, const slot *s, int32_t b) {
 /* From *offset on: whether the block can lie before the run's end, and where; or behind it. */
 static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t align,
                             size_t *offset) {
+    const slots *all = r->all;
     size_t bytes = places->p->blocks[b].bytes;
-    if (r->slots[0].begin >= *offset + bytes) return true;
+    if (all->begin[0] >= *offset + bytes) return true;
     if (r->end <= *offset) return false;
     bool is_full = false;
     for (int32_t a = b; a >= 0 && !is_full; a = wfi_places_next(places, a))
@@ -205,13 +260,14 @@ static bool fits_before_end(wfi_places *places, const run *r, int32_t b, size_t 
     uint64_t touches = places->lives[b].touches;
     bool is_aligned = align == wfi_space_align(places->space); /* as the ends of slots are */
     size_t at = *offset;
-    const slot *s = r->slots, *end = s + r->n;
-    for (; s < end && s->begin < at + bytes; s++) {
-        if (s->end <= at || !(s->covers & touches || is_taken(places, s, b))) continue;
-        at = is_aligned ? s->end : wfi_round_up(s->end, align);
+    int32_t k = 0;
+    for (; k < r->n && all->begin[k] < at + bytes; k++) {
+        size_t end = all->end[k];
+        if (end <= at || !(all->covers[k] & touches || is_taken(places, all, k, b))) continue;
+        at = is_aligned ? end : wfi_round_up(end, align);
     }
     *offset = at;
-    return s < end;
+    return k < r->n;
 }
 
 wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
@@ -219,9 +275,9 @@ wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base) {
     size_t offset = wfi_round_up(base, align);
     int32_t k = 0;
     while (k < places->n_runs && !fits_before_end(places, &places->runs[k], b, align, &offset)) k++;
-    for (int32_t n = 1; b >= 0; b = wfi_places_next(places, b), n++) {
+    for (; b >= 0; b = wfi_places_next(places, b)) {
         places->p->blocks[b].offset = offset;
-        WF_TRY(fill_slot(places, b, n));
+        WF_TRY(fill_slot(places, b));
     }
     return WF_OK;
 }
@@ -230,8 +286,8 @@ void wfi_places_empty(wfi_places *places) {
     wf_context *ctx = places->p->ctx;
     for (; places->n_runs; places->n_runs--) {
         run *r = &places->runs[places->n_runs - 1];
-        for (int32_t k = 0; k < r->n; k++) wfi_free(ctx, r->slots[k].uses);
-        wfi_free(ctx, r->slots);
+        for (int32_t k = 0; k < r->n; k++) wfi_free(ctx, r->all->slots[k].uses);
+        wfi_free(ctx, r->all);
     }
 }
 
