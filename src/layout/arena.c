@@ -29,10 +29,18 @@ static bool is_behind_work(const wfi_packing *m, const wfi_block *block) {
     return block->name.kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(m->p) && m->p->like;
 }
 
-static void place_state(wfi_packing *m, size_t gap_bytes) {
+/* Only the device's memory has gaps. */
+static size_t gap_of(const wfi_packing *m) {
+    return m->places.space == WFI_SPACE_DEVICE ? m->p->gap_bytes : 0;
+}
+
+void wfi_place_state(wfi_packing *m) {
     const wf_program *p = m->p;
     const wfi_arena_plan *first = arena_of_first(m);
     wfi_arena_plan *r = m->arena;
+    m->n = m->n_every = 0;
+    m->records_bytes = 0;
+    *r = (wfi_arena_plan){0};
     for (int32_t b = p->ranks[m->rank].first_block; b < p->ranks[m->rank].end_block; b++) {
         wfi_block *block = &p->blocks[b];
         if (block->space != m->places.space || is_behind_work(m, block)) continue;
@@ -43,7 +51,7 @@ static void place_state(wfi_packing *m, size_t gap_bytes) {
                 m->every[m->n_every++] = b;
             continue;
         }
-        block->offset = wfi_align_in_space(m, r->state_bytes) + gap_bytes;
+        block->offset = wfi_align_in_space(m, r->state_bytes) + gap_of(m);
         r->state_bytes = block->offset + block->bytes;
     }
     /* The state that the first program keeps in the arena between its runs. */
@@ -97,14 +105,9 @@ static void place_hidden(const wfi_packing *m, size_t gap_bytes) {
     }
 }
 
-/* Only the device's memory has gaps. */
 wf_status wfi_place_arena(wfi_packing *m) {
-    size_t gap_bytes = m->places.space == WFI_SPACE_DEVICE ? m->p->gap_bytes : 0;
-    m->n = m->n_every = 0;
-    m->records_bytes = 0;
-    *m->arena = (wfi_arena_plan){0};
-    place_state(m, gap_bytes);
-    WF_TRY(place_work(m, gap_bytes));
-    place_hidden(m, gap_bytes);
+    wfi_place_state(m);
+    WF_TRY(place_work(m, gap_of(m)));
+    place_hidden(m, gap_of(m));
     return WF_OK;
 }

@@ -8,30 +8,79 @@
 
 #include <string.h>
 
-/* Whether the blocks of two ranks, pair by pair, have the same offsets. */
+/* Whether the blocks of two ranks, pair by pair, have the same offsets behind the state. Offsets of
+ * blocks that are fetched from a disk are aligned more than the state's end is. */
 static bool is_alike(const wfi_packing *m, const wfi_rank *a, const wfi_rank *b) {
     const wf_program *p = m->p;
     int32_t n = a->end_block - a->first_block;
-    bool is_alike = !p->like && b->end_block - b->first_block == n;
+    bool is_alike = !p->like && b->end_block - b->first_block == n, has_disk = false;
+    for (int k = 0; k < WFI_N_OFFLOADS; k++) has_disk |= p->plan->offload[k] == WFI_SPACE_DISK;
     for (int32_t k = 0; k < n && is_alike; k++) {
         const wfi_block *x = &p->blocks[a->first_block + k], *y = &p->blocks[b->first_block + k];
         wfi_life life = m->lives[a->first_block + k];
         life.first = m->lives[b->first_block + k].first;
-        is_alike = x->name.kind == y->name.kind && x->space == y->space && x->bytes == y->bytes &&
+        is_alike = x->name.kind == y->name.kind && x->space == y->space &&
                    x->is_state == y->is_state &&
-                   !memcmp(&life, &m->lives[b->first_block + k], sizeof life);
+                   (x->bytes == y->bytes || (x->is_state && !has_disk)) &&
+                   (x->is_state || !memcmp(&life, &m->lives[b->first_block + k], sizeof life));
     }
     return is_alike;
 }
 
-static void copy_offsets(wfi_packing *m, const wfi_rank *from, wfi_rank *to) {
-    int32_t apart = to->first_block - from->first_block;
+/* An earlier rank whose offsets lowered rank number `at` can have, or -1. */
+static int32_t find_alike(const wfi_packing *m, int32_t at) {
+    const wf_program *p = m->p;
+    int32_t pp = wfi_mesh_at(&p->mesh, WFI_PP, p->lowered[at]);
+    for (int32_t k = at - 1; k >= 0; k--) {
+        bool may = k == at - 1 || wfi_mesh_at(&p->mesh, WFI_PP, p->lowered[k]) == pp;
+        if (may && is_alike(m, &p->ranks[p->lowered[k]], &p->ranks[p->lowered[at]])) return k;
+    }
+    return -1;
+}
+
+/* Gives the rank rings as another rank has, so many bytes further. */
+static wf_status copy_rings(wf_program *p, const wfi_rank *from, const wfi_rank *to, size_t by) {
+    int32_t apart = to->first_block - from->first_block, n = p->n_rings, first = n;
     for (int32_t b = from->first_block; b < from->end_block; b++)
-        m->p->blocks[b + apart].offset = m->p->blocks[b].offset;
-    for (int32_t b = from->first_block; b < from->end_block && m->p->ring_of; b++)
-        m->p->ring_of[b + apart] = m->p->ring_of[b];
-    memcpy(to->arenas, from->arenas, sizeof to->arenas);
-    if (m->peak >= 0) m->peak += apart;
+        if (p->ring_of[b] && p->ring_of[b] <= first) first = p->ring_of[b] - 1;
+    for (int32_t b = from->first_block; b < from->end_block; b++) {
+        if (!p->ring_of[b]) continue;
+        p->ring_of[b + apart] = p->ring_of[b] - first + n;
+        for (; p->n_rings < p->ring_of[b + apart]; p->n_rings++) {
+            WF_TRY(WFI_GROW(p->ctx, p->rings, p->n_rings, p->ring_capacity, "the memory plan"));
+            p->rings[p->n_rings] = p->rings[p->n_rings - n + first];
+            p->rings[p->n_rings].begin += by;
+        }
+    }
+    return WF_OK;
+}
+
+/* Places the state of the rank, and all else as on the other rank behind its state. */
+static wf_status copy_arena(wfi_packing *m, const wfi_rank *from, wfi_rank *to, wfi_space space) {
+    wf_program *p = m->p;
+    const wfi_arena_plan *other = &from->arenas[space];
+    m->places.space = space;
+    m->arena = &to->arenas[space];
+    wfi_place_state(m);
+    size_t more = m->arena->state_bytes - other->state_bytes;
+    size_t by =
+        wfi_align_in_space(m, m->arena->state_bytes) - wfi_align_in_space(m, other->state_bytes);
+    if (p->ring_of && space == WFI_SPACE_DEVICE) WF_TRY(copy_rings(p, from, to, by));
+    for (int32_t b = from->first_block; b < from->end_block; b++)
+        if (p->blocks[b].space == space && !p->blocks[b].is_state)
+            p->blocks[b + to->first_block - from->first_block].offset = p->blocks[b].offset + by;
+    bool is_packed = m->n_every && p->use != WFI_USE_DRAFT;
+    m->arena->bound_bytes = other->bound_bytes + more;
+    m->arena->peak_bytes = other->peak_bytes + (is_packed ? by : more);
+    return WF_OK;
+}
+
+/* `peak`: m->peak of the other rank. */
+static wf_status copy_offsets(wfi_packing *m, int32_t peak, const wfi_rank *from, wfi_rank *to) {
+    for (int space = 0; space < WFI_N_SPACES; space++)
+        WF_TRY(copy_arena(m, from, to, (wfi_space)space));
+    m->peak = peak < 0 ? peak : peak + to->first_block - from->first_block;
+    return WF_OK;
 }
 
 static wf_status place_rank(wfi_packing *m, wfi_rank *rank) {
@@ -47,18 +96,19 @@ static wf_status place_rank(wfi_packing *m, wfi_rank *rank) {
     return WF_OK;
 }
 
-/* Ranks of one stage often differ by the slices that they have and by nothing here. */
-static wf_status place_ranks(wfi_packing *m) {
+/* Ranks of one stage often differ by the slices or the state that they have and by nothing here. */
+static wf_status place_ranks(wfi_packing *m, int32_t *peaks) {
     const wf_program *p = m->p;
     for (int32_t k = 0; k < p->n_lowered; k++) {
-        wfi_rank *rank = &p->ranks[p->lowered[k]], *before = rank;
+        wfi_rank *rank = &p->ranks[p->lowered[k]];
         WFI_PROGRESS(p->ctx, "planning the memory of rank %d of %d", k + 1, p->n_lowered);
         m->rank = p->lowered[k];
-        if (k) before = &p->ranks[p->lowered[k - 1]];
-        if (k && is_alike(m, before, rank))
-            copy_offsets(m, before, rank);
-        else
+        int32_t other = find_alike(m, k);
+        if (other < 0)
             WF_TRY(place_rank(m, rank));
+        else
+            WF_TRY(copy_offsets(m, peaks[other], &p->ranks[p->lowered[other]], rank));
+        peaks[k] = m->peak;
         if (m->n_records) wfi_place_records(p, rank);
         int32_t first = p->n_instructions ? p->order[0] : -1;
         rank->peak_instruction = m->peak < 0 ? first : m->lives[m->peak].first;
@@ -114,7 +164,10 @@ wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, int
     wf_status status = ok ? wfi_lives_find(p, m.lives, m.n_order) : WF_NO_MEMORY;
     m.places = (wfi_places){.p = p, .lives = m.lives, .next = next};
     *fits_out = status == WF_OK && (!next || fit_turns(&m, next));
-    if (*fits_out) status = place_ranks(&m);
+    int32_t *peaks = wfi_alloc(p->ctx, (size_t)p->n_lowered, sizeof *peaks, what);
+    if (!peaks) status = WF_NO_MEMORY;
+    if (status == WF_OK && *fits_out) status = place_ranks(&m, peaks);
+    wfi_free(p->ctx, peaks);
     wfi_places_release(&m.places);
     wfi_free(p->ctx, m.saved);
     void *const all[] = {m.lives, m.list, m.every,   m.takes_place, m.spare,
