@@ -7,12 +7,20 @@
 #include <stdlib.h>
 
 typedef struct border {
-    int32_t arena; /* rank and space */
     size_t at;
+    int32_t arena; /* 1 + number of the rank's space; 0: a free entry of the table */
+    int32_t index; /* of the stretch that begins here */
 } border;
 
+/* Each border once, by open addressing: thousands of blocks begin at the same place. */
+typedef struct border_table {
+    const wf_program *p;
+    border *entries; /* [n_entries] a power of two */
+    size_t n_entries, n;
+} border_table;
+
 static border border_of(const wfi_block *b, size_t at) {
-    return (border){b->rank * WFI_N_SPACES + (int32_t)b->space, b->offset + at};
+    return (border){.at = b->offset + at, .arena = 1 + b->rank * WFI_N_SPACES + (int32_t)b->space};
 }
 
 static int compare_borders(const void *a, const void *b) {
@@ -21,23 +29,38 @@ static int compare_borders(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
+static border *find_border(const border_table *t, border what) {
+    uint64_t x = (what.at + ((uint64_t)what.arena << 48)) * 0x9E3779B97F4A7C15u;
+    size_t k = (size_t)(x ^ x >> 32) & (t->n_entries - 1);
+    while (t->entries[k].arena && compare_borders(&t->entries[k], &what))
+        k = (k + 1) & (t->n_entries - 1);
+    return &t->entries[k];
+}
+
+static wf_status grow_table(border_table *t) {
+    border_table larger = {.p = t->p, .n = t->n};
+    larger.n_entries = t->n_entries ? 2 * t->n_entries : 1024;
+    larger.entries =
+        wfi_alloc(t->p->ctx, larger.n_entries, sizeof *larger.entries, "the program check");
+    if (!larger.entries) return WF_NO_MEMORY;
+    for (size_t k = 0; k < t->n_entries; k++)
+        if (t->entries[k].arena) *find_border(&larger, t->entries[k]) = t->entries[k];
+    wfi_free(t->p->ctx, t->entries);
+    *t = larger;
+    return WF_OK;
+}
+
+static wf_status add_border(border_table *t, const wfi_block *b, size_t at) {
+    if (2 * t->n >= t->n_entries) WF_TRY(grow_table(t));
+    border what = border_of(b, at), *entry = find_border(t, what);
+    t->n += !entry->arena;
+    *entry = what;
+    return WF_OK;
+}
+
 /* A reference to a part of its block; those to the whole add no border. */
 static bool is_part(const wf_program *p, const wfi_reference *r) {
     return r->bytes && (r->offset || r->bytes != p->blocks[r->block].bytes);
-}
-
-static size_t count_borders(const wf_program *p) {
-    size_t n = 4 * (size_t)p->n_blocks;
-    for (int32_t i = 0; i < p->n_instructions; i++)
-        for (int32_t k = 0; k < p->instructions[i].n_references; k++)
-            n += 2 * (size_t)is_part(p, &p->instructions[i].references[k]);
-    return n;
-}
-
-static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_extent extent) {
-    if (!extent.bytes) return;
-    borders[(*n)++] = border_of(b, extent.offset);
-    borders[(*n)++] = border_of(b, extent.offset + extent.bytes);
 }
 
 /* The part of a block of state that a step changes: the trained parameters only. A forward run
@@ -57,30 +80,48 @@ wfi_extent wfi_changed_part(const wf_program *p, const wfi_block *b) {
     return (wfi_extent){0, part.bytes};
 }
 
-static size_t list_borders(const wf_program *p, border *borders) {
-    size_t n = 0;
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const wfi_block *block = &p->blocks[b];
-        add_borders(borders, &n, block, (wfi_extent){0, block->bytes});
-        if (block->is_state) add_borders(borders, &n, block, wfi_changed_part(p, block));
+/* Pieces of a block mostly follow each other. */
+static wf_status add_parts(border_table *t, const wfi_instruction *now) {
+    const wf_program *p = t->p;
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k], *before = k ? r - 1 : NULL;
+        if (!is_part(p, r)) continue;
+        bool follows = before && before->bytes && before->block == r->block &&
+                       before->offset + before->bytes == r->offset;
+        if (!follows) WF_TRY(add_border(t, &p->blocks[r->block], r->offset));
+        WF_TRY(add_border(t, &p->blocks[r->block], r->offset + r->bytes));
     }
-    for (int32_t i = 0; i < p->n_instructions; i++)
-        for (int32_t k = 0; k < p->instructions[i].n_references; k++) {
-            const wfi_reference *r = &p->instructions[i].references[k];
-            if (is_part(p, r))
-                add_borders(borders, &n, &p->blocks[r->block], (wfi_extent){r->offset, r->bytes});
-        }
-    qsort(borders, n, sizeof *borders, compare_borders);
-    size_t n_unique = 0;
-    for (size_t k = 0; k < n; k++)
-        if (!n_unique || compare_borders(&borders[n_unique - 1], &borders[k]))
-            borders[n_unique++] = borders[k];
-    return n_unique;
+    return WF_OK;
 }
 
-static int32_t find_border(const border *borders, size_t n, border what) {
-    const border *found = bsearch(&what, borders, n, sizeof *borders, compare_borders);
-    return (int32_t)(found - borders);
+static wf_status add_borders(border_table *t) {
+    const wf_program *p = t->p;
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        if (!block->bytes) continue;
+        WF_TRY(add_border(t, block, 0));
+        WF_TRY(add_border(t, block, block->bytes));
+        size_t changed_bytes = block->is_state ? wfi_changed_part(p, block).bytes : 0;
+        if (changed_bytes) WF_TRY(add_border(t, block, changed_bytes));
+    }
+    for (int32_t i = 0; i < p->n_instructions; i++) WF_TRY(add_parts(t, &p->instructions[i]));
+    return WF_OK;
+}
+
+static wf_status list_stretches(border_table *t, wfi_accesses *a) {
+    border *sorted = wfi_alloc(t->p->ctx, t->n, sizeof *sorted, "the program check");
+    a->stretches = wfi_alloc(t->p->ctx, t->n, sizeof *a->stretches, "the program check");
+    bool ok = sorted && a->stretches;
+    size_t n = 0;
+    for (size_t k = 0; k < t->n_entries && ok; k++)
+        if (t->entries[k].arena) sorted[n++] = t->entries[k];
+    if (n) qsort(sorted, n, sizeof *sorted, compare_borders);
+    for (size_t k = 0; k < n; k++) {
+        find_border(t, sorted[k])->index = (int32_t)k;
+        a->stretches[k] = (wfi_stretch){.begin = sorted[k].at, .user = -1, .owner = -1};
+    }
+    wfi_free(t->p->ctx, sorted);
+    return ok ? WF_OK : WF_NO_MEMORY;
 }
 
 /* Divides each arena at every border. Memory is reused at the same places, so there are
@@ -89,34 +130,39 @@ wf_status wfi_accesses_find(const wf_program *p, wfi_accesses *a) {
     const char *what = "the program check";
     size_t n_blocks = (size_t)p->n_blocks;
     bool has_rows = p->plan->divides_rows;
+    border_table table = {.p = p};
     *a = (wfi_accesses){.p = p};
-    border *borders = wfi_alloc(p->ctx, count_borders(p), sizeof *borders, what);
     a->ranges = wfi_alloc(p->ctx, n_blocks, sizeof *a->ranges, what);
+    a->next = wfi_alloc(p->ctx, n_blocks, sizeof *a->next, what);
     a->uses = has_rows ? wfi_alloc(p->ctx, n_blocks, sizeof *a->uses, what) : NULL;
-    size_t n = borders ? list_borders(p, borders) : 0;
-    a->stretches = wfi_alloc(p->ctx, n, sizeof *a->stretches, what);
-    bool ok = borders && a->ranges && a->stretches && (a->uses || !has_rows);
-    for (size_t k = 0; k < n && ok; k++)
-        a->stretches[k] = (wfi_stretch){.begin = borders[k].at, .user = -1, .owner = -1};
-    for (int32_t b = 0; b < p->n_blocks && ok; b++) {
+    bool ok = a->ranges && a->next && (a->uses || !has_rows);
+    wf_status status = ok ? add_borders(&table) : WF_NO_MEMORY;
+    if (status == WF_OK) status = list_stretches(&table, a);
+    for (int32_t b = 0; b < p->n_blocks && status == WF_OK; b++) {
         const wfi_block *block = &p->blocks[b];
         if (!block->bytes) continue;
-        a->ranges[b] = (wfi_range){find_border(borders, n, border_of(block, 0)),
-                                   find_border(borders, n, border_of(block, block->bytes))};
+        a->ranges[b] = (wfi_range){find_border(&table, border_of(block, 0))->index,
+                                   find_border(&table, border_of(block, block->bytes))->index};
+        a->next[b] = a->ranges[b].first;
     }
-    wfi_free(p->ctx, borders);
-    return ok ? WF_OK : WF_NO_MEMORY;
+    wfi_free(p->ctx, table.entries);
+    return status;
 }
 
 void wfi_accesses_release(wfi_accesses *a) {
     if (!a->p) return;
     wfi_free(a->p->ctx, a->stretches);
     wfi_free(a->p->ctx, a->ranges);
+    wfi_free(a->p->ctx, a->next);
     wfi_free(a->p->ctx, a->uses);
 }
 
-/* Which of the block's stretches begins at `at`; the end, if none does. */
+/* Which of the block's stretches begins at `at`; the end, if none does. It is near the first. */
 static int32_t find_stretch(const wfi_accesses *a, wfi_range block, size_t at) {
+    int32_t step = 1;
+    for (; block.end - block.first > step && a->stretches[block.first + step].begin < at; step *= 2)
+        block.first += step;
+    if (block.end - block.first > step) block.end = block.first + step;
     while (block.first < block.end) {
         int32_t middle = block.first + (block.end - block.first) / 2;
         if (a->stretches[middle].begin < at)
@@ -127,11 +173,16 @@ static int32_t find_stretch(const wfi_accesses *a, wfi_range block, size_t at) {
     return block.first;
 }
 
+/* References to pieces of a block come in their order, and begin again with the first one. */
 wfi_range wfi_range_of(const wfi_accesses *a, const wfi_reference *r) {
-    wfi_range block = a->ranges[r->block];
+    wfi_range block = a->ranges[r->block], found;
     size_t begin = a->p->blocks[r->block].offset + r->offset;
+    int32_t *next = &a->next[r->block];
     if (!is_part(a->p, r)) return r->bytes ? block : (wfi_range){0, 0};
-    return (wfi_range){find_stretch(a, block, begin), find_stretch(a, block, begin + r->bytes)};
+    found.first = a->stretches[*next].begin == begin ? *next : find_stretch(a, block, begin);
+    found.end = find_stretch(a, (wfi_range){found.first, block.end}, begin + r->bytes);
+    *next = found.end < block.end ? found.end : block.first;
+    return found;
 }
 
 static bool is_ordered(const wfi_access_history *h, const int32_t *clock, wfi_stream own,

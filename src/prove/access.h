@@ -26,6 +26,7 @@ typedef struct wfi_accesses {
     const wf_program *p;
     wfi_stretch *stretches;   /* of all arenas, each arena's in order of addresses */
     wfi_range *ranges;        /* [block] */
+    int32_t *next;            /* [block] the stretch behind the part that was found last */
     wfi_access_history *uses; /* [block] all accesses to it, as reads; NULL: ranks access no rows */
 } wfi_accesses;
 
