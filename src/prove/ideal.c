@@ -13,10 +13,20 @@
 
 #include <string.h>
 
+/* A slot of a segment: columns of the term that it reads, and of the term that it makes; -1: they
+ * are found by its name, or there is none. */
+typedef struct slot_use {
+    int32_t in, out;
+} slot_use;
+
 /* A row holds the terms of one microbatch, so terms that are read one after the other are close in
  * memory. Row 0 holds terms of the whole step. */
 struct wfi_ideal {
     const wf_program *p;
+    slot_use *uses;                             /* of the slots of all segments of microbatches */
+    int32_t *first_use[WFI_MAX_MICRO_VARIANTS]; /* [n_units * WFI_N_PARTS] */
+    int32_t n_uses;
+    size_t use_capacity;
     int32_t *column[WFI_N_BLOCK_KINDS]; /* [owners][n_each] of a name in each row; -1: no such name
                                          */
     int32_t n_columns, n_rows;
@@ -82,6 +92,7 @@ static void put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t 
     wfi_name name = wfi_named(WFI_BLOCK_VALUE, value, micro);
     int32_t n = ideal->p->graph->n_slices;
     put(ideal, wfi_slice_summand(name, slice), term);
+    if (!wfi_ideal_find(ideal, wfi_slice_summand(name, slice ? 0 : n - 1))) return;
     for (int32_t k = n - 1; k >= 0; k--) {
         ideal->parts[k] = wfi_ideal_find(ideal, wfi_slice_summand(name, k));
         if (!ideal->parts[k]) return;
@@ -108,15 +119,21 @@ static int32_t slice_of(const wfi_ideal *ideal, const wfi_segment *segment) {
 
 /* ---- the parts of the step ---- */
 
-static void run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
-    if (!segment) return;
+/* uses [n_slots]; NULL: all are found by name. */
+static void run_segment(wfi_ideal *ideal, const wfi_segment *segment, const slot_use *uses,
+                        int64_t micro) {
     wfi_term *in = ideal->slots, *out = in + segment->n_slots;
+    size_t at = micro < 0 ? 0 : (size_t)ideal->row[micro];
+    wfi_term *row = &ideal->table[at * (size_t)ideal->n_columns];
     for (int32_t s = 0; s < segment->n_slots; s++)
-        in[s] = wfi_ideal_find(ideal, name_of(segment, &segment->slots[s], micro));
+        in[s] = uses && uses[s].in >= 0
+                    ? row[uses[s].in]
+                    : wfi_ideal_find(ideal, name_of(segment, &segment->slots[s], micro));
     wfi_term_segment(segment, micro, in, out);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        if (!is_made(slot)) continue;
+        if (uses && uses[s].out >= 0) row[uses[s].out] = out[s];
+        if (!is_made(slot) || (uses && uses[s].out >= 0)) continue;
         if (slot->kind == WFI_BLOCK_BUFFER) /* caches; of a forward run's one microbatch */
             ideal->after[1][slot->id] = out[s];
         else if (wfi_gives_part(ideal->p, segment, slot))
@@ -127,14 +144,17 @@ static void run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t mi
 }
 
 static void run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
-    run_segment(ideal, wfi_program_code_of(ideal->p, micro)->units[unit].part[part], micro);
+    const wfi_micro_variant *v = wfi_program_variant(ideal->p, micro);
+    const wfi_segment *segment = v->code->units[unit].part[part];
+    int32_t first = ideal->first_use[v - ideal->p->variants][unit * WFI_N_PARTS + (int32_t)part];
+    if (segment) run_segment(ideal, segment, ideal->uses + first, micro);
 }
 
 /* Parameters are packed for each size of microbatches. */
 static void run_packs(wfi_ideal *ideal, const wfi_code *code) {
     for (int32_t u = 0; u < ideal->p->graph->n_units; u++)
         for (int part = 0; part < WFI_N_PARTS; part++)
-            run_segment(ideal, code->units[u].pack[part], -1);
+            if (code->units[u].pack[part]) run_segment(ideal, code->units[u].pack[part], NULL, -1);
 }
 
 static void run_microbatch(wfi_ideal *ideal, int64_t m) {
@@ -190,6 +210,38 @@ static wf_status find_columns(wfi_ideal *ideal) {
     return WF_OK;
 }
 
+static wf_status add_uses(wfi_ideal *ideal, const wfi_segment *segment) {
+    for (int32_t s = 0; segment && s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        wfi_block_kind kind = slot->kind;
+        bool is_named = kind == WFI_BLOCK_INPUT || kind == WFI_BLOCK_HIDDEN || wfi_is_kept(kind) ||
+                        kind == WFI_BLOCK_PACKED;
+        int32_t column = is_named ? -1 : *column_of(ideal, name_of(segment, slot, 0));
+        bool is_whole = is_made(slot) && !wfi_gives_part(ideal->p, segment, slot);
+        WF_TRY(WFI_GROW(ideal->p->ctx, ideal->uses, ideal->n_uses, ideal->use_capacity,
+                        "the program check"));
+        ideal->uses[ideal->n_uses++] = (slot_use){column, is_whole ? column : -1};
+    }
+    return WF_OK;
+}
+
+/* Resolves names to columns once for all microbatches. */
+static wf_status find_uses(wfi_ideal *ideal) {
+    const wf_program *p = ideal->p;
+    size_t n = (size_t)p->graph->n_units * WFI_N_PARTS;
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        int32_t *first = wfi_alloc(p->ctx, n, sizeof *first, "the program check");
+        ideal->first_use[v] = first;
+        if (!first) return WF_NO_MEMORY;
+        for (size_t k = 0; k < n; k++) {
+            first[k] = ideal->n_uses;
+            WF_TRY(
+                add_uses(ideal, p->variants[v].code->units[k / WFI_N_PARTS].part[k % WFI_N_PARTS]));
+        }
+    }
+    return WF_OK;
+}
+
 /* Gives a row to the microbatches of every replica that has a lowered rank. */
 static void find_rows(wfi_ideal *ideal) {
     const wf_program *p = ideal->p;
@@ -206,6 +258,7 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     const wf_program *p = ideal->p;
     const char *what = "the program check";
     WF_TRY(find_columns(ideal));
+    WF_TRY(find_uses(ideal));
     find_rows(ideal);
     size_t n = (size_t)ideal->n_columns * (size_t)ideal->n_rows;
     ideal->table = wfi_alloc(p->ctx, n, sizeof *ideal->table, what);
@@ -364,6 +417,8 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     wfi_free(ctx, ideal->row);
     wfi_free(ctx, ideal->parts);
     wfi_free(ctx, ideal->slots);
+    wfi_free(ctx, ideal->uses);
+    for (int v = 0; v < WFI_MAX_MICRO_VARIANTS; v++) wfi_free(ctx, ideal->first_use[v]);
     for (int kind = 0; kind < WFI_N_BLOCK_KINDS; kind++) wfi_free(ctx, ideal->column[kind]);
     for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);
