@@ -5,9 +5,12 @@
 #include "broken_program.h"
 #include "compile/compile.h"
 #include "equal_programs.h"
+#include "program/stage.h"
 #include "sharded_plan.h"
 #include "small_models.h"
 #include "wide_net.h"
+
+#include <weft/model.h>
 
 typedef struct shape {
     wf_model_function function;
@@ -115,6 +118,31 @@ TEST_CASE(few_are_lowered) {
     assert_int_equal(compare(&even, "middle:dp=2,late:dataparallel=4"), 4);
     /* Replicas are equal, but the first rank loads for all. */
     assert_int_equal(compare(&even, "first:dp=4,middle:dp=4,late:dp=4,loss:dp=4"), 4);
+}
+
+/* The last rank along `tp` has less of a vocabulary that is not a multiple of the ranks, and
+ * measures what all ranks have. The others are equal. */
+TEST_CASE(the_last_one_measures) {
+    wf_context *ctx = test_context();
+    wf_recipe recipe = mixed_recipe(1);
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    config.n_classes = 1001;
+    config.n_tokens = 16;
+    recipe.n_slices = 4;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "tp=4", &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    assert_int_equal(p->n_lowered, 2);
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].kind == WFI_NORM && !wfi_unit_is_divided(p, p->instructions[i].unit))
+            assert_int_equal(p->instructions[i].rank, 3);
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
 }
 
 /* Followers stand beside, between and behind those that they follow. */

@@ -37,7 +37,8 @@ int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_na
 }
 
 /* Each part of a gradient is measured where it is updated; if it is on several of the group's
- * ranks, on the first of them. */
+ * ranks, on the first of them, but the last along `tp`: the last one has less of what slices do not
+ * divide evenly, and so is a class of its own (classes.c) more often. */
 static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int32_t unit,
                                int32_t k) {
     const wfi_stage *stage = stage_of(p, unit);
@@ -46,8 +47,12 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
         wfi_placement_extent(stage->strategy->state, p->graph->units[unit].param_bytes,
                              stage->n_parts, k, wfi_turn_of(p, unit));
     wfi_piece piece = {.extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1};
-    for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1)
-        piece.owner = wfi_group_find(group, wfi_unit_rank_of(p, k, unit));
+    for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1) {
+        int32_t rank = wfi_unit_rank_of(p, k, unit);
+        if (!wfi_unit_is_divided(p, unit))
+            rank = wfi_mesh_move(&p->mesh, WFI_TP, rank, p->mesh.tp - 1);
+        piece.owner = wfi_group_find(group, rank);
+    }
     return piece;
 }
 

@@ -1,8 +1,8 @@
 /* Classes of equal ranks. Lowering emits one rank of each class, and the others follow it. Ranks
  * that differ only by their `dp` coordinate do the same work on other microbatches. Ranks that
- * differ only by their `tp` coordinate do the same work on other slices. The first of these does
- * more if gradients are clipped, because it measures those of units that are not divided, and in
- * programs that store outputs. Then it is a class of its own.
+ * differ only by their `tp` coordinate do the same work on other slices. The last of these does
+ * more if gradients are clipped, because it measures those of units that are not divided; the first
+ * one does more in programs that store outputs. Then it is a class of its own.
  *
  * A class combines a class of `dp` coordinates with a class of `tp` coordinates, and has all their
  * ranks along `pp`. So transfers along `pp` stay among lowered ranks. Only collectives have members
@@ -111,7 +111,8 @@ static wf_status compare_replicas(const wf_program *p, bool is_whole, int32_t a,
 
 static wf_status compare_slices(const wf_program *p, bool is_whole, int32_t a, int32_t b,
                                 bool *is_out) {
-    bool is_equal = a || (p->recipe.clip_norm <= 0 && !wfi_properties_of(p->kind).stores);
+    bool measures = b + 1 == p->mesh.tp && p->recipe.clip_norm > 0,
+         is_equal = !measures && (a || !wfi_properties_of(p->kind).stores);
     bool may = is_equal && !is_whole && !p->like && !p->plan->allreduce->n_staged;
     return may ? wfi_program_has_equal_slices(p, a, b, is_out) : WF_OK;
 }
