@@ -59,8 +59,7 @@ typedef struct measuring {
 } measuring;
 
 static const wfi_value *value_of(const wfi_tuned_shape *s, int operand) {
-    const wfi_node *node = s->node;
-    int32_t v = operand < node->n_in ? node->in[operand] : node->out[operand - node->n_in];
+    int32_t v = wfi_node_operand(s->node, operand);
     return v < 0 ? NULL : wfi_value_at(s->graph, v);
 }
 

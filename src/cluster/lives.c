@@ -213,7 +213,7 @@ static double widened_bytes(const walk *w, const wfi_node *node) {
         node->op == &wfi_op_self_attention || node->op == &wfi_op_self_attention_backward;
     if (!is_sum && !is_attention) return 0;
     for (int i = 0; i < node->n_in + (is_attention ? node->n_out : 0); i++) {
-        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        int32_t v = wfi_node_operand(node, i);
         const wfi_value *value = v < 0 ? NULL : &w->g->values[v];
         if (value && value->dtype == WF_BF16) bytes += 4 * (double)wf_shape_n_elem(&value->shape);
     }

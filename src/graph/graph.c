@@ -407,14 +407,6 @@ void wf_output(wf_tensor x, const char *name) {
     g->outputs[g->n_outputs++] = x.id;
 }
 
-void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n_nodes, size_t capacity) {
-    wfi_free(g->ctx, g->nodes);
-    g->nodes = nodes;
-    g->n_nodes = n_nodes;
-    g->node_capacity = capacity;
-    wfi_graph_find_producers(g);
-}
-
 void wfi_graph_find_producers(wf_graph *g) {
     for (int32_t v = 0; v < g->n_values; v++) g->values[v].node = -1;
     for (int32_t n = 0; n < g->n_nodes; n++)

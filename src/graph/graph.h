@@ -240,6 +240,10 @@ struct wf_graph {
 static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
     return &g->values[v];
 }
+/* The value of operand i, counted over inputs, then outputs; -1: absent. */
+static inline int32_t wfi_node_operand(const wfi_node *node, int i) {
+    return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+}
 /* Ranks of one stage sum the slices' outputs and keep the slices' values from pair to pair. Units
  * of rows read parameters of the unit before them, so no stage begins there. */
 static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
@@ -326,8 +330,6 @@ void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
  * step's state once, with wfi_graph_add_hidden. */
 wf_tensor wfi_hidden_state(wf_graph *g, const char *name, wf_shape sample);
 void wfi_graph_add_hidden(wf_graph *g, wfi_hidden hidden);
-/* Other nodes, of wfi_alloc, instead of the graph's; they make its values. */
-void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);
 /* Which node makes which value, after nodes were moved. */
 void wfi_graph_find_producers(wf_graph *g);
 /* A slice's part of a parameter, declared in the current unit; it has no place yet. Returns the

@@ -22,10 +22,6 @@ struct wfi_descriptions {
     size_t n_table;
 };
 
-static int32_t operand_of(const wfi_node *node, int i) {
-    return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
-}
-
 /* ---- equal nodes ---- */
 
 static bool same_value(const wf_graph *g, int32_t v, int32_t w) {
@@ -39,9 +35,10 @@ static bool same_value(const wf_graph *g, int32_t v, int32_t w) {
 /* One value may be several operands: then it is so of both nodes. */
 static bool same_operands(const wf_graph *g, const wfi_node *a, const wfi_node *b) {
     for (int i = 0; i < a->n_in + a->n_out; i++) {
-        if (!same_value(g, operand_of(a, i), operand_of(b, i))) return false;
+        if (!same_value(g, wfi_node_operand(a, i), wfi_node_operand(b, i))) return false;
         for (int k = 0; k < i; k++)
-            if ((operand_of(a, k) == operand_of(a, i)) != (operand_of(b, k) == operand_of(b, i)))
+            if ((wfi_node_operand(a, k) == wfi_node_operand(a, i)) !=
+                (wfi_node_operand(b, k) == wfi_node_operand(b, i)))
                 return false;
     }
     return true;
@@ -65,7 +62,7 @@ static uint64_t hash_of(const wf_graph *g, const wfi_node *node) {
     uint64_t hash = wfi_hash_add(WFI_HASH_INIT, &node->op, sizeof node->op);
     hash = wfi_hash_add(hash, &node->attr, sizeof node->attr);
     for (int i = 0; i < node->n_in + node->n_out; i++) {
-        int32_t v = operand_of(node, i);
+        int32_t v = wfi_node_operand(node, i);
         int64_t n_elem = v < 0 ? -1 : wf_shape_n_elem(&g->values[v].shape);
         hash = wfi_hash_add(hash, &n_elem, sizeof n_elem);
     }

@@ -203,8 +203,7 @@ bool wfi_format_equal(const wfi_format *a, const wfi_format *b) {
 }
 
 const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand) {
-    const wfi_node *node = kernel->node;
-    int32_t v = operand < node->n_in ? node->in[operand] : node->out[operand - node->n_in];
+    int32_t v = wfi_node_operand(kernel->node, operand);
     return v < 0 ? NULL : wfi_value_at(kernel->graph, v);
 }
 

@@ -117,13 +117,9 @@ static const wfi_format_class rounded_class = {.equal = equal, .pack = pack};
 
 /* ---- nodes ---- */
 
-static int32_t value_of(const wfi_node *node, int operand) {
-    return operand < node->n_in ? node->in[operand] : node->out[operand - node->n_in];
-}
-
 static bool has_narrow(const wf_graph *g, const wfi_node *node) {
     for (int i = 0; i < node->n_in + node->n_out; i++) {
-        int32_t v = value_of(node, i);
+        int32_t v = wfi_node_operand(node, i);
         if (v >= 0 && g->values[v].dtype == WF_BF16) return true;
     }
     return false;
@@ -137,7 +133,7 @@ static wf_status create_part(wfi_kernel *kernel, int64_t n, part *p) {
     p->graph.n_values = kernel->n_operands;
     p->node = *kernel->node;
     for (int i = 0; i < kernel->n_operands; i++) {
-        int32_t v = value_of(kernel->node, i);
+        int32_t v = wfi_node_operand(kernel->node, i);
         if (v < 0) continue;
         wfi_value *value = &p->values[i];
         *value = g->values[v];
@@ -177,7 +173,7 @@ static bool is_rounded_weight(const wfi_kernel *kernel, int operand) {
 static void add_operand(wfi_kernel *kernel, widened *w, int i) {
     const wfi_kernel *inner = w->parts[0].kernel;
     const wf_graph *g = kernel->graph;
-    int32_t v = value_of(kernel->node, i);
+    int32_t v = wfi_node_operand(kernel->node, i);
     if (v < 0) return;
     w->is_narrow[i] = g->values[v].dtype == WF_BF16;
     kernel->bytes[i] = inner->bytes[i];

@@ -10,7 +10,6 @@ typedef struct cast_pass {
     bool *is_wide;            /* [n_values] of values that own their bytes: stays F32 */
     int32_t *cast;            /* [n_values], or -1: its cast, in the unit of that */
     bool *is_narrow_gradient; /* [n_values] a weight's gradient that is made in `dtype` */
-    wfi_node_list list;       /* the new order */
 } cast_pass;
 
 static void keep_wide(cast_pass *pass, int32_t v) {
@@ -72,36 +71,20 @@ static void set_types(cast_pass *pass) {
     }
 }
 
-static wf_status push_cast(cast_pass *pass, int32_t v, const wfi_node *near, wfi_phase phase,
-                           wf_dtype dtype, int32_t *cast_out) {
-    wf_graph *g = pass->g;
-    wfi_node node = {.op = &wfi_op_cast,
-                     .n_in = 1,
-                     .n_out = 1,
-                     .unit = near->unit,
-                     .phase = phase,
-                     .shape = g->values[v].shape};
-    WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
-    g->values[g->n_values] = (wfi_value){.kind = WFI_VALUE_NODE,
-                                         .dtype = dtype,
-                                         .shape = g->values[v].shape,
-                                         .layout = g->values[v].layout,
-                                         .node = -1,
-                                         .alias = -1,
-                                         .unit = near->unit};
-    for (int i = 0; i < WFI_MAX_INPUTS; i++) node.in[i] = i ? -1 : v;
-    for (int i = 0; i < WFI_MAX_OUTPUTS; i++) node.out[i] = i ? -1 : g->n_values;
-    *cast_out = g->n_values++;
-    return wfi_node_push(pass->g, &pass->list, &node);
+static int32_t add_cast(wf_graph *g, int32_t v, const wfi_node *near, wfi_phase phase,
+                        wf_dtype dtype) {
+    int32_t cast = wfi_rewrite_value(g, v, near, dtype, g->values[v].layout);
+    wfi_rewrite_add(g, &wfi_op_cast, NULL, near, phase, v, cast);
+    return cast;
 }
 
 /* The value that `near` reads instead of v. Each unit has casts of its own. */
-static wf_status cast_of(cast_pass *pass, int32_t v, const wfi_node *near, int32_t *cast_out) {
-    *cast_out = pass->cast[v];
-    if (*cast_out >= 0 && pass->g->values[*cast_out].unit == near->unit) return WF_OK;
-    WF_TRY(push_cast(pass, v, near, near->phase, pass->dtype, cast_out));
-    pass->cast[v] = *cast_out;
-    return WF_OK;
+static int32_t cast_of(cast_pass *pass, int32_t v, const wfi_node *near) {
+    wf_graph *g = pass->g;
+    int32_t *cast = &pass->cast[v];
+    if (*cast < 0 || g->values[*cast].unit != near->unit)
+        *cast = add_cast(g, v, near, near->phase, pass->dtype);
+    return *cast;
 }
 
 static bool makes_narrow_gradient(const cast_pass *pass, const wfi_node *node) {
@@ -111,16 +94,14 @@ static bool makes_narrow_gradient(const cast_pass *pass, const wfi_node *node) {
 }
 
 /* If an output of the node is a weight's gradient, it is summed in F32. */
-static wf_status widen_gradients(cast_pass *pass, const wfi_node *node) {
+static void widen_gradients(cast_pass *pass, const wfi_node *node) {
     wf_graph *g = pass->g;
-    if (!makes_narrow_gradient(pass, node)) return WF_OK;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+    for (int32_t i = 0; i < g->n_weight_gradients && makes_narrow_gradient(pass, node); i++) {
         wfi_weight_gradient *w = &g->weight_gradients[i];
         for (int k = 0; k < node->n_out; k++)
             if (node->out[k] == w->value && g->values[w->value].dtype != WF_F32)
-                WF_TRY(push_cast(pass, w->value, node, WFI_W, WF_F32, &w->value));
+                w->value = add_cast(g, w->value, node, WFI_W, WF_F32);
     }
-    return WF_OK;
 }
 
 static bool needs_cast(const wf_graph *g, const wfi_node *node, int i) {
@@ -131,18 +112,13 @@ static bool needs_cast(const wf_graph *g, const wfi_node *node, int i) {
     return !is_weight || g->values[wfi_value_root(g, node->in[i])].kind == WFI_VALUE_NODE;
 }
 
-static wf_status rewrite(cast_pass *pass) {
-    wf_graph *g = pass->g;
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        wfi_node node = g->nodes[n];
-        bool one_type = node.op->flags & WFI_OP_ONE_TYPE;
-        for (int i = 0; i < node.n_in && one_type && !node.dead; i++)
-            if (needs_cast(g, &node, i)) WF_TRY(cast_of(pass, node.in[i], &node, &node.in[i]));
-        WF_TRY(wfi_node_push(pass->g, &pass->list, &node));
-        if (!node.dead) WF_TRY(widen_gradients(pass, &node));
-    }
-    wfi_node_list_take(g, &pass->list);
-    return WF_OK;
+static void add_again(wf_graph *g, const wfi_node *node, void *how) {
+    wfi_node again = *node;
+    bool one_type = node->op->flags & WFI_OP_ONE_TYPE && !node->dead;
+    for (int i = 0; i < again.n_in && one_type; i++)
+        if (needs_cast(g, &again, i)) again.in[i] = cast_of(how, again.in[i], node);
+    wfi_rewrite_keep(g, &again);
+    if (!node->dead) widen_gradients(how, &again);
 }
 
 wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
@@ -159,9 +135,8 @@ wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
         for (size_t v = 0; v < n; v++) pass.cast[v] = -1;
         find_wide(&pass);
         set_types(&pass);
-        status = rewrite(&pass);
+        status = wfi_rewrite(g, add_again, &pass);
     }
-    wfi_free(g->ctx, pass.list.nodes);
     wfi_free(g->ctx, pass.is_wide);
     wfi_free(g->ctx, pass.cast);
     wfi_free(g->ctx, pass.is_narrow_gradient);

@@ -9,9 +9,8 @@
 
 typedef struct layout_pass {
     wf_graph *g;
-    int32_t *parent;    /* [value] union-find: values that must share a layout */
-    bool *is_image;     /* [root] an image op touches the class */
-    wfi_node_list list; /* the new order */
+    int32_t *parent; /* [value] union-find: values that must share a layout */
+    bool *is_image;  /* [root] an image op touches the class */
 } layout_pass;
 
 /* Whether all operands of the node share one layout, C16 or row-major: inputs and outputs of slices
@@ -48,7 +47,7 @@ static void classify(layout_pass *pass) {
         if (node->dead) continue;
         int32_t first = -1;
         for (int i = 0; i < node->n_in + node->n_out; i++) {
-            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            int32_t v = wfi_node_operand(node, i);
             if (v < 0 || !may_be_c16(g, v)) continue;
             if ((node->op->flags & WFI_OP_IMAGE) && !is_weight(node, i))
                 pass->is_image[find_class(pass, v)] = true;
@@ -68,33 +67,15 @@ static bool is_c16(layout_pass *pass, int32_t v) {
     return may_be_c16(pass->g, v) && pass->is_image[find_class(pass, v)];
 }
 
-/* A new value with v's shape in layout `layout`. */
-static wf_status new_value(layout_pass *pass, int32_t v, const wfi_node *near, wfi_layout layout,
-                           int32_t *value_out) {
-    wf_graph *g = pass->g;
-    WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
-    g->values[g->n_values] = (wfi_value){.kind = WFI_VALUE_NODE,
-                                         .dtype = g->values[v].dtype,
-                                         .shape = g->values[v].shape,
-                                         .layout = layout,
-                                         .node = -1,
-                                         .alias = -1,
-                                         .unit = near->unit};
-    *value_out = g->n_values++;
-    return WF_OK;
+/* A new value with v's shape, row-major. */
+static int32_t add_plain(wf_graph *g, int32_t v, const wfi_node *near) {
+    return wfi_rewrite_value(g, v, near, g->values[v].dtype, WFI_PLAIN);
 }
 
-static wf_status push_reorder(layout_pass *pass, const wfi_node *near, int32_t from, int32_t to) {
-    wfi_node node = {.op = &wfi_op_reorder,
-                     .n_in = 1,
-                     .n_out = 1,
-                     .unit = near->unit,
-                     .phase = near->phase,
-                     .shape = pass->g->values[from].shape};
-    node.attr.reorder.to = pass->g->values[to].layout;
-    for (int i = 0; i < WFI_MAX_INPUTS; i++) node.in[i] = i ? -1 : from;
-    for (int i = 0; i < WFI_MAX_OUTPUTS; i++) node.out[i] = i ? -1 : to;
-    return wfi_node_push(pass->g, &pass->list, &node);
+static void add_reorder(wf_graph *g, const wfi_node *near, int32_t from, int32_t to) {
+    if (g->status != WF_OK) return;
+    const wfi_attr attr = {.reorder = {.to = g->values[to].layout}};
+    wfi_rewrite_add(g, &wfi_op_reorder, &attr, near, near->phase, from, to);
 }
 
 /* A 1 x 1 image has the same bytes in both layouts, so a reshape may look at it. */
@@ -103,44 +84,43 @@ static bool is_pixel(const wf_graph *g, int32_t v) {
     return shape->dim[2] == 1 && shape->dim[3] == 1;
 }
 
+/* Whether the op of the node needs that value, which is held as C16, row-major. */
+static bool needs_plain(const wf_graph *g, const wfi_node *node, int32_t v) {
+    return v >= 0 && g->values[v].layout == WFI_C16 &&
+           !((node->op->flags & WFI_OP_ALIAS) && is_pixel(g, v));
+}
+
+static void add_again(wf_graph *g, const wfi_node *before, void *how) {
+    wfi_node node = *before;
+    bool any_layout = node.op->flags & WFI_OP_IMAGE || keeps_layout(&node);
+    bool is_alias = node.op->flags & WFI_OP_ALIAS;
+    (void)how;
+    if (node.dead) return;
+    for (int i = 0; i < node.n_in && !any_layout; i++) {
+        int32_t v = node.in[i];
+        if (!needs_plain(g, &node, v)) continue;
+        node.in[i] = add_plain(g, v, &node);
+        add_reorder(g, &node, v, node.in[i]);
+        if (is_alias) g->values[node.out[0]].alias = node.in[i];
+    }
+    for (int i = 0; i < node.n_out && !any_layout; i++) {
+        int32_t v = node.out[i];
+        if (!needs_plain(g, &node, v)) continue;
+        node.out[i] = add_plain(g, v, &node);
+        if (!is_alias || g->status != WF_OK) continue;
+        g->values[node.out[i]].alias = g->values[v].alias;
+        g->values[v].alias = -1;
+    }
+    wfi_rewrite_keep(g, &node);
+    for (int i = 0; i < node.n_out; i++)
+        if (node.out[i] != before->out[i]) add_reorder(g, &node, node.out[i], before->out[i]);
+}
+
 static wf_status rewrite(layout_pass *pass) {
     wf_graph *g = pass->g;
-    int32_t n_values = g->n_values;
-    for (int32_t v = 0; v < n_values; v++)
+    for (int32_t v = 0; v < g->n_values; v++)
         if (is_c16(pass, v)) g->values[v].layout = WFI_C16;
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        wfi_node node = g->nodes[n];
-        if (node.dead) continue;
-        bool any_layout = node.op->flags & WFI_OP_IMAGE || keeps_layout(&node);
-        if (!any_layout) {
-            for (int i = 0; i < node.n_in; i++) {
-                int32_t v = node.in[i], plain;
-                if (v < 0 || g->values[v].layout != WFI_C16) continue;
-                if ((node.op->flags & WFI_OP_ALIAS) && is_pixel(g, v)) continue;
-                WF_TRY(new_value(pass, v, &node, WFI_PLAIN, &plain));
-                WF_TRY(push_reorder(pass, &node, v, plain));
-                node.in[i] = plain;
-                if (node.op->flags & WFI_OP_ALIAS) g->values[node.out[0]].alias = plain;
-            }
-        }
-        int32_t wanted[WFI_MAX_OUTPUTS];
-        for (int i = 0; i < WFI_MAX_OUTPUTS; i++) wanted[i] = -1;
-        for (int i = 0; i < node.n_out && !any_layout; i++) {
-            int32_t v = node.out[i];
-            if (v < 0 || g->values[v].layout != WFI_C16) continue;
-            if ((node.op->flags & WFI_OP_ALIAS) && is_pixel(g, v)) continue;
-            wanted[i] = v;
-            WF_TRY(new_value(pass, v, &node, WFI_PLAIN, &node.out[i]));
-            if (node.op->flags & WFI_OP_ALIAS) {
-                g->values[node.out[i]].alias = g->values[v].alias;
-                g->values[v].alias = -1;
-            }
-        }
-        WF_TRY(wfi_node_push(pass->g, &pass->list, &node));
-        for (int i = 0; i < node.n_out; i++)
-            if (wanted[i] >= 0) WF_TRY(push_reorder(pass, &node, node.out[i], wanted[i]));
-    }
-    return WF_OK;
+    return wfi_rewrite(g, add_again, NULL);
 }
 
 /* Computed weights stay row-major, and so do values that are added to or multiplied with a
@@ -151,7 +131,7 @@ static void pin_parameters(layout_pass *pass) {
         const wfi_node *node = &g->nodes[n];
         bool has_plain = false;
         for (int i = 0; i < node->n_in + node->n_out && !node->dead; i++) {
-            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            int32_t v = wfi_node_operand(node, i);
             if (v < 0) continue;
             if (is_weight(node, i) && may_be_c16(g, v)) pass->is_image[find_class(pass, v)] = false;
             has_plain |= !may_be_c16(g, v) && keeps_layout(node);
@@ -185,11 +165,8 @@ wf_status wfi_graph_layout(wf_graph *g) {
         classify(&pass);
         pin_host_values(&pass);
         pin_parameters(&pass);
-        /* rewrite adds values; the classes are looked up for old ones only. */
         status = rewrite(&pass);
     }
-    if (status == WF_OK) wfi_node_list_take(g, &pass.list);
-    wfi_free(g->ctx, pass.list.nodes);
     wfi_free(g->ctx, pass.parent);
     wfi_free(g->ctx, pass.is_image);
     return status;

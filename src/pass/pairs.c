@@ -188,7 +188,7 @@ static bool find_blocks(search *s) {
             int n_operands = node->n_in + node->n_out, n = rule->n_blocks;
             for (int pass = 0; pass < 2; pass++)
                 for (int i = 0; i < n_operands; i++) {
-                    int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+                    int32_t v = wfi_node_operand(node, i);
                     if (v < 0 || !s->pairs.cuts[v].dim) continue;
                     if (rule->n_blocks && !(rule->blocks >> i & 1)) continue;
                     if (!pass && s->pairs.cuts[v].n_blocks > n) n = s->pairs.cuts[v].n_blocks;
@@ -203,7 +203,7 @@ static bool find_blocks(search *s) {
         const wfi_node *node = &g->nodes[s->found[k]];
         const wfi_op_cut *rule = s->pairs.rule[s->found[k]];
         for (int i = 0; i < node->n_in + node->n_out && rule->n_blocks; i++) {
-            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            int32_t v = wfi_node_operand(node, i);
             int n = rule->blocks >> i & 1 ? rule->n_blocks : 1;
             if (v >= 0 && s->pairs.cuts[v].n_blocks != n) return false;
         }
@@ -217,7 +217,7 @@ static void forget_node(search *s, int32_t n) {
     const wfi_node *node = &s->g->nodes[n];
     s->pairs.end_of[n] = -1;
     for (int i = 0; i < node->n_in + node->n_out; i++) {
-        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        int32_t v = wfi_node_operand(node, i);
         if (v >= 0 && !(is_parameter(s->g, v) && find_reader(s, v, true) >= 0))
             s->pairs.cuts[v] = (wfi_value_cut){0, 1};
     }
@@ -307,7 +307,7 @@ static bool node_allows(const search *s, int32_t n, int64_t n_slices) {
     const wfi_node *node = &g->nodes[n];
     wfi_attr attr = node->attr;
     for (int i = 0; i < node->n_in + node->n_out; i++) {
-        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        int32_t v = wfi_node_operand(node, i);
         if (v < 0 || !s->pairs.cuts[v].dim) continue;
         wfi_value_cut cut = s->pairs.cuts[v];
         int64_t length = g->values[v].shape.dim[cut.dim - 1] / cut.n_blocks;

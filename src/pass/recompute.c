@@ -15,12 +15,14 @@ typedef struct recompute {
     wf_graph *g;
     const wfi_recompute *how; /* [n_units] */
     int32_t n_values;         /* before */
-    bool *stays;              /* [n_values] of values that own their bytes: always kept */
-    bool *is_saved;           /* the same: backward of its unit reads it, or another name of it */
-    bool *can;                /* [n_values] it can be made again */
-    bool *is_needed;          /* [n_values] and has to be */
-    int32_t *copy;            /* [n_values], or -1 */
-    wfi_node_list list;       /* the new order */
+    const wfi_node *nodes;    /* [n_nodes] before */
+    int32_t n_nodes;
+    bool *stays;     /* [n_values] of values that own their bytes: always kept */
+    bool *is_saved;  /* the same: backward of its unit reads it, or another name of it */
+    bool *can;       /* [n_values] it can be made again */
+    bool *is_needed; /* [n_values] and has to be */
+    int32_t *copy;   /* [n_values], or -1 */
+    bool has_copies;
 } recompute;
 
 static void find_readers(recompute *r) {
@@ -92,57 +94,52 @@ static int32_t copy_of(const recompute *r, int32_t v) {
     return v >= 0 && v < r->n_values && r->copy[v] >= 0 ? r->copy[v] : v;
 }
 
-static wf_status push_copy(recompute *r, int32_t n) {
+static void add_copy(recompute *r, int32_t n) {
     wf_graph *g = r->g;
-    wfi_node node = g->nodes[n];
+    wfi_node node = r->nodes[n];
     node.phase = WFI_R;
     node.repeats = n;
     for (int i = 0; i < node.n_in; i++) node.in[i] = copy_of(r, node.in[i]);
     for (int i = 0; i < node.n_out; i++) {
         int32_t v = node.out[i];
         if (v < 0) continue;
-        WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
-        wfi_value *copy = &g->values[g->n_values];
+        node.out[i] = wfi_rewrite_value(g, v, &node, WF_F32, WFI_PLAIN);
+        if (g->status != WF_OK) return;
+        wfi_value *copy = &g->values[node.out[i]];
         *copy = g->values[v];
         /* An alias of a value of all slices needs no memory of its own. */
         copy->alias = wfi_node_is_alias(g, &node) ? copy_of(r, copy->alias) : -1;
         copy->name = NULL;
-        node.out[i] = g->n_values++;
         if (!r->stays[wfi_value_root(g, v)]) r->copy[v] = node.out[i];
     }
-    return wfi_node_push(r->g, &r->list, &node);
+    wfi_rewrite_keep(g, &node);
 }
 
 /* All copies, in the order of the nodes that they repeat. */
-static wf_status push_copies(recompute *r) {
-    for (int32_t n = 0; n < r->g->n_nodes; n++) {
-        const wfi_node *node = &r->g->nodes[n];
+static void add_copies(recompute *r) {
+    r->has_copies = true;
+    for (int32_t n = 0; n < r->n_nodes; n++) {
+        const wfi_node *node = &r->nodes[n];
         bool is_needed = false;
         for (int i = 0; i < node->n_out && !node->dead && node->phase == WFI_F; i++)
             is_needed |= node->out[i] >= 0 && r->is_needed[node->out[i]];
-        if (is_needed) WF_TRY(push_copy(r, n));
+        if (is_needed) add_copy(r, n);
     }
-    return WF_OK;
 }
 
-static wf_status rewrite(recompute *r) {
-    wf_graph *g = r->g;
-    bool has_copies = false;
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        wfi_node node = g->nodes[n];
-        bool is_back = node.phase != WFI_F;
-        if (is_back && !has_copies) WF_TRY(push_copies(r));
-        has_copies |= is_back;
-        for (int i = 0; i < node.n_in && is_back; i++) node.in[i] = copy_of(r, node.in[i]);
-        WF_TRY(wfi_node_push(r->g, &r->list, &node));
-    }
-    wfi_node_list_take(g, &r->list);
-    return WF_OK;
+static void add_again(wf_graph *g, const wfi_node *node, void *how) {
+    recompute *r = how;
+    wfi_node again = *node;
+    bool is_back = node->phase != WFI_F;
+    if (is_back && !r->has_copies) add_copies(r);
+    for (int i = 0; i < again.n_in && is_back; i++) again.in[i] = copy_of(r, again.in[i]);
+    wfi_rewrite_keep(g, &again);
 }
 
 wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how) {
     size_t n = (size_t)g->n_values;
-    recompute r = {.g = g, .how = how, .n_values = g->n_values};
+    recompute r = {
+        .g = g, .how = how, .n_values = g->n_values, .nodes = g->nodes, .n_nodes = g->n_nodes};
     bool *flags = wfi_alloc(g->ctx, n, 4 * sizeof *flags, "recomputation");
     r.copy = wfi_alloc(g->ctx, n, sizeof *r.copy, "recomputation");
     wf_status status = flags && r.copy ? WF_OK : WF_NO_MEMORY;
@@ -151,9 +148,8 @@ wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how) {
         memset(r.copy, -1, n * sizeof *r.copy);
         find_readers(&r);
         find_needed(&r);
-        status = rewrite(&r);
+        status = wfi_rewrite(g, add_again, &r);
     }
-    wfi_free(g->ctx, r.list.nodes);
     wfi_free(g->ctx, flags);
     wfi_free(g->ctx, r.copy);
     return status;

@@ -58,7 +58,7 @@ static void add_layer(wf_graph *g, const wfi_node *node) {
     wfi_free(g->ctx, h);
 }
 
-static void add_again(wf_graph *g, const wfi_node *node, const void *how) {
+static void add_again(wf_graph *g, const wfi_node *node, void *how) {
     (void)how;
     if (node->dead || node->op != &wfi_op_lstm)
         wfi_rewrite_keep(g, node);

@@ -81,7 +81,7 @@ typedef struct vocabulary {
     int64_t n_blocks;
 } vocabulary;
 
-static void add_again(wf_graph *g, const wfi_node *node, const void *how) {
+static void add_again(wf_graph *g, const wfi_node *node, void *how) {
     const vocabulary *v = how;
     const wfi_node *head = &v->head;
     int64_t n_classes = n_classes_of(g, head->out[0]);

@@ -72,8 +72,7 @@ static int32_t value_of(const wfi_code *code, const wfi_segment_step *step, int 
     const wfi_node *node = step->kernel->node;
     if (operand >= step->kernel->n_operands) return -1;
     if (!node) return operand == 0 ? step->summand : -1;
-    return wfi_value_root(code->g, operand < node->n_in ? node->in[operand]
-                                                        : node->out[operand - node->n_in]);
+    return wfi_value_root(code->g, wfi_node_operand(node, operand));
 }
 
 /* ---- parameters ---- */
