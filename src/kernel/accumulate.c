@@ -9,11 +9,6 @@ typedef struct accumulator {
     bool add;
 } accumulator;
 
-static wf_status prepare(wfi_kernel *kernel) {
-    for (int i = 0; i < 2; i++) kernel->extent[i] = kernel->bytes[i];
-    return WF_OK;
-}
-
 static wf_status create(wfi_kernel *kernel, const wfi_kernel_impl *impl, accumulator a) {
     accumulator *state = wfi_alloc(kernel->ctx, 1, sizeof *state, "a kernel");
     if (!state) return WF_NO_MEMORY;
@@ -40,7 +35,6 @@ static wf_status run_plain(wfi_kernel *kernel, wfi_stream_queue *stream, void *c
 
 static const wfi_kernel_impl plain_impl = {
     .name = "plain",
-    .prepare = prepare,
     .run = run_plain,
     .destroy = wfi_kernel_free_state,
 };
@@ -120,14 +114,12 @@ static wf_status run_part(wfi_kernel *kernel, wfi_stream_queue *stream, void *co
 
 static const wfi_kernel_impl blocked_impl = {
     .name = "blocked",
-    .prepare = prepare,
     .run = run_blocked,
     .destroy = wfi_kernel_free_state,
 };
 
 static const wfi_kernel_impl part_impl = {
     .name = "part",
-    .prepare = prepare,
     .run = run_part,
     .destroy = wfi_kernel_free_state,
 };

@@ -13,22 +13,10 @@ static wf_status reference_describe(wfi_kernel *kernel, const char **reason_out)
     kernel->state = call;
     *call = wfi_call_of(g, node);
     for (int i = 0; i < kernel->n_operands; i++) {
-        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        int32_t v = wfi_node_operand(node, i);
         if (v >= 0) kernel->bytes[i] = wfi_value_bytes(g, v);
     }
     kernel->scratch_bytes = scratch_bytes ? scratch_bytes(g, node) : 0;
-    return WF_OK;
-}
-
-static wf_status reference_prepare(wfi_kernel *kernel) {
-    const wfi_call *call = kernel->state;
-    for (int i = 0; i < kernel->n_operands; i++) {
-        const wfi_operand *o = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        int32_t v = i < call->n_in ? kernel->node->in[i] : kernel->node->out[i - call->n_in];
-        if (v >= 0)
-            kernel->extent[i] = (size_t)wf_shape_n_elem(&o->shape) * wf_dtype_bytes(o->dtype);
-    }
-    kernel->scratch_extent = kernel->scratch_bytes; /* known only here */
     return WF_OK;
 }
 
@@ -47,7 +35,6 @@ static wf_status reference_run(wfi_kernel *kernel, wfi_stream_queue *stream, voi
 const wfi_kernel_impl wfi_kernel_reference = {
     .name = "reference",
     .describe = reference_describe,
-    .prepare = reference_prepare,
     .run = reference_run,
     .destroy = wfi_kernel_free_state,
 };
