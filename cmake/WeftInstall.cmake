@@ -113,7 +113,9 @@ add_custom_command(OUTPUT ${generated}/man3/weft_weft.3.gz VERBATIM
 add_custom_target(weft_man ALL DEPENDS ${generated}/man3/weft_weft.3.gz)
 install(DIRECTORY ${generated}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})
 
-# What weft bench ... --peers runs beside weft, found from the program's own place.
+# What weft bench runs: scripts of its rows, and peers. It finds them from its own place.
+file(GLOB WEFT_CASES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/cases/*.py)
+install(FILES ${WEFT_CASES} DESTINATION share/weft/cases)
 file(GLOB WEFT_PEERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.py
   ${PROJECT_SOURCE_DIR}/bench/peers/*.c)
 install(FILES ${WEFT_PEERS} DESTINATION share/weft/peers)
@@ -128,7 +130,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # and with them the loader's cache is renewed
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gnuplot-nox, python3")
 # Named components, so that the manifests stay as the last installation left them.
 set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};weft;Unspecified;/"
   "${PROJECT_BINARY_DIR};weft;static;/")

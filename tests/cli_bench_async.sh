@@ -2,6 +2,7 @@
 # weft bench async: rows, fields, pictures, predictions, each option.
 # label: once
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 async() { report_of "$1" bench async "${@:2}"; } # NAME OPTIONS...
 # list NAME FIELD: its values in all rows.

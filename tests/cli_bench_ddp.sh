@@ -2,6 +2,7 @@
 # weft bench ddp: rows, fields, the same weights, each option, a peer that is a script.
 # label: once long
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 bench=(bench ddp --model mlp --image 6 --batch 4 --ranks 2 --repeat 1 --steps 1)
 # shas NAME: the weights in a report, one line a row.

@@ -2,6 +2,7 @@
 # weft bench memory: rows, fields, the same weights, each option, a peer that is a script.
 # label: once
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 bench=(bench memory --model mlp --image 6 --batch 4 --repeat 1 --steps 1)
 run() { report_of "$1" "${bench[@]}" "${@:2}"; } # NAME OPTIONS...

@@ -2,6 +2,7 @@
 # weft bench price: rows, their recipes and fields, each option.
 # label: once
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 price() { report_of "$1" bench price "${@:2}"; } # NAME OPTIONS...
 # recipes NAME: the options of each row.
@@ -55,6 +56,19 @@ price lstm --model lstm --tokens 4 --batch 1 --layers 1 --hidden 8 --vocab 16 --
 has_field lstm embedding 8
 has_field lstm tied true
 tested+=(--embedding --tied)
+
+# ---- an interruption ends the run that is under way, and leaves nothing behind; no Python, no rows ----
+mkdir "$folder/tmp"
+TMPDIR=$folder/tmp "$WEFT" bench price --model mlp --image 6 --batch 8 --steps 1 --repeat 1000 --json "$folder/none.json" >/dev/null 2>"$folder/said" &
+until_true_of $! compgen -G "$folder/tmp/weft-bench-*/report.json" >/dev/null || fail "no run begins: $(cat "$folder/said")"
+kill -TERM $!
+status=0
+wait $! || status=$?
+[[ $status == 143 && ! -e $folder/none.json ]] || fail "SIGTERM: exit $status"
+has -x "weft: interrupted; no results have been written" <"$folder/said" || fail "SIGTERM: $(cat "$folder/said")"
+rmdir "$folder/tmp" || fail "SIGTERM leaves a folder behind"
+PATH=/nowhere "$WEFT" bench price --model mlp >"$folder/out" 2>"$folder/said" && fail "rows without Python"
+has "python3 cannot be started .*; Python runs the rows" <"$folder/said" || fail "no Python: $(cat "$folder/said")"
 
 # ---- bad input ----
 expect 2 "--model is missing" bench price

@@ -17,10 +17,11 @@ bytes_of_files() { find "$@" -type f -printf '%s\n' | awk '{ sum += $1 } END { p
 bytes=$(bytes_of_files "$prefix")
 ((bytes < 2800000)) || { echo "$bytes bytes are installed, 2.8 MB or more:"; find "$prefix" -size +64k -ls; exit 1; }
 for file in bin/weft share/man/man1/weft.1.gz share/bash-completion/completions/weft share/zsh/site-functions/_weft \
-    share/fish/vendor_completions.d/weft.fish share/weft/peers/mpi_allreduce.c; do
+    share/fish/vendor_completions.d/weft.fish share/weft/cases/__main__.py share/weft/peers/mpi_allreduce.c; do
     [[ -s $prefix/$file ]] || { echo "$file is not installed"; exit 1; }
 done
 "$prefix/bin/weft" --version >/dev/null
+! command -v python3 >/dev/null || "$prefix/bin/weft" bench price --model mlp --image 6 --batch 1 --steps 1 --repeat 1 --quiet
 bash -n "$prefix/share/bash-completion/completions/weft"
 ldd "$prefix/bin/weft" | grep -c "=> $prefix/.*/libweft\.so\.0\.1 " >/dev/null ||
     { echo "the program does not use the library beside it:"; ldd "$prefix/bin/weft"; exit 1; }

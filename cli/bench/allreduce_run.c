@@ -162,7 +162,7 @@ static bool compile_mpi(bench_allreduce *b, char program[300]) {
     words w = {0};
     apart_path(&b->all.run, "peer", program);
     if (access(program, X_OK) == 0) return true;
-    if (!peer_file("mpi_allreduce.c", source)) {
+    if (!bench_file("peers/mpi_allreduce.c", source)) {
         snprintf(b->no_mpi, sizeof b->no_mpi, "mpi_allreduce.c is not installed with weft");
         return false;
     }
@@ -186,7 +186,7 @@ static bool mpi_words(bench_allreduce *b, words *w) {
 
 static bool gloo_words(bench_allreduce *b, words *w) {
     char file[4096], python[4096], path[300];
-    if (!peer_file("gloo_allreduce.py", file)) {
+    if (!bench_file("peers/gloo_allreduce.py", file)) {
         snprintf(b->no_gloo, sizeof b->no_gloo, "gloo_allreduce.py is not installed with weft");
         return false;
     }

@@ -62,7 +62,8 @@ exit_status apart_open(cli *c, apart *a) {
 }
 
 void apart_close(apart *a) {
-    static const char *const names[] = {"report.json", "trace.json", "log", "store", "peer"};
+    static const char *const names[] = {"report.json", "trace.json", "log",
+                                        "store",       "peer",       "disk"};
     char path[300];
     if (!*a->folder) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -118,7 +119,7 @@ static void show_log(apart *a, bool is_peer) {
     if (!is_peer && n) fprintf(stderr, "%s\n", text);
 }
 
-static exit_status read_report(apart *a, const char *name, json_t **report_out) {
+exit_status apart_report(apart *a, const char *name, json_t **report_out) {
     char path[300];
     json_error_t error;
     *report_out =
@@ -128,14 +129,13 @@ static exit_status read_report(apart *a, const char *name, json_t **report_out) 
     return complain(EXIT_FAILED, "%s: %s", name, a->last);
 }
 
-static exit_status outcome(const apart *a, const wf_launch_result *result, bool is_peer) {
+exit_status apart_outcome(const wf_launch_result *result, bool has_said) {
     if (result->interrupted_by) {
         complain(EXIT_FAILED, "interrupted; no results have been written");
         return (exit_status)(128 + result->interrupted_by);
     }
     if (result->failed_rank < 0) return EXIT_DONE;
-    if (is_peer) return EXIT_FAILED;
-    if (result->signal || !*a->last) complain(EXIT_FAILED, "%s", result->sentence);
+    if (result->signal || !has_said) complain(EXIT_FAILED, "%s", result->sentence);
     if (result->signal) return EXIT_RANK;
     return result->exit_status > EXIT_RANK ? EXIT_FAILED : (exit_status)result->exit_status;
 }
@@ -164,23 +164,12 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
         snprintf(a->last, sizeof a->last, "%.250s", wf_context_error(a->c->ctx));
     if (status != WF_OK) return is_peer ? EXIT_FAILED : complain_of(a->c, status);
     if (result.failed_rank >= 0) show_log(a, is_peer);
-    exit_status bad = outcome(a, &result, is_peer);
-    return bad || !report_out ? bad : read_report(a, w->word[0], report_out);
+    bool is_left_out = is_peer && result.failed_rank >= 0 && !result.interrupted_by;
+    exit_status bad = is_left_out ? EXIT_FAILED : apart_outcome(&result, *a->last);
+    return bad || !report_out ? bad : apart_report(a, w->word[0], report_out);
 }
 
 /* ---- benches that train ---- */
-
-exit_status apart_check_weights(const char *plan, const json_t *report, char sha[65]) {
-    const char *now = json_string_value(json_object_get(report, "weights_sha256"));
-    if (!now) return complain(EXIT_FAILED, "a run of plan %s reports no weights", plan);
-    if (*sha && strcmp(sha, now))
-        return complain(EXIT_FAILED,
-                        "plan %s: two runs have different weights, %.12s... and %.12s...; "
-                        "this is a bug of weft",
-                        plan, sha, now);
-    snprintf(sha, 65, "%s", now);
-    return EXIT_DONE;
-}
 
 exit_status apart_check_counts(const options *o, int64_t least_ranks) {
     if (o->ranks < least_ranks || o->ranks > WF_LAUNCH_MAX_RANKS)
@@ -233,8 +222,8 @@ exit_status apart_check_alone(const cli *c) {
 
 /* ---- peers ---- */
 
-const char *peer_file(const char *name, char path[4096]) {
-    static const char *const places[] = {"../bench/peers", "../share/weft/peers"};
+const char *bench_file(const char *name, char path[4096]) {
+    static const char *const places[] = {"../bench", "../share/weft"};
     char self[2048];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0) return NULL;
@@ -253,28 +242,6 @@ const char *peer_python(const options *o, char path[4096]) {
     if (o->python) return o->python;
     snprintf(path, 4096, "%.3000s/weft-peers/bin/python", parent && *parent ? parent : "/tmp");
     return access(path, X_OK) == 0 ? path : "python3";
-}
-
-bool peer_train_words(const apart *a, const char *file, const char *const *tuning, int64_t batch,
-                      words *w) {
-    const options *o = &a->c->o;
-    char script[4096], python[4096], path[300];
-    if (!peer_file(file, script)) return false;
-    words_add_text(w, "env GLOO_SOCKET_IFNAME=lo");
-    words_add(w, "OMP_NUM_THREADS=%d", o->recipe.n_threads);
-    for (; tuning && *tuning; tuning++) words_add(w, "%s", *tuning);
-    words_add(w, "%s", peer_python(o, python));
-    words_add(w, "%s", script);
-    words_add(w, "--model=%s", o->model);
-    if (o->image) words_add(w, "--image=%lld", (long long)o->image);
-    if (o->tokens) words_add(w, "--tokens=%lld", (long long)o->tokens);
-    words_add(w, "--batch=%lld", (long long)batch);
-    words_add(w, "--threads=%d", o->recipe.n_threads);
-    words_add(w, "--repeat=%lld", (long long)o->steps);
-    words_add(w, "--optimizer=%s", o->recipe.optimizer == WF_SGD ? "sgd" : "adamw");
-    words_add(w, "--store=%s", apart_path(a, "store", path));
-    words_add(w, "--json=%s", apart_path(a, "report.json", path));
-    return true;
 }
 
 exit_status peer_run(apart *a, words *w, int n_ranks, int n_cores, char *why, char version[100],

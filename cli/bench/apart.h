@@ -8,7 +8,7 @@
 
 #include <sched.h>
 
-#define APART_MAX_WORDS   96
+#define APART_MAX_WORDS   256
 #define APART_MAX_REPEATS 1000
 
 /* A command that grows word by word; the first that finds no memory makes it `broken`. */
@@ -47,9 +47,11 @@ const char *apart_path(const apart *a, const char *name, char path[300]);
 exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,
                       bool is_peer, json_t **report_out);
 
-/* Fails if this run's report has other weights than the row's earlier runs; `sha` keeps the first.
- * Complains. */
-exit_status apart_check_weights(const char *plan, const json_t *report, char sha[65]);
+/* Reads the report of a run, `name` in sentences. Complains. */
+exit_status apart_report(apart *a, const char *name, json_t **report_out);
+/* Returns the exit status of a bench whose run has ended so. Complains of an interruption and of a
+ * signal, and if nothing has been said, of a failure. */
+exit_status apart_outcome(const wf_launch_result *result, bool has_said);
 
 /* Cores that this process may use, at least 1. */
 int apart_n_cores(void);
@@ -68,15 +70,11 @@ exit_status apart_check_counts(const options *o, int64_t least_ranks);
 /* Refuses to run as one of several ranks, because the bench starts its ranks itself. Complains. */
 exit_status apart_check_alone(const cli *c);
 
-/* The file of bench/peers, wherever this program was built or installed; NULL: there is none. */
-const char *peer_file(const char *name, char path[4096]);
+/* The file of bench/, wherever this program was built or installed; NULL: there is none. */
+const char *bench_file(const char *name, char path[4096]);
 /* --python, or the interpreter that bench/setup-peers installs, or python3. */
 const char *peer_python(const options *o, char path[4096]);
 
-/* Training by PyTorch, which bench/peers has in that file, with so many samples a rank. `tuning`,
- * NULL-terminated, is for its environment. False: there is no such file. */
-bool peer_train_words(const apart *a, const char *file, const char *const *tuning, int64_t batch,
-                      words *w);
 /* Runs a peer; releases the words. Where it fails, why[300] says how, and *report_out is NULL.
  * Complains of an interruption alone. */
 exit_status peer_run(apart *a, words *w, int n_ranks, int n_cores, char *why, char version[100],

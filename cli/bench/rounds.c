@@ -32,13 +32,6 @@ exit_status rounds_add(rounds *b, json_t *row, size_t most) {
 
 /* ---- rounds ---- */
 
-static int count_active(const rounds *b) {
-    int n = 0;
-    for (json_t *row = NULL; (row = next_row(b->rows, row));)
-        n += !json_object_get(row, ".left_out");
-    return n;
-}
-
 exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, rounds_run *run) {
     size_t n = json_array_size(b->rows);
     exit_status bad = EXIT_DONE;
@@ -47,7 +40,6 @@ exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, ro
         char text[150];
         if (interrupt_status())
             return complain(interrupt_status(), "interrupted; no results have been written");
-        if (json_object_get(row, ".left_out")) continue;
         snprintf(text, sizeof text, "%s %d/%d  %.100s", verb, b->n_runs_done + 1, b->n_runs,
                  row_text(row, ".name"));
         progress_show(&b->bar, (double)b->n_runs_done++ / b->n_runs, text);
@@ -61,7 +53,7 @@ static exit_status run_all(rounds *b, const bench *parts) {
     int n_rounds = (int)b->c->o.repeat;
     progress_open(&b->bar, !b->c->o.quiet);
     for (int round = 0; round < n_rounds && !bad; round++) {
-        b->n_runs = b->n_runs_done + count_active(b) * (n_rounds - round);
+        b->n_runs = b->n_runs_done + (int)json_array_size(b->rows) * (n_rounds - round);
         bad = rounds_once(b, "run", 0, round, parts->run);
         if (!round && !bad && parts->after_first) bad = parts->after_first(b);
     }
@@ -69,57 +61,18 @@ static exit_status run_all(rounds *b, const bench *parts) {
     return bad;
 }
 
-/* ---- a run of weft ---- */
-
-void rounds_words(const rounds *b, const char *name, unsigned flag, words *w) {
-    static const option_id own[] = {OPT_plan,          OPT_plans,   OPT_ranks,       OPT_n_threads,
-                                    OPT_repeat,        OPT_steps,   OPT_out,         OPT_json,
-                                    OPT_quiet,         OPT_peers,   OPT_python,      OPT_n_workers,
-                                    OPT_staleness,     OPT_servers, OPT_local_steps, OPT_outer_lr,
-                                    OPT_outer_momentum};
-    const options *o = &b->c->o;
-    char path[300];
-    words_add(w, "weft");
-    words_add_text(w, name);
-    words_add_options(w, o, flag, own, sizeof own / sizeof *own);
-    words_add(w, "--threads=%d", o->recipe.n_threads);
-    words_add(w, "--json=%s", apart_path(&b->run, "report.json", path));
-    words_add(w, "--quiet");
-}
-
-exit_status rounds_weft(rounds *b, json_t *row, words *w, json_t **report_out) {
-    int n_ranks = (int)row_number(row, "ranks");
-    char sha[65];
-    exit_status bad = apart_run(&b->run, APART_SELF, w, n_ranks, n_ranks * b->c->o.recipe.n_threads,
-                                false, report_out);
-    words_release(w);
-    if (bad) return bad;
-    snprintf(sha, sizeof sha, "%s", row_text(row, "weights_sha256"));
-    bad = apart_check_weights(row_text(*report_out, "plan"), *report_out, sha);
-    json_object_set(row, "plan", json_object_get(*report_out, "plan"));
-    json_object_set_new(row, "weights_sha256", json_string(sha));
-    if (!b->recipe) b->recipe = json_incref(json_object_get(*report_out, "recipe"));
-    if (bad) json_decref(*report_out);
-    return bad;
-}
-
 /* ---- the bench ---- */
 
 static json_t *create_report(const rounds *b) {
     const options *o = &b->c->o;
-    json_t *rows = json_array(), *peers = json_array();
+    json_t *rows = json_array();
     for (json_t *row = NULL; (row = next_row(b->rows, row));)
-        json_array_append_new(json_object_get(row, ".peer") ? peers : rows, row_public(row));
+        json_array_append_new(rows, row_public(row));
     json_t *report = json_pack("{s:s, s:O, s:I, s:I, s:i, s:o}", "weft", WEFT_VERSION, "recipe",
                                b->recipe, "steps", (json_int_t)o->steps, "repeat",
                                (json_int_t)o->repeat, "cores", apart_n_cores(), "rows", rows);
     if (!(option_about(OPT_steps).commands & b->c->command)) json_object_del(report, "steps");
     effort_report(&b->spent, report);
-    if (o->peers) {
-        json_object_set(report, "peers", peers);
-        json_object_set_new(report, "peer_version", json_string(b->peer_version));
-    }
-    json_decref(peers);
     return report;
 }
 
@@ -233,8 +186,8 @@ static void say_cell(const cli *c, const column *k, const json_t *row) {
         strcpy(text, "-");
     else if (k->as == AS_BYTES)
         text_of_bytes(text, number);
-    else if (k->as <= AS_PERCENT)
-        snprintf(text, sizeof text, k->as == AS_ERROR ? "%+.1f %%" : "%.1f %%", 100 * number);
+    else if (k->as == AS_ERROR)
+        snprintf(text, sizeof text, "%+.1f %%", 100 * number);
     else
         snprintf(text, sizeof text, "%.*f", k->as == AS_TEXT ? 0 : k->as, number);
     say(c, "%*s", k->width, text);
@@ -244,13 +197,11 @@ void say_columns(const cli *c, const json_t *rows, const column *columns, int n)
     for (int k = 0; k < n; k++) say(c, "%s%*s", k ? " " : "", columns[k].width, columns[k].head);
     say(c, "\n");
     for (json_t *row = NULL; (row = next_row(rows, row));) {
-        const char *why = row_text(row, "no_figures");
         if (json_object_get(row, ".begins")) say(c, "\n");
-        for (int k = 0; k < n && !(*why && columns[k].as != AS_TEXT); k++) {
+        for (int k = 0; k < n; k++) {
             if (k) say(c, " ");
             say_cell(c, &columns[k], row);
         }
-        if (*why) say(c, "  no figures: %s", why);
         say(c, "\n");
     }
 }

@@ -15,7 +15,6 @@ typedef struct rounds {
     cli *c;
     apart run;
     json_t *rows, *recipe;
-    char peer_version[100];
     progress bar;
     int n_runs_done, n_runs;
     effort begin, spent;
@@ -28,7 +27,7 @@ typedef exit_status rounds_run(rounds *b, json_t *row);
 typedef struct bench {
     exit_status (*add_rows)(rounds *b);
     rounds_run *run;
-    exit_status (*after_first)(rounds *b); /* of the rounds: may add rows and leave some out */
+    exit_status (*after_first)(rounds *b); /* of the rounds: may add rows */
     exit_status (*finish)(rounds *b);      /* after all rounds: checks rows, sets their results */
     void (*say_rows)(const rounds *b);
     exit_status (*plot)(const rounds *b);                   /* into --out */
@@ -37,23 +36,15 @@ typedef struct bench {
 
 /* Runs the bench with --repeat rounds: checks first that nothing else has started this process and
  * that --json and --out can be written, prints the table and the effort in the end, and writes the
- * report: the recipe, --steps, --repeat, the rows, and "peers", the rows with ".peer". Complains.
- */
+ * report: the recipe, --steps, --repeat and the rows. Complains. */
 exit_status rounds_bench(rounds *b, cli *c, const bench *parts);
 /* Appends the row (a new reference). Complains if there are more than `most` rows or the row is
  * NULL. */
 exit_status rounds_add(rounds *b, json_t *row, size_t most);
 
-/* Calls `run` for each row from `first` on without ".left_out", in odd rounds backwards, so no row
- * always follows the same one. The progress line shows `verb` and the row's ".name". Complains. */
+/* Calls `run` for each row from `first` on, in odd rounds backwards, so no row always follows the
+ * same one. The progress line shows `verb` and the row's ".name". Complains. */
 exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, rounds_run *run);
-
-/* Adds weft and the name of a command, those given options that the command with that flag takes
- * and rows do not set, and the report's path. The caller adds --repeat. */
-void rounds_words(const rounds *b, const char *name, unsigned flag, words *w);
-/* Runs the words, which it releases, as "ranks" of the row. Sets the row's "plan" and
- * "weights_sha256", which are the same in all runs. */
-exit_status rounds_weft(rounds *b, json_t *row, words *w, json_t **report_out);
 
 void rounds_close(rounds *b);
 
@@ -70,7 +61,6 @@ double row_number(const json_t *row, const char *path);
 double row_statistic(const json_t *row, const char *list,
                      double (*statistic)(const samples *s, size_t first));
 #define row_median(row, list) row_statistic(row, list, samples_median)
-#define row_least(row, list)  row_statistic(row, list, samples_least)
 #define row_mean(row, list)   row_statistic(row, list, samples_mean)
 #define row_std(row, list)    row_statistic(row, list, samples_std)
 void row_set(json_t *row, const char *field, double value); /* NAN: null */
@@ -87,13 +77,12 @@ typedef struct column {
     int as;                   /* decimals of a number, or one of the next */
 } column;
 
-#define AS_TEXT    (-1) /* a text or a whole number */
-#define AS_BYTES   (-2)
-#define AS_PERCENT (-3)
-#define AS_ERROR   (-4) /* "+3.1 %" */
+#define AS_TEXT  (-1) /* a text or a whole number */
+#define AS_BYTES (-2)
+#define AS_ERROR (-3) /* "+3.1 %" */
 
-/* Prints the heads, then the rows. "-" replaces a missing value. A row with "no_figures" has that
- * sentence after its AS_TEXT columns. A row with ".begins" follows a blank line. */
+/* Prints the heads, then the rows. "-" replaces a missing value. A row with ".begins" follows a
+ * blank line. */
 void say_columns(const cli *c, const json_t *rows, const column *columns, int n);
 #define SAY_COLUMNS(c, rows, columns)                                                              \
     say_columns(c, rows, columns, (int)(sizeof(columns) / sizeof *(columns)))

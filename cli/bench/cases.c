@@ -1,0 +1,246 @@
+/* weft bench ddp, memory, price and async: their options, files and pictures. bench/cases/ has
+ * their rows: it runs them in turn by weft bench train and weft train, and makes tables and
+ * reports.
+ */
+#include "bench/apart.h"
+#include "checkpoint/checkpoint.h"
+#include "common/processor.h"
+#include "common/text.h"
+#include "draw/chart.h"
+#include "job/job.h"
+#include "job/report.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SCRIPT          "cases/__main__.py"
+#define LARGEST_BATCH   (1 << 20)
+#define MAX_PLANS       64
+#define MAX_WORKERS     64
+#define USUAL_STALENESS 4
+#define USUAL_STEPS     60
+
+/* Checks and completes the options of one of the benches, and adds words for the script. */
+typedef exit_status case_check(cli *c, words *w);
+
+/* ---- the script ---- */
+
+/* Adds KEY=VALUE for each option of the bench, and the given ones that `child`, the command of the
+ * runs, takes as well. */
+static void add_options(const cli *c, unsigned child, words *w) {
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        char text[TEXT_BYTES];
+        const option about = option_about(id);
+        bool is_open = id == OPT_target_loss && !option_is_given(&c->o, id);
+        if (about.commands & c->command && !is_open)
+            words_add(w, "%s=%s", about.key, option_text(&c->o, id, text));
+    }
+    words_add_options(w, &c->o, child, NULL, 0);
+}
+
+/* `peer`: PyTorch's script, or NULL. */
+static void add_places(const cli *c, const char *peer, words *w) {
+    const command *about = commands;
+    char self[4096] = "", path[4096], python[4096];
+    while (about->flag != c->command) about++;
+    words_add(w, "bench=%s", strchr(about->name, ' ') + 1);
+    words_add(w, "version=%s", WEFT_VERSION);
+    words_add(w, "cores=%d", apart_n_cores());
+    words_add(w, "unit=%s", wf_model_registry_find(c->o.model)->takes_tokens ? "tokens" : "images");
+    words_add(w, "weft=%s", readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? self : "weft");
+    if (!peer) return;
+    words_add(w, "script_name=%s", strrchr(peer, '/') + 1);
+    words_add(w, "script=%s", bench_file(peer, path) ? path : "");
+    words_add(w, "peer_python=%s", peer_python(&c->o, python));
+}
+
+static exit_status launch(const cli *c, const words *w) {
+    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
+    wf_launch_result result;
+    if (w->broken) return complain(EXIT_FAILED, "no memory left, or too many options");
+    config.argv = w->word;
+    config.out = fileno(c->say);
+    signal(SIGCHLD, SIG_DFL);
+    wf_status status = wf_launch(c->ctx, &config, &result);
+    if (status == WF_INVALID_ARG)
+        return complain(EXIT_FAILED, "%s; Python runs the rows", wf_context_error(c->ctx));
+    if (status != WF_OK) return complain_of(c, status);
+    return apart_outcome(&result, true);
+}
+
+/* ---- results ---- */
+
+static exit_status draw(const cli *c, const json_t *about) {
+    const char *name, *csv, *title, *script;
+    chart p;
+    if (json_unpack((json_t *)(uintptr_t)about, "{s:s, s:s, s:s, s:s}", "name", &name, "csv", &csv,
+                    "title", &title, "script", &script))
+        return complain(EXIT_FAILED, "a picture is incomplete");
+    exit_status bad = chart_begin(&p, c, name, csv, "%s", title);
+    return bad ? bad : chart_end(&p, "%s", script);
+}
+
+static exit_status finish(const cli *c, apart *a, const effort *begin) {
+    json_t *result, *picture;
+    effort spent;
+    size_t i;
+    exit_status bad = apart_report(a, "the rows", &result);
+    if (!bad) bad = complain_of(c, effort_since(c, begin, &spent));
+    if (bad) return bad;
+    effort_say(c, &spent);
+    json_array_foreach(json_object_get(result, "charts"), i, picture) if (!bad) bad =
+        draw(c, picture);
+    json_t *report = json_incref(json_object_get(result, "report"));
+    effort_report(&spent, report);
+    json_decref(result);
+    if (!bad) return report_write(c, report);
+    json_decref(report);
+    return bad;
+}
+
+static exit_status run(cli *c, unsigned child, int usual, const char *peer, case_check *check) {
+    char path[4096];
+    words more = {0}, w = {0};
+    apart a = {.c = c};
+    effort begin;
+    exit_status bad = apart_resolve(c, usual);
+    if (!bad && check) bad = check(c, &more);
+    if (!bad) bad = apart_check_alone(c);
+    if (!bad) bad = report_check(c);
+    if (!bad && c->o.out) bad = checkpoint_folder(c);
+    if (!bad && !bench_file(SCRIPT, path))
+        bad = complain(EXIT_FAILED, SCRIPT " is not installed with weft");
+    if (!bad) bad = apart_open(c, &a);
+    if (!bad) {
+        interrupt_watch();
+        begin = effort_now();
+        words_add_text(&w, "python3 -B -E -S");
+        words_add(&w, "%s", path);
+        words_add(&w, "%s", a.folder);
+        add_options(c, child, &w);
+        add_places(c, peer, &w);
+        for (int k = 0; k < more.n; k++) words_add(&w, "%s", more.word[k]);
+        bad = launch(c, &w);
+    }
+    if (!bad) bad = finish(c, &a, &begin);
+    words_release(&more);
+    words_release(&w);
+    apart_close(&a);
+    return bad;
+}
+
+/* ---- the benches ---- */
+
+/* The rows set these keys themselves. */
+static exit_status check_ddp(cli *c, words *w) {
+    static const char *const own[] = {"dp", "overlap"};
+    const options *o = &c->o;
+    (void)w;
+    if (o->recipe.batch < 1 || o->recipe.batch > LARGEST_BATCH)
+        return complain(EXIT_USAGE, "--batch %lld: a rank takes 1 to %d samples",
+                        (long long)o->recipe.batch, LARGEST_BATCH);
+    for (const char *at = o->plan; at && *at; at += strcspn(at, ","), at += *at == ',')
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            if (strcspn(at, "=,") == strlen(own[i]) && !strncmp(at, own[i], strlen(own[i])))
+                return complain(EXIT_USAGE,
+                                "--plan %.200s: weft bench ddp sets %s itself, in each row: dp up "
+                                "to --ranks, overlap on and off; leave it out",
+                                o->plan, own[i]);
+    return EXIT_DONE;
+}
+
+/* A plan says how many ranks it wants, at most as many as are asked for. */
+static exit_status add_plan(const cli *c, const char *text, words *w) {
+    wf_plan *plan;
+    wf_status status = wf_plan_parse(c->ctx, text, &plan);
+    if (status != WF_OK) return complain_of(c, status);
+    int n_ranks = wf_plan_n_ranks(plan);
+    wf_plan_destroy(plan);
+    if (option_is_given(&c->o, OPT_ranks) && n_ranks > c->o.ranks)
+        return complain(EXIT_USAGE, "--plans: '%s' needs %d ranks, but --ranks is %lld", text,
+                        n_ranks, (long long)c->o.ranks);
+    if (w->n == MAX_PLANS) return complain(EXIT_USAGE, "there can be %d rows", MAX_PLANS);
+    words_add(w, "row=%d %s", n_ranks, text);
+    return EXIT_DONE;
+}
+
+/* By default, plans that divide one more tensor over the replicas in each row. */
+static exit_status check_memory(cli *c, words *w) {
+    const options *o = &c->o;
+    char usual[200], plan[500];
+    int n = (int)o->ranks;
+    exit_status bad = EXIT_DONE;
+    if (o->recipe.n_micro == MICRO_AUTO)
+        return complain(EXIT_USAGE,
+                        "--micro auto: rows are compared, so all have as many microbatches; give "
+                        "their number");
+    if (o->peers && o->recipe.batch % o->ranks)
+        return complain(EXIT_USAGE,
+                        "--peers: PyTorch's %lld ranks have equal parts of a batch, which --batch "
+                        "%lld has not",
+                        (long long)o->ranks, (long long)o->recipe.batch);
+    snprintf(usual, sizeof usual,
+             "dp=%d;dp=%d,zero=1;dp=%d,zero=2;dp=%d,zero=3;dp=%d,zero=3,schedule=breadth", n, n, n,
+             n, n);
+    for (const char *at = o->plans ? o->plans : usual; at && !bad;) {
+        size_t length = strcspn(at, ";");
+        snprintf(plan, sizeof plan, "%.*s", (int)length, at);
+        bad = add_plan(c, plan, w);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return bad;
+}
+
+/* Uneven shares need several lanes a worker. */
+static int64_t usual_lanes(const wf_recipe *r) {
+    int64_t each = 4;
+    while (each > 1 && r->n_workers && r->batch % (each * r->n_workers)) each /= 2;
+    return each * r->n_workers;
+}
+
+static exit_status check_async(cli *c, words *w) {
+    options *o = &c->o;
+    (void)w;
+    int n_cores = apart_n_cores();
+    if (!option_is_given(o, OPT_steps)) o->steps = USUAL_STEPS;
+    if (!option_is_given(o, OPT_n_workers)) o->recipe.n_workers = n_cores < 2 ? 2 : n_cores;
+    if (!option_is_given(o, OPT_n_lanes)) o->recipe.n_lanes = usual_lanes(&o->recipe);
+    if (!option_is_given(o, OPT_staleness)) o->recipe.staleness = USUAL_STALENESS;
+    if (!option_is_given(o, OPT_servers)) o->servers = 2;
+    if (!option_is_given(o, OPT_slow)) o->slow = 3;
+    int64_t n = o->recipe.n_workers;
+    if (n < 2 || n > MAX_WORKERS)
+        return complain(EXIT_USAGE, "--workers %lld: there can be 2 to %d", (long long)n,
+                        MAX_WORKERS);
+    if (o->recipe.batch % n)
+        return complain(EXIT_USAGE, "--batch %lld cannot be divided among %lld workers",
+                        (long long)o->recipe.batch, (long long)n);
+    if (o->servers < 1 || o->servers > MAX_WORKERS)
+        return complain(EXIT_USAGE, "--servers %lld: there can be 1 to %d", (long long)o->servers,
+                        MAX_WORKERS);
+    if (!(o->slow >= 1) || o->slow > WF_SIMULATION_MAX_SLOW)
+        return complain(EXIT_USAGE, "--slow must be 1 to %d", WF_SIMULATION_MAX_SLOW);
+    if (o->steps < 2)
+        return complain(EXIT_USAGE, "--steps must be at least 2: the first is not timed");
+    if (o->recipe.n_lanes % n)
+        return complain(EXIT_USAGE, "--lanes %lld cannot be divided among %lld workers",
+                        (long long)o->recipe.n_lanes, (long long)n);
+    return EXIT_DONE;
+}
+
+exit_status run_bench_ddp(cli *c) {
+    return run(c, FOR_BENCH, 5, "peers/pytorch_ddp.py", check_ddp);
+}
+
+exit_status run_bench_memory(cli *c) {
+    return run(c, FOR_BENCH, 3, "peers/pytorch_memory.py", check_memory);
+}
+
+exit_status run_bench_price(cli *c) {
+    return run(c, FOR_BENCH, 3, NULL, NULL);
+}
+
+exit_status run_bench_async(cli *c) {
+    return run(c, FOR_TRAIN, 3, NULL, check_async);
+}
