@@ -179,7 +179,7 @@ static exit_status run_once(const command *about, int argc, char *const *argv, i
     exit_status status = EXIT_DONE;
     options_init(&c.o);
     if (!options_parse(&c.o, about->flag, argc, argv)) {
-        status = complain(EXIT_USAGE, "%s", c.o.error);
+        status = complain(c.o.is_unreadable ? EXIT_FAILED : EXIT_USAGE, "%s", c.o.error);
     } else {
         wf_context_config config = WF_CONTEXT_CONFIG_INIT;
         if (c.o.json && !strcmp(c.o.json, "-")) c.say = stderr;

@@ -82,5 +82,5 @@ refuses "files are made in the folder of --out" '{"zero_optimization": {"offload
 refuses "set stages by --plan pp=N" '{"pipeline": {"stages": 2}}'
 refuses "duplicate" '{"train_batch_size": 8, "train_batch_size": 4}'
 refuses "line 2, column 0" '{'
-expect 2 "--deepspeed: " plan --model gpt2-tiny --deepspeed "$folder/none"
+expect 1 "--deepspeed: " plan --model gpt2-tiny --deepspeed "$folder/none"
 finish

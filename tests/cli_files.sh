@@ -86,14 +86,14 @@ done
 
 # ---- pipes are not waited for ----
 mkfifo "$here/pipe"
-run 2 "is not a regular file, but a pipe" train --config "$here/pipe"
+run 1 "is not a regular file, but a pipe" train --config "$here/pipe"
 run 1 "is not a regular file, but a pipe" draw "$here/pipe"
 run 1 "is not a regular file, but a pipe" $mlp --steps 1 --init "$here/pipe"
 run 1 "no process reads that pipe" $mlp --steps 1 --json "$here/pipe"
 run 1 "not a regular file" $mlp --steps 1 --trace "$here/pipe"
 mkdir "$here/pipes" && mkfifo "$here/pipes/log.jsonl"
 run 1 "log.jsonl cannot be written: it exists and is not a regular file" $mlp --steps 1 --out "$here/pipes"
-run 2 "but a device" train --config /dev/zero
+run 1 "but a device" train --config /dev/zero
 run 1 "but a device" draw /dev/zero
 
 # ---- standard output that takes nothing ----

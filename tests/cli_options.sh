@@ -192,7 +192,7 @@ refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 refuses --host-memory 3 "of the host's memory" "$adam --plan offload=state --host-memory 1KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged
-for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" "--restarts 3" "--snapshot 3" "--verify 3" "--on-nan skip" --profile; do
+for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--save-every 3" "--restarts 3" "--snapshot 3" "--verify 3" "--on-nan skip" --profile; do
     [[ $(report ${mlp/train/plan} $extra | field fits) == true ]] || fail "weft plan $extra"
 done
 [[ ! -e $folder/none ]] || fail "weft plan makes a folder"

@@ -12,7 +12,7 @@ expect 2 "has no option --steps; weft train has" eval --steps 3
 expect 2 "--model is missing" train --data synthetic
 expect 2 "--data is missing" train --model mlp
 expect 2 "did you mean resnet18? There are mlp, resnet18" train --model resnet19 --data synthetic
-expect 2 "no data set and no file" train --model mlp --data "$folder/none"
+expect 2 "no data set and no file" train --model mlp --data none
 expect 2 "not a whole number" $mlp --batch eight
 expect 2 "not a whole number" $mlp --batch -8
 expect 2 "not a whole number" $mlp --batch 99999999999999999999
@@ -133,17 +133,30 @@ config '[1]'; expect 2 "not a JSON object" train --config "$folder/c.json"
 config '{"batch": 8'; expect 2 "line 1" train --config "$folder/c.json"
 config '{"config": "x"}'; expect 2 "not allowed here" train --config "$folder/c.json"
 head -c 1100000 /dev/zero >"$folder/c.json"; expect 2 "more than 1048576 bytes" train --config "$folder/c.json"
-expect 2 "none.json cannot be opened: No such file" train --config "$folder/none.json"
 
 # ---- the run fails: 1 ----
 expect 1 "--resume: there is no run in $folder/none, which has no state.safetensors; without --resume a new run starts" train --resume --out "$folder/none"
 expect 1 "cannot be written" $mlp --json /dev/full
 expect 1 "none/r.json cannot be written: No such" $mlp --json "$folder/none/r.json"
+"$WEFT" $mlp --json - >&- 2>"$folder/said"
+[[ $? == 1 && $(cat "$folder/said") == "weft: the report on standard output cannot be written: it is closed, or can only be read" ]] || fail "--json - >&-: $(cat "$folder/said")"
 grep -q loss "$folder/out" && fail "--json in no folder: said after the run"
 expect 1 "is not finite" $mlp --lr 1e6 --steps 50 --json "$folder/half.json"
 [[ ! -e $folder/half.json ]] || fail "a failed run leaves a report"
 expect 1 "cannot be made" $mlp --out /dev/null/run
-expect 1 "none.safetensors" $mlp --init "$folder/none.safetensors"
+# A file that cannot be read is a failure of the run, whichever option names it.
+expect 1 "no data set and no file" train --model mlp --data "$folder/none"
+for option in config deepspeed kernels init; do
+    for command in plan train "bench train"; do
+        # shellcheck disable=SC2086
+        expect 1 "$folder/none/f.json cannot be opened: No such file" $command --model mlp --data synthetic --$option "$folder/none/f.json"
+    done
+done
+expect 1 "$folder/none/f.json cannot be opened" plan --model mlp --cluster "$folder/none/f.json"
+expect 1 "$folder/none/f.json cannot be opened" advise --model mlp --cluster "$folder/none/f.json"
+expect 1 "$folder/none/f.json cannot be opened" bench published --cluster "$folder/none/f.json"
+expect 1 "$folder/none/f.json cannot be opened" bench published --rows "$folder/none/f.json"
+expect 1 "$folder is not a regular file, but a folder" train --config "$folder"
 expect 1 "is not finite" $mlp --lr 1e6 --steps 50
 
 # ---- it does not fit: 3, with what would ----

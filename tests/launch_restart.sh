@@ -146,7 +146,7 @@ finishes 4 "the last failure"
 [[ -z $(find "$folder/run" -name '.weft-*') ]] || fail "left: $(ls -A "$folder/run")"
 
 # ---- a refused run leaves no folder ----
-expect 2 "no data set and no file called" $run --ranks 2 --data $folder/missing --steps 1 --out "$folder/new/folder/"
+expect 1 "no data set and no file called" $run --ranks 2 --data $folder/missing --steps 1 --out "$folder/new/folder/"
 [[ ! -e $folder/new ]] || fail "a refused run leaves $folder/new"
 
 # ---- a rank dies, and the launcher is interrupted before it starts another ----

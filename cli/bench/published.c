@@ -9,7 +9,8 @@
 /* ---- a prediction ---- */
 
 static exit_status complain_of_row(const cli *c, const json_t *row, wf_status status) {
-    exit_status exit = status == WF_NO_MEMORY ? EXIT_FAILED : EXIT_USAGE;
+    bool has_failed = status == WF_NO_MEMORY || status == WF_IO;
+    exit_status exit = has_failed ? EXIT_FAILED : EXIT_USAGE;
     return complain(exit, "%s: %s", row_text(row, "place"), wf_context_error(c->ctx));
 }
 

@@ -108,8 +108,8 @@ static FILE *open_file(options *o, const char *what, const char *path) {
         options_fail(o, "%s: no memory left", what);
         return NULL;
     }
-    if (wf_file_open(ctx, path, &fd, NULL) != WF_OK)
-        options_fail(o, "%s: %.300s", what, wf_context_error(ctx));
+    o->is_unreadable = wf_file_open(ctx, path, &fd, NULL) != WF_OK;
+    if (o->is_unreadable) options_fail(o, "%s: %.300s", what, wf_context_error(ctx));
     wf_context_destroy(ctx);
     return fd < 0 ? NULL : fdopen(fd, "rb");
 }
@@ -120,7 +120,8 @@ static json_t *read_file(options *o, const char *what, const char *path) {
     FILE *file = text ? open_file(o, what, path) : NULL;
     size_t n = file ? fread(text, 1, MAX_CONFIG_BYTES + 1, file) : 0;
     json_t *root = NULL;
-    if (file && ferror(file))
+    o->is_unreadable |= file && ferror(file);
+    if (file && o->is_unreadable)
         options_fail(o, "%s: %.200s cannot be read", what, path);
     else if (n > MAX_CONFIG_BYTES)
         options_fail(o, "%s: %.200s has more than %d bytes", what, path, MAX_CONFIG_BYTES);

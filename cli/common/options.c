@@ -365,6 +365,7 @@ bool options_parse(options *o, unsigned flag, int argc, char *const *argv) {
         return true;
     } else {
         memcpy(o->error, typed.error, sizeof o->error);
+        o->is_unreadable = typed.is_unreadable;
     }
     options_release(&typed);
     return good;

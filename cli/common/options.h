@@ -374,6 +374,7 @@ typedef struct options {
     bool names_no_files; /* untrusted source of options: must not name files to open */
     char *table;         /* of recipe.tuned, where an option gave it; owned */
     char tuned_for[200]; /* tuned_place where the table of --kernels was measured; "" none */
+    bool is_unreadable;  /* the error is that of a file: the run fails */
     char error[600];     /* the sentence, after a function has returned false */
 } options;
 

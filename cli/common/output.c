@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static exit_status failed(const char *what, const char *path, const char *why) {
-    return complain(EXIT_FAILED, "%s %.300s cannot be written: %s", what, path, why);
+    const char *where = strcmp(path, "-") ? path : "on standard output";
+    return complain(EXIT_FAILED, "%s %.300s cannot be written: %s", what, where, why);
 }
 
 /* ---- where a path leads ---- */
@@ -64,7 +65,7 @@ exit_status output_check_file(const char *what, const char *path) {
 static const char *check_descriptor(int fd) {
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0) return strerror(errno);
-    return (flags & O_ACCMODE) == O_RDONLY ? "it can only be read" : NULL;
+    return (flags & O_ACCMODE) == O_RDONLY ? "it is closed, or can only be read" : NULL;
 }
 
 exit_status output_check(const char *what, const char *path) {

@@ -187,9 +187,6 @@ static exit_status read_text(const cli *c, const char *path, char **text_out) {
     wf_safetensors *file;
     json_t *found = NULL;
     wf_status status = wf_safetensors_open(c->ctx, path, &file);
-    /* A known model may be planned on a machine that lacks its weights. */
-    if (status != WF_OK && c->command == FOR_PLAN && c->o.model)
-        return (*text_out = strdup("")) ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
     if (status != WF_OK) return complain_of(c, status);
     *text_out = metadata_of(file);
     exit_status bad = *text_out ? EXIT_DONE : read_config(c, path, &found);

@@ -116,7 +116,7 @@ static wf_status open_named(wf_data *data, const wf_data_config *config) {
     }
     if (stat(config->name, &st) != 0)
         return wfi_fail(
-            data->ctx, WF_INVALID_ARG,
+            data->ctx, strpbrk(config->name, "/.") ? WF_IO : WF_INVALID_ARG,
             "there is no data set and no file called %s; known are synthetic, "
             "fashion-mnist, a folder of pictures, in MNIST's or CIFAR-10's binary layout, a text "
             "file, and files of tokens",
