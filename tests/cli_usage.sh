@@ -190,9 +190,24 @@ for command in plan train "bench train"; do
     sed -n '/these would fit:$/,/^with the first/p' "$folder/said" >"$folder/${command// /-}.fit"
     [[ $(grep -cxE ' +[0-9]\.[0-9] MiB +[0-9.]+ [mu]s +[1-8]  --plan [^ ]+ --micro [1-8] --lanes 8 --slices 2' "$folder/${command// /-}.fit") -ge 3 ]] || fail "$command: $(cat "$folder/said")"
     cmp <(sed 1d "$folder/plan.fit") <(sed 1d "$folder/${command// /-}.fit") || fail "$command: another table: $(cat "$folder/said")"
+    # The report has the same plans, also where --plan auto finds nothing that fits.
+    for more in "--device-memory 5MiB" "--device-memory 3MiB --plan auto"; do
+        # shellcheck disable=SC2086
+        "$WEFT" $command $gpt $more --json "$folder/report" >"$folder/out" 2>&1
+        [[ $? == 3 ]] || fail "$command $more: not 3"
+        has '"fits": false' <"$folder/report" && [[ $(field lanes <"$folder/report" | sort -u) == 8 ]] || fail "$command $more: the report: $(cat "$folder/report")"
+        sed -nE 's/^ .*  --plan ([^ ]*) .*/\1/p' "$folder/out" >"$folder/plans"
+        diff "$folder/plans" <(sed -nE 's/^  "(dp=.*)",?$/\1/p' "$folder/report") && [[ -s $folder/plans ]] || fail "$command $more: other plans than: $(cat "$folder/plans")"
+    done
 done
 [[ $(head -1 "$folder/plan.fit") == "fits    no; these would fit:" ]] || fail "weft plan begins with $(head -1 "$folder/plan.fit")"
 grep -qxE 'with the first, a model of [0-9]+ layers would fit, too' "$folder/plan.fit" || fail "no larger model: $(cat "$folder/plan.fit")"
+# shellcheck disable=SC2086
+least=$("$WEFT" plan $gpt --json - 2>/dev/null | sed '1,/"proposals"/d' | field peak_bytes | sort -n | head -n 1)
+# shellcheck disable=SC2086
+"$WEFT" plan $gpt --device-memory "$least" >"$folder/out" 2>&1
+has '^fits    no; these would fit:' "$folder/out" || fail "nothing fits into $least bytes"
+has 'would fit, too' "$folder/out" && fail "no larger model fits into $least bytes: $(grep -c too "$folder/out")"
 # shellcheck disable=SC2086
 "$WEFT" train $gpt --ranks 2 >"$folder/said" 2>&1
 [[ $? == 3 && $(grep -c 'these would fit' "$folder/said") == 1 ]] || fail "two processes: not one table: $(cat "$folder/said")"

@@ -115,6 +115,8 @@ wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split spli
 exit_status job_complain_of_plan(const job *j, wf_status status);
 /* Prints the proposals of wf_program_fits, a line each; `to_stderr`: as a part of the error. */
 void would_fit_say(const cli *c, const wf_proposal *found, int n, bool to_stderr);
+/* Adds "fits", "proposals" and, with their plans' texts, "would_fit". */
+void would_fit_report(json_t *report, bool fits, const wf_proposal *found, int n);
 /* Like complain_of, but with `advice` where an evaluation does not fit. */
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice);
 

@@ -66,8 +66,13 @@ static wf_status take_fastest(job *j, const wf_program *p) {
         if (is_taken) status = use_plan(j, found[k].plan);
     }
     wf_proposals_destroy(j->c->ctx, found, n);
-    if (status != WF_OK || is_taken) return status;
-    return wf_program_fits(p, o->device_memory, o->host_memory, &j->would_fit, &j->n_would_fit);
+    /* Where nothing fits, weft plan shows the first plan, which does not. */
+    if (status != WF_OK || is_taken || j->c->command == FOR_PLAN) return status;
+    status = wf_program_fits(p, o->device_memory, o->host_memory, &j->would_fit, &j->n_would_fit);
+    if (status != WF_DOES_NOT_FIT) return status;
+    if (o->recipe.n_micro == MICRO_AUTO) j->c->o.recipe.n_micro = 0;
+    (void)job_resolve_steps(j, -1); /* for the report */
+    return status;
 }
 
 wf_status job_choose_plan(job *j) {

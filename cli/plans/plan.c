@@ -230,9 +230,8 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *un
 
 /* ---- proposals ---- */
 
-/* Says whether it fits, and adds "fits", "proposals" and, with their plans' texts, "would_fit". */
+/* Prints and reports whether it fits, and which plans would fit. */
 static exit_status check_fits(const job *j, const wf_program *p, json_t *report) {
-    json_t *proposals = json_array(), *would_fit = json_array();
     wf_proposal *found;
     int n;
     progress waiting;
@@ -240,24 +239,13 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *report)
     wf_status status = wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
     progress_wait_end(j->c);
     exit_status bad = complain_of(j->c, status);
-    for (int k = 0; k < n; k++) {
-        json_array_append_new(would_fit, json_string(found[k].plan));
-        json_array_append_new(
-            proposals,
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "plan", found[k].plan, "micro",
-                      (json_int_t)found[k].n_micro, "lanes", (json_int_t)found[k].n_lanes, "slices",
-                      (json_int_t)found[k].n_slices, "peak_bytes", (json_int_t)found[k].peak_bytes,
-                      "step_ms", found[k].step_us / 1e3));
-    }
     if (bad == EXIT_DOES_NOT_FIT) say(j->c, "%-8sno%s", "fits", n ? "; " : "\n");
     if (bad == EXIT_DOES_NOT_FIT) would_fit_say(j->c, found, n, j->c->o.quiet);
     if (!bad && (bad = complain_of(j->c, snapshot_check_room(j->c, p))))
         say(j->c, "%-8sno\n", "fits");
     if (!bad && j->c->o.device_memory) say(j->c, "%-8syes\n", "fits");
+    would_fit_report(report, bad == EXIT_DONE, found, n);
     wf_proposals_destroy(j->c->ctx, found, n);
-    json_object_set_new(report, "fits", json_boolean(bad == EXIT_DONE));
-    json_object_set_new(report, "would_fit", would_fit);
-    json_object_set_new(report, "proposals", proposals);
     return bad;
 }
 
