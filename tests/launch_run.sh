@@ -94,6 +94,22 @@ finishes 9
 says "rank 2 (process $(cat "$folder/rank.2")) ended with exit status 9; the other ranks were stopped"
 none_left "one blames another"
 
+# ---- a rank that fails in its job, and takes long to end: it cannot print why ----
+mkfifo "$folder/full"
+exec 7<>"$folder/full"
+start -n 2 --grace $patience -- sh -c 'echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK
+    [ $RANK = 1 ] || exec 2>$D/full
+    exec "$0" train --model mlp --data synthetic --image 6 --plan dp=2 --steps 1000000 --save-every 1 --out $D/saved' "$WEFT" 7>&-
+until_true_of "$launcher" test -e "$folder/saved/state.safetensors" || fail "ranks do not save"
+dd if=/dev/zero of="$folder/full" oflag=nonblock bs=4096 count=1000 2>/dev/null
+mv "$folder/saved" "$folder/moved"
+until_true is_gone "$(cat "$folder/rank.1")" || fail "rank 1 does not find that rank 0 has failed"
+sleep 1
+exec 7>&-
+finishes 1
+says "rank 0 (process $(cat "$folder/rank.0")) ended with exit status 1"
+none_left "a slow end"
+
 is_stopped() { [[ -e $folder/rank.1 && $(state_of "$(cat "$folder/rank.1")") == T ]]; }
 # ---- a rank that finds another dead before the launcher does: the launcher says it, once ----
 start -n 2 -- sh -c 'echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK

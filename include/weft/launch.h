@@ -134,7 +134,7 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *    joined a job (weft/job.h) also get the failure from the job: their waits end at once.
  *  - First failure: among ranks that fail within a tenth of a second, one that a signal killed
  *    counts as the first. One with status 4 ("another rank ...") counts as the last, also after
- *    failures of the next half second.
+ *    failures of the next half second, or of grace_ms if the job knows which rank failed first.
  *  - Interruption: on SIGINT, SIGTERM, SIGHUP or SIGQUIT (the last two unless they are ignored),
  *    the ranks get SIGINT or SIGTERM; on a second signal, SIGKILL. Other threads of this process
  *    should block these signals.

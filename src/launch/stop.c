@@ -34,6 +34,10 @@ bool wfi_process_group_is_alive(const wfi_process_group *group) {
     return wfi_renewal_is_pending(group);
 }
 
+static int64_t grace_of(const wfi_process_group *group) {
+    return group->config->grace_ms ? group->config->grace_ms : GRACE_MS;
+}
+
 /* ---- stopping ---- */
 
 static bool is_stopped(const wfi_rank_process *process) {
@@ -153,7 +157,7 @@ static int64_t see_them_end(wfi_process_group *group, int64_t now_ms) {
     uint64_t moved = wfi_control_progress(group->segment_fd);
     if (moved != group->moved) group->still = wfi_wait_begin();
     group->moved = moved;
-    int64_t grace_ms = group->config->grace_ms ? group->config->grace_ms : GRACE_MS;
+    int64_t grace_ms = grace_of(group);
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (group->ranks[rank].state == WFI_RANK_RUNS &&
             (group->is_killing || is_late(group, rank, grace_ms)))
@@ -173,6 +177,19 @@ static int weight(const wfi_rank_process *process) {
     return process->signal ? 2 : process->exit_status != BLAMES;
 }
 
+/* Whether the job's segment names a rank that failed first, by its own work, and still runs. It may
+ * take as long to end as a rank that is asked to stop. */
+static bool awaits_cause(const wfi_process_group *group) {
+    wfi_failure failure;
+    wfi_control_peek(group->segment_fd, &failure);
+    const wfi_failure_entry *first = wfi_failure_first(&failure);
+    bool has_cause = first && first->status != WF_REMOTE && first->status != WF_TIMEOUT,
+         runs = false;
+    for (int rank = 0; rank < group->n_ranks && has_cause; rank++)
+        runs |= group->ranks[rank].state == WFI_RANK_RUNS && group->ranks[rank].pid == first->pid;
+    return runs;
+}
+
 /* Weft's own ranks share a cell that all of their waits look at. */
 static void tell_ranks(const wfi_process_group *group, int rank) {
     char text[300];
@@ -181,7 +198,9 @@ static void tell_ranks(const wfi_process_group *group, int rank) {
 }
 
 void wfi_process_group_record(wfi_process_group *group, int rank, int64_t now_ms) {
-    int64_t settled_ms = now_ms + (weight(&group->ranks[rank]) ? SETTLE_MS : BLAMED_MS);
+    int64_t settled_ms = now_ms + (weight(&group->ranks[rank]) ? SETTLE_MS
+                                   : awaits_cause(group)       ? grace_of(group)
+                                                               : BLAMED_MS);
     if (group->failed_rank < 0) {
         group->failed_rank = rank;
         group->decide_ms = settled_ms;
