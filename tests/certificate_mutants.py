@@ -211,7 +211,7 @@ def no_sum(c):
     i = any_of(c, lambda i: name(c, i) == "change" and i[SUMS])
     if i:
         for x in c["instructions"]:
-            x[SUMS] = x[SUMS] and (x[GROUP], x[UNIT]) != (i[GROUP], i[UNIT])
+            x[SUMS] *= (x[GROUP], x[UNIT]) != (i[GROUP], i[UNIT])
     return i and name(c, i)
 
 
@@ -230,6 +230,17 @@ def no_state(c):
 BREAKAGES = (race, other_input, less_norm, other_unit, other_slice, other_microbatch, missing, doubled,
              assigned, swapped, unordered, over_state, other_block,
              fewer_bytes, other_part, other_kind, no_sum, lower_peak, no_state)
+
+
+def with_other_type(c, field):
+    """Replaces a number or a text in the field, or returns False if it has none."""
+    at, key = c, field
+    while isinstance(at[key], list):
+        if not at[key]:
+            return False
+        at, key = at[key], random.randrange(len(at[key]))
+    at[key] = random.choice([True, 1.0, None] if isinstance(at[key], int) else [1, None])
+    return True
 
 
 def main():
@@ -252,6 +263,17 @@ def main():
                     continue
                 wrong += 1
                 print(f"FAILED: {path} is proved with this breakage: {breakage.__name__} {what}")
+        for field in json.loads(text):
+            for _ in range(int(sys.argv[2])):
+                c = json.loads(text)
+                if not with_other_type(c, field):
+                    continue
+                try:
+                    checker.prove(json.dumps(c))
+                except (TypeError, checker.Refused):
+                    continue
+                wrong += 1
+                print(f"FAILED: {path} is proved with another type in {field}")
     idle = [b.__name__ for b in BREAKAGES if not tried[b.__name__]]
     if idle:
         print(f"FAILED: never tried: {idle}")
