@@ -178,8 +178,8 @@ TEST(windows) {
     wf_model *model = find_model(ctx, &mlp);
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_cluster *cluster;
-    wfi_work *w;
-    const wfi_block *net[4] = {NULL};
+    wfi_model_work *w;
+    const wfi_model_block *net[4] = {NULL};
     int n = 1;
     TEST_OK(ctx, wf_cluster_load(ctx, "dgx-a100", &cluster));
     TEST_OK(ctx,

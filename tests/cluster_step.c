@@ -16,9 +16,9 @@ typedef struct world {
     wf_model *model;
     wfi_predictor p;
     wfi_case c;
-    wfi_work w;
-    wfi_stage stages[2];
-    wfi_step s;
+    wfi_model_work w;
+    wfi_stage_work stages[2];
+    wfi_case_step s;
 } world;
 
 static void begin(world *w) {
@@ -43,9 +43,9 @@ static void begin(world *w) {
     w->p.q.accounting = WF_ACCOUNTING_MEGATRON;
     w->c = (wfi_case){.dp = 8, .pp = 1, .tp = 1, .chunks = 1, .dp_stride = 1, .pp_stride = 1};
     w->c.shard = 8, w->c.batch = w->c.n_micro = 8, w->c.schedule = &wfi_schedule_1f1b;
-    w->stages[0] = (wfi_stage){.n_parameters = 1e6, .n_used = 1e6, .n_blocks = 2};
-    w->stages[1] = (wfi_stage){.n_parameters = 1e6, .n_used = 1.1e6, .input_bytes = 1e6};
-    w->s = (wfi_step){.p = &w->p, .c = &w->c, .w = &w->w, .stages = w->stages, .n_used = 1e6};
+    w->stages[0] = (wfi_stage_work){.n_parameters = 1e6, .n_used = 1e6, .n_blocks = 2};
+    w->stages[1] = (wfi_stage_work){.n_parameters = 1e6, .n_used = 1.1e6, .input_bytes = 1e6};
+    w->s = (wfi_case_step){.p = &w->p, .c = &w->c, .w = &w->w, .stages = w->stages, .n_used = 1e6};
 }
 
 static void end(world *w) {
@@ -147,7 +147,7 @@ TEST_CASE(updates) {
 TEST_CASE(bytes) {
     world w;
     wf_prediction x = {.n_ranks = 4};
-    const wfi_block head = {.phase[WFI_F].flops = 1};
+    const wfi_model_block head = {.phase[WFI_F].flops = 1};
     const double held = 2;
     begin(&w);
     const wf_model_config *m = wf_model_config_of(w.model);
@@ -158,16 +158,16 @@ TEST_CASE(bytes) {
             10.0 * (double)(m->n_tokens * m->n_classes));
     /* Of weft, a replica of two lanes has both sums of the block at hand, and the first lane's of
      * the block before it; what is complete has been updated. */
-    wfi_block blocks[2];
+    wfi_model_block blocks[2];
     for (int k = 0; k < 2; k++)
-        blocks[k] = (wfi_block){.n_parameters = 5e5,
-                                .n_used = 5e5,
-                                .unit_own = 5e5,
-                                .n_units = 1,
-                                .saved_bytes = 500,
-                                .unit_saved_bytes = 500,
-                                .pass[1] = {.transient = 50, .alive = 50}};
-    w.w = (wfi_work){.kinds = blocks, .n_kinds = 2, .layer = -1}, w.stages[0].end = 2;
+        blocks[k] = (wfi_model_block){.n_parameters = 5e5,
+                                      .n_used = 5e5,
+                                      .unit_own = 5e5,
+                                      .n_units = 1,
+                                      .saved_bytes = 500,
+                                      .unit_saved_bytes = 500,
+                                      .pass[1] = {.transient = 50, .alive = 50}};
+    w.w = (wfi_model_work){.kinds = blocks, .n_kinds = 2, .layer = -1}, w.stages[0].end = 2;
     x = (wf_prediction){.n_ranks = 4};
     w.p.q.accounting = WF_ACCOUNTING_WEFT, w.c.dp = 2, w.c.n_micro = w.c.batch = 4;
     w.c.offload[WFI_OFFLOAD_STATE] = WFI_SPACE_HOST;
@@ -185,7 +185,7 @@ TEST_CASE(bytes) {
  * deviation of two norms, and a number for each head. The head uses the embedding's weights. */
 TEST_CASE(saves) {
     world w;
-    wfi_work *work;
+    wfi_model_work *work;
     begin(&w);
     const wf_model_config *m = wf_model_config_of(w.model);
     double h = (double)m->hidden, rows = 2 * (double)m->n_tokens;

@@ -466,7 +466,7 @@ TEST_CASE(a_torn_note_is_told) {
     char text[WFI_CALL_TEXT];
     for (unsigned collective = 0; collective < 256; collective++)
         for (unsigned rest = 0; rest < 256; rest++) {
-            wfi_call note;
+            wfi_group_call note;
             memset(&note, (int)(0x55 + rest), sizeof note);
             note.word[0] = collective | (uint64_t)rest << 8 | (uint64_t)rest << 16 |
                            (uint64_t)rest << 24 | (uint64_t)rest << 32;

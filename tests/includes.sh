@@ -49,6 +49,12 @@ expect refused cli/a.c '#include "bench/rounds.h"'
 expect accepted cli/bench/a.c '#include "bench/rounds.h"'
 expect accepted src/lower/a.c '#include "lower/emit.h"'
 
+rm -rf "${tree:?}"/*
+mkdir -p "$tree/src/sim" "$tree/src/api"
+printf '#include <stddef.h>\ntypedef struct wfi_step {\n' | tee "$tree/src/sim/a.h" >"$tree/src/api/a.h"
+"$check" "$tree" >"$tree/said" && { echo "two types have one name, and may"; failed=1; }
+grep -q "types with one name: typedef struct wfi_step" "$tree/said" || { cat "$tree/said"; failed=1; }
+
 # circle FILE LINE FILE LINE: below the first level, too.
 circle() {
     rm -rf "${tree:?}"/*

@@ -51,7 +51,7 @@ static double layer_bytes(const wfi_predictor *p, const wfi_case *c, const shape
     return x->each / 2 * sbh * ((10 + 2 * masks) * share + (24 + (keeps ? scores : 0)) / x->t);
 }
 
-double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *b) {
+double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_block *b) {
     shape x;
     if (!find_shape(p, c, &x)) return b->saved_bytes;
     double slack = p->q.cluster->activation_slack;
@@ -60,7 +60,8 @@ double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wf
 
 /* A layer that is computed again has all of its activations. Logits of the head are there in 16 and
  * 32 bits, with their gradients. */
-double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *b) {
+double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c,
+                                 const wfi_model_block *b) {
     shape x;
     if (!find_shape(p, c, &x)) return fmax(b->pass[0].transient, b->pass[1].transient);
     double slack = p->q.cluster->activation_slack;
@@ -88,11 +89,11 @@ static double put(const wfi_case *c, wfi_offload what, double bytes, wf_predicti
 }
 
 /* The papers' figures count a repeated layer and the logits at once. */
-static void count_papers(const wfi_predictor *p, const wfi_case *c, const wfi_stage *stages,
+static void count_papers(const wfi_predictor *p, const wfi_case *c, const wfi_stage_work *stages,
                          int device, double held, wf_prediction *to) {
     double n = wfi_device_used(c, stages, device), saved = 0, layer = 0, end = 0;
     for (int k = 0; k < c->chunks; k++) {
-        const wfi_stage *stage = &stages[wfi_case_stage(c, device, k)];
+        const wfi_stage_work *stage = &stages[wfi_case_stage(c, device, k)];
         saved += stage->saved_bytes;
         layer = fmax(layer, stage->layer_bytes);
         end = fmax(end, stage->end_bytes);
@@ -108,9 +109,10 @@ typedef struct away {
     double saved, window, stays;
 } away;
 
-static away find_away(const wfi_case *c, const wfi_work *w, const wfi_stage *stages, int device) {
+static away find_away(const wfi_case *c, const wfi_model_work *w, const wfi_stage_work *stages,
+                      int device) {
     away a = {0};
-    const wfi_block *last = &w->kinds[w->n_kinds - 1];
+    const wfi_model_block *last = &w->kinds[w->n_kinds - 1];
     for (int s = 0; s < c->pp * c->chunks; s++)
         if (wfi_schedule_device_of(c->schedule, c->pp, s) == device)
             a.saved += stages[s].saved_bytes;
@@ -121,9 +123,9 @@ static away find_away(const wfi_case *c, const wfi_work *w, const wfi_stage *sta
     return a;
 }
 
-static void count_weft(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                       const wfi_stage *stages, int device, double held, wf_prediction *to) {
-    wfi_moment m = wfi_moment_find(p, c, w, stages, device, held);
+static void count_weft(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                       const wfi_stage_work *stages, int device, double held, wf_prediction *to) {
+    wfi_case_moment m = wfi_moment_find(p, c, w, stages, device, held);
     to->gradient_bytes = m.gradients;
     to->activation_bytes = m.activations;
     to->buffer_bytes = m.buffers;
@@ -134,8 +136,8 @@ static void count_weft(const wfi_predictor *p, const wfi_case *c, const wfi_work
     to->buffer_bytes += fmin(a.window, held * a.saved);
 }
 
-static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                         const wfi_stage *stages, int device, double held, wf_prediction *to) {
+static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                         const wfi_stage_work *stages, int device, double held, wf_prediction *to) {
     bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
     double n = wfi_device_used(c, stages, device), updated = is_weft ? 0 : n;
     double each = is_weft ? 4 : wfi_bytes_each(p, WFI_BYTES_PARAMETER);
@@ -152,7 +154,7 @@ static void count_device(const wfi_predictor *p, const wfi_case *c, const wfi_wo
 }
 
 /* Parameters and state in equal parts: all else depends on the schedule and on the moment. */
-double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w) {
+double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w) {
     bool is_weft = p->q.accounting == WF_ACCOUNTING_WEFT;
     double each = 0, parameter = is_weft ? 4 : wfi_bytes_each(p, WFI_BYTES_PARAMETER);
     if (is_on_device(c, WFI_OFFLOAD_PARAMS)) each += parameter * share_of(c, 3);
@@ -173,8 +175,8 @@ void wfi_count_missing(wf_prediction *to, double bytes, const char *of) {
     to->fits = 0;
 }
 
-void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                       const wfi_stage *stages, const double *held, wf_prediction *to) {
+void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                       const wfi_stage_work *stages, const double *held, wf_prediction *to) {
     double host = 0, disk = 0;
     for (int d = 0; d < c->pp; d++) {
         wf_prediction own = *to;

@@ -206,7 +206,7 @@ static int replicas(const maker *m, int64_t n) {
 
 /* sp costs nothing, but not every model has rows to divide, and not every tp divides the tokens. */
 static bool divides_rows(const maker *m, int tp) {
-    wfi_work *w;
+    wfi_model_work *w;
     return tp > 1 && wfi_predictor_work(m->p, tp, &w) == WF_OK && w->has_rows;
 }
 
@@ -261,7 +261,7 @@ static int devices_inside(const wf_cluster *c) {
 wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *b, wfi_take take, void *self) {
     const wf_model_config *config = wf_model_config_of(p->q.model);
     maker m = {.p = p, .b = b, .take = take, .self = self, .batch = p->q.recipe->batch};
-    wfi_work *w;
+    wfi_model_work *w;
     WF_TRY(wfi_predictor_work(p, 1, &w));
     m.n_devices = wf_cluster_n_devices(p->q.cluster);
     m.is_complete = m.n_devices <= MOST_COMPLETE;

@@ -31,7 +31,7 @@ typedef struct walk {
     double freed;            /* of what the block at hand has kept */
 } walk;
 
-static wfi_block *block_at(const walk *w, int32_t unit) {
+static wfi_model_block *block_at(const walk *w, int32_t unit) {
     return &w->q->kinds[w->q->block_of[unit]];
 }
 
@@ -123,7 +123,7 @@ static void find_sums(walk *w) {
         bool adds = op && op->flags & WFI_OP_WEIGHT_GRADIENT && !(op->flags & WFI_OP_IMAGE);
         w->lives[v].is_sum = adds;
         if (!adds || !w->q->is_own[g->nodes[node].unit]) continue;
-        wfi_block *block = block_at(w, g->nodes[node].unit);
+        wfi_model_block *block = block_at(w, g->nodes[node].unit);
         bool is_alone = g->nodes[node].n_out == 1;
         double bytes = (double)wfi_value_bytes(g, v);
         block->added_bytes = fmax(block->added_bytes, is_alone ? fmin(bytes, ADDED_BYTES) : bytes);
@@ -222,7 +222,7 @@ static double widened_bytes(const walk *w, const wfi_node *node) {
 
 static void step(walk *w, int32_t at) {
     const wfi_node *node = &w->g->nodes[w->order[at]];
-    wfi_block *block = block_at(w, node->unit);
+    wfi_model_block *block = block_at(w, node->unit);
     if (wfi_node_is_alias(w->g, node)) return;
     for (int i = 0; i < node->n_in; i++) {
         int32_t v = find_root(w, node->in[i]);
@@ -253,7 +253,7 @@ static void add_kept(walk *w) {
         double bytes = value_bytes(w, v);
         if (w->lives[v].weight >= 0) block_at(w, w->lives[v].weight)->weight_bytes += bytes;
         if (!w->lives[v].is_kept) continue;
-        wfi_block *block = block_at(w, w->lives[v].reader);
+        wfi_model_block *block = block_at(w, w->lives[v].reader);
         block->saved_bytes += bytes;
         w->q->unit_bytes[w->lives[v].reader] += bytes;
     }
@@ -261,7 +261,7 @@ static void add_kept(walk *w) {
 
 static void find_largest(walk *w) {
     for (int32_t u = 0; u < w->g->n_units; u++) {
-        wfi_block *block = block_at(w, u);
+        wfi_model_block *block = block_at(w, u);
         block->unit_saved_bytes = fmax(block->unit_saved_bytes, w->q->unit_bytes[u]);
     }
 }

@@ -8,28 +8,28 @@
 typedef struct device {
     const wfi_predictor *p;
     const wfi_case *c;
-    const wfi_work *w;
-    const wfi_stage *stage; /* at hand */
-    double n, saved;        /* parameters, and bytes of a microbatch, of all its stages */
-    double tied, received;  /* parameters of others that get a gradient here, one for all sums;
-                             * or of the first stage, whose gradients come from the last */
-    double packed[2];       /* the same, as wfi_block's */
-    double held;            /* microbatches */
-    int64_t n_lanes, each;  /* of the replica, and microbatches of a lane */
-    bool gathers;           /* parameters */
-    wfi_moment worst;
+    const wfi_model_work *w;
+    const wfi_stage_work *stage; /* at hand */
+    double n, saved;             /* parameters, and bytes of a microbatch, of all its stages */
+    double tied, received;       /* parameters of others that get a gradient here, one for all sums;
+                                  * or of the first stage, whose gradients come from the last */
+    double packed[2];            /* the same, as wfi_model_block's */
+    double held;                 /* microbatches */
+    int64_t n_lanes, each;       /* of the replica, and microbatches of a lane */
+    bool gathers;                /* parameters */
+    wfi_case_moment worst;
 } device;
 
 /* Of a microbatch on a stage: if weights have their gradients later, also what these read. */
-static double kept_bytes(const wfi_case *c, const wfi_stage *s) {
+static double kept_bytes(const wfi_case *c, const wfi_stage_work *s) {
     return c->schedule->splits_weight ? fmax(s->saved_bytes, s->weight_bytes) : s->saved_bytes;
 }
 
 static void look(device *d, double gradients, double activations, double buffers) {
-    wfi_moment *m = &d->worst;
+    wfi_case_moment *m = &d->worst;
     if (d->c->offload[WFI_OFFLOAD_ACTIVATIONS] != WFI_SPACE_DEVICE) activations = 0;
     if (gradients + activations + buffers <= m->gradients + m->activations + m->buffers) return;
-    *m = (wfi_moment){gradients, activations, buffers};
+    *m = (wfi_case_moment){gradients, activations, buffers};
 }
 
 /* ---- gradients ---- */
@@ -79,7 +79,7 @@ static double fetched_bytes(const device *d, const double *in_a_row) {
 }
 
 /* The state of units that are updated as the block goes backward. */
-static double early_bytes(const device *d, const wfi_block *b) {
+static double early_bytes(const device *d, const wfi_model_block *b) {
     return updates_early(d) ? fetched_bytes(d, b->updated) : 0;
 }
 
@@ -88,7 +88,7 @@ static double early_bytes(const device *d, const wfi_block *b) {
 /* Blocks after this one have the gradients of `done` parameters; those up to it keep `left` bytes
  * of the microbatch. */
 typedef struct place {
-    const wfi_block *b;
+    const wfi_model_block *b;
     double done, left;
     double packed[2]; /* that forward still reads after this block, backward from it on */
     double tied;      /* gradients of others' parameters */
@@ -185,7 +185,7 @@ static void look_at(device *d, const place *at, int64_t k) {
 
 /* The first of the blocks that are equal to block i and on its stage. */
 static int64_t first_equal(const device *d, int64_t i) {
-    const wfi_work *w = d->w;
+    const wfi_model_work *w = d->w;
     bool is_layer = w->layer >= 0 && i >= w->layer && i < w->layer + w->n_layers;
     return is_layer ? wfi_max_i64(w->layer, d->stage->first) : i;
 }
@@ -196,7 +196,7 @@ static void look_at_stage(device *d, int64_t k) {
     int64_t first;
     for (int64_t i = d->stage->end - 1; i >= d->stage->first; i = first - 1) {
         first = first_equal(d, i);
-        const wfi_block *b = at.b = wfi_work_block(d->w, i);
+        const wfi_model_block *b = at.b = wfi_work_block(d->w, i);
         double n = (double)(i - first);
         at.packed[0] += b->pass[0].packed;
         look_at(d, &at, k);
@@ -219,22 +219,22 @@ static bool needs_look(const device *d, int64_t k) {
     return needs_sum(k) || !(k & (k - 1)) || k == d->n_lanes - 1;
 }
 
-static void add_stage(device *d, const wfi_stage *s) {
+static void add_stage(device *d, const wfi_stage_work *s) {
     d->saved += kept_bytes(d->c, s);
     d->n += s->n_parameters;
     d->tied += s->n_used - s->n_parameters;
     for (int k = 0; k < 2; k++) d->packed[k] += s->packed_bytes[k];
 }
 
-wfi_moment wfi_moment_find(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                           const wfi_stage *stages, int at, double held) {
+wfi_case_moment wfi_moment_find(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                                const wfi_stage_work *stages, int at, double held) {
     int64_t n = wfi_case_n_micro(c), lanes = p->q.recipe->n_lanes / c->dp;
     device d = {.p = p, .c = c, .w = w, .held = held};
     d.n_lanes = wfi_max_i64(1, wfi_min_i64(lanes, n));
     d.each = wfi_max_i64(1, n / d.n_lanes);
     for (int s = 0; s < c->pp * c->chunks; s++)
         if (wfi_schedule_device_of(c->schedule, c->pp, s) == at) add_stage(&d, &stages[s]);
-    const wfi_stage *last = &stages[c->pp * c->chunks - 1];
+    const wfi_stage_work *last = &stages[c->pp * c->chunks - 1];
     if (wfi_schedule_device_of(c->schedule, c->pp, 0) == at && d.tied == 0)
         d.tied = d.received = last->n_used - last->n_parameters;
     d.gathers = c->zero == 3 || c->offload[WFI_OFFLOAD_PARAMS] != WFI_SPACE_DEVICE;

@@ -8,18 +8,18 @@ bool wfi_work_has_papers(const wfi_work_request *q) {
 }
 
 /* So many kernels that pass over so many bytes in all. */
-static void add_bytes(const wfi_work_request *q, wfi_block *block, wfi_phase phase, double bytes,
-                      int n) {
+static void add_bytes(const wfi_work_request *q, wfi_model_block *block, wfi_phase phase,
+                      double bytes, int n) {
     block->phase[phase].us += wfi_bytes_us(q->cluster, bytes) + (n - 1) * q->cluster->launch_us;
 }
 
 /* Random numbers of the dropouts that are not in attention. */
-static void add_drawn(const wfi_work_request *q, wfi_block *block, double n) {
+static void add_drawn(const wfi_work_request *q, wfi_model_block *block, double n) {
     if (q->cluster->random_per_s > 0) block->phase[WFI_F].us += 1e6 * n / q->cluster->random_per_s;
 }
 
-static void add_papers_layer(const wfi_work_request *q, wfi_block *block, double rows, double h,
-                             double e) {
+static void add_papers_layer(const wfi_work_request *q, wfi_model_block *block, double rows,
+                             double h, double e) {
     double t = q->tp, divided = q->divides_rows ? rows / t : rows;
     add_drawn(q, block, 2 * divided * h);
     add_bytes(q, block, WFI_F, divided * h * (10 * e + 2), 4);
@@ -30,7 +30,7 @@ static void add_papers_layer(const wfi_work_request *q, wfi_block *block, double
     add_bytes(q, block, WFI_B, 4 * rows * h / t * 3 * e, 2);
 }
 
-void wfi_work_add_papers(const wfi_work_request *q, wfi_block *block, bool is_head) {
+void wfi_work_add_papers(const wfi_work_request *q, wfi_model_block *block, bool is_head) {
     const wf_model_config *m = wf_model_config_of(q->model);
     double e = q->precision == WFI_F32 ? 4 : 2, h = (double)m->hidden;
     double rows = (double)q->n_samples * (double)m->n_tokens;

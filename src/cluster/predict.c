@@ -5,12 +5,12 @@
 
 /* ---- a step ---- */
 
-static double device_us(const wfi_step *s, int device) {
+static double device_us(const wfi_case_step *s, int device) {
     return wfi_step_us(s, device, WFI_IN_ALL) + wfi_step_gathers_us(s, device) +
            wfi_step_sums_us(s, device);
 }
 
-static void find_device(wfi_step *s) {
+static void find_device(wfi_case_step *s) {
     double most = 0;
     for (int d = 0; d < s->c->pp; d++) {
         double us = device_us(s, d);
@@ -22,7 +22,7 @@ static void find_device(wfi_step *s) {
         s->n_used = fmax(s->n_used, wfi_device_used(s->c, s->stages, d));
 }
 
-static void fill_times(const wfi_step *s, const wfi_pipeline *run, wf_prediction *to) {
+static void fill_times(const wfi_case_step *s, const wfi_pipeline *run, wf_prediction *to) {
     double n = wfi_case_n_micro(s->c) / 1e3;
     to->forward_ms = n * wfi_step_us(s, s->device, WFI_IN_F);
     to->backward_ms = n * wfi_step_us(s, s->device, WFI_IN_B | WFI_IN_W);
@@ -32,7 +32,7 @@ static void fill_times(const wfi_step *s, const wfi_pipeline *run, wf_prediction
     to->pp_ms = (fmax(0, run->makespan_us - run->compute_us) + wfi_step_tied_us(s)) / 1e3;
 }
 
-static void fill_end(const wfi_step *s, wf_prediction *to) {
+static void fill_end(const wfi_case_step *s, wf_prediction *to) {
     double gathers = wfi_case_n_micro(s->c) * wfi_step_gathers_us(s, s->device);
     to->dp_ms = (wfi_step_dp_us(s) + gathers) / 1e3;
     to->optimizer_ms = wfi_step_optimizer_us(s) / 1e3;
@@ -65,7 +65,7 @@ static void conclude(double scale, wf_prediction *to) {
     }
 }
 
-static void fill_flops(const wfi_step *s, wf_prediction *to) {
+static void fill_flops(const wfi_case_step *s, wf_prediction *to) {
     double model = 0, repeated = 0, seconds = to->step_ms / 1e3;
     for (int d = 0; d < s->c->pp; d++) {
         model += wfi_step_flops(s, d, WFI_IN_F | WFI_IN_B | WFI_IN_W);
@@ -79,8 +79,8 @@ static void fill_flops(const wfi_step *s, wf_prediction *to) {
     to->hfu = to->hardware_flops / (peak * seconds);
 }
 
-static wfi_stage_times times_of(const wfi_step *s, int k) {
-    const wfi_stage *stage = &s->stages[k];
+static wfi_stage_times times_of(const wfi_case_step *s, int k) {
+    const wfi_stage_work *stage = &s->stages[k];
     double us[4];
     for (int i = 0; i < 4; i++)
         us[i] = stage->us[i] + stage->gathered_us[i] + wfi_step_exposed(s, i) * stage->summed_us[i];
@@ -121,7 +121,7 @@ static wf_status find_run(wfi_predictor *p, const wfi_case *c, wfi_known_run *ru
     return WF_OK;
 }
 
-static wf_status describe_run(const wfi_step *s, wfi_known_run *to) {
+static wf_status describe_run(const wfi_case_step *s, wfi_known_run *to) {
     const wfi_case *c = s->c;
     double us = wfi_step_transfer_us(s), hidden = s->p->q.cluster->overlap_pp * us;
     *to = (wfi_known_run){.schedule = c->schedule,
@@ -137,7 +137,7 @@ static wf_status describe_run(const wfi_step *s, wfi_known_run *to) {
 }
 
 /* The root also has the outputs of a microbatch of each replica; slices give it sums of these. */
-static void add_root(const wfi_step *s, wf_prediction *to) {
+static void add_root(const wfi_case_step *s, wf_prediction *to) {
     if (!s->c->has_root || s->p->q.recipe->n_slices > 1) return;
     double share = s->p->precision == WFI_F32 ? 1 : 0.5; /* of 4 bytes */
     double bytes = share * wfi_step_output_bytes(s) * s->c->dp / (double)s->c->n_micro;
@@ -148,15 +148,15 @@ static void add_root(const wfi_step *s, wf_prediction *to) {
 }
 
 /* The time of a step with a pipeline of `us`. Rounding must not exclude a case that just fits. */
-static double step_ms(const wfi_step *s, double us, const wf_prediction *ends) {
+static double step_ms(const wfi_case_step *s, double us, const wf_prediction *ends) {
     double gathers = wfi_case_n_micro(s->c) * wfi_step_gathers_us(s, s->device);
     double ms = ends->dp_ms + ends->optimizer_ms + ends->offload_ms + (us - gathers) / 1e3;
     return (1 - 1e-9) * s->p->q.cluster->scale * ms;
 }
 
 /* Judges a pipeline that takes `us` and keeps `held`, or more of both. */
-static wfi_verdict judge(const wfi_step *s, const wfi_limits *limits, double us, const double *held,
-                         const wf_prediction *ends) {
+static wfi_verdict judge(const wfi_case_step *s, const wfi_limits *limits, double us,
+                         const double *held, const wf_prediction *ends) {
     if (!limits) return WFI_PREDICTED;
     if (step_ms(s, us, ends) > limits->step_ms) return WFI_TOO_SLOW;
     if (isinf(limits->short_by_bytes)) return WFI_PREDICTED;
@@ -167,8 +167,9 @@ static wfi_verdict judge(const wfi_step *s, const wfi_limits *limits, double us,
 }
 
 /* Judges by what is known before the pipeline has run. */
-static wf_status judge_before(const wfi_step *s, const wfi_limits *limits, const wfi_known_run *run,
-                              const wf_prediction *ends, wfi_verdict *verdict_out) {
+static wf_status judge_before(const wfi_case_step *s, const wfi_limits *limits,
+                              const wfi_known_run *run, const wf_prediction *ends,
+                              wfi_verdict *verdict_out) {
     double *held = wfi_alloc(s->p->ctx, (size_t)s->c->pp, sizeof *held, "a pipeline");
     if (!held) return WF_NO_MEMORY;
     wfi_pipeline_least_held(s->c, held);
@@ -179,7 +180,7 @@ static wf_status judge_before(const wfi_step *s, const wfi_limits *limits, const
     return WF_OK;
 }
 
-static wf_status predict(wfi_step *s, const wfi_limits *limits, wf_prediction *to,
+static wf_status predict(wfi_case_step *s, const wfi_limits *limits, wf_prediction *to,
                          wfi_verdict *verdict_out) {
     wfi_known_run run, *known;
     find_device(s);
@@ -214,7 +215,7 @@ static bool is_same(const wfi_work_request *a, const wfi_work_request *b) {
 }
 
 /* A refusal by the model is remembered, too. Cases in a row have the same few works. */
-static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_work **work_out) {
+static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_model_work **work_out) {
     wfi_work_request r = {p->q.cluster,    p->q.model,   p->q.recipe,  wfi_case_n_samples(c), c->tp,
                           c->divides_rows, c->recompute, p->precision, p->q.accounting};
     size_t at = p->last_known;
@@ -236,7 +237,7 @@ bool wfi_is_refused(wf_status status) {
     return status == WF_INVALID_ARG || status == WF_UNSUPPORTED || status == WF_SHAPE;
 }
 
-wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out) {
+wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_model_work **work_out) {
     const wf_recipe *r = p->q.recipe;
     wfi_case one = {.dp = 1, .pp = 1, .tp = tp, .divides_rows = tp > 1, .batch = 1, .n_micro = 1};
     if (r->n_micro) one.batch = r->batch, one.n_micro = r->n_micro;
@@ -249,13 +250,13 @@ wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out) {
 }
 
 /* A device has at least its part of the work. */
-static bool is_too_slow(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+static bool is_too_slow(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
                         const wfi_limits *limits) {
     double ms = p->q.cluster->scale * w->us * wfi_case_n_micro(c) / c->pp / 1e3;
     return (1 - 1e-9) * ms > limits->step_ms;
 }
 
-static bool is_too_large(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
+static bool is_too_large(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
                          const wfi_limits *limits) {
     double room = p->q.cluster->memory_bytes - p->q.reserved_bytes;
     return wfi_least_bytes(p, c, w) - room > limits->short_by_bytes;
@@ -263,15 +264,15 @@ static bool is_too_large(const wfi_predictor *p, const wfi_case *c, const wfi_wo
 
 wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,
                            wf_prediction *to, wfi_verdict *verdict_out) {
-    wfi_work *w;
-    wfi_stage *stages;
+    wfi_model_work *w;
+    wfi_stage_work *stages;
     WF_TRY(find_work(p, c, &w));
     *verdict_out = WFI_TOO_SLOW;
     if (limits && is_too_slow(p, c, w, limits)) return WF_OK;
     *verdict_out = WFI_TOO_LARGE;
     if (limits && is_too_large(p, c, w, limits)) return WF_OK;
     WF_TRY(wfi_stages_create(p, c, w, &stages));
-    wfi_step s = {.p = p, .c = c, .w = w, .stages = stages};
+    wfi_case_step s = {.p = p, .c = c, .w = w, .stages = stages};
     wfi_step_add_gathers(&s, stages);
     *to = (wf_prediction){.struct_size = sizeof *to,
                           .n_parameters = w->n_parameters,

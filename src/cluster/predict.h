@@ -60,7 +60,7 @@ typedef struct wfi_known_run {
 /* Where the stages of a case begin: cases that differ in schedule, zero or offload have the same.
  */
 typedef struct wfi_known_division {
-    const wfi_work *work; /* NULL: none */
+    const wfi_model_work *work; /* NULL: none */
     int n_stages;
     int64_t *first; /* [n_stages + 1] blocks */
 } wfi_known_division;
@@ -74,7 +74,7 @@ typedef struct wfi_predictor {
     struct wfi_known_work {
         wfi_work_request request;
         wf_status status;
-        wfi_work *work;                         /* NULL: the model refuses it */
+        wfi_model_work *work;                   /* NULL: the model refuses it */
     } * known;                                  /* [n_known] */
     size_t n_known, known_capacity, last_known; /* last_known: the one that was found last */
     wfi_known_run runs[WFI_MAX_RUNS];           /* the next to go: next_run */
@@ -91,7 +91,7 @@ bool wfi_is_refused(wf_status status);
 /* The work of a microbatch on a rank of `tp` that also divide rows. The microbatch is the
  * recipe's, or else the smallest power of two that the model takes. Errors: those of the model
  * function. */
-wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_work **work_out);
+wf_status wfi_predictor_work(wfi_predictor *p, int tp, wfi_model_work **work_out);
 /* Results that a caller has no use for: longer steps, and more bytes missing. */
 typedef struct wfi_limits {
     double step_ms, short_by_bytes;
@@ -106,7 +106,7 @@ wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case
 
 /* ---- stages.c ---- */
 
-typedef struct wfi_stage {
+typedef struct wfi_stage_work {
     double us[4], summed_us[4], flops[4]; /* by wfi_phase, of one microbatch */
     double gathered_us[4];                /* zero=3: longer by these, as parameters are gathered */
     int64_t first, end;                   /* its blocks */
@@ -116,13 +116,13 @@ typedef struct wfi_stage {
     double packed_bytes[2];        /* of its blocks, forward and backward */
     double layer_bytes, end_bytes; /* while a layer is computed; while the model's ends are */
     double input_bytes;            /* that it gets from the stage before */
-} wfi_stage;
+} wfi_stage_work;
 
 /* Parameters that the device keeps: weights that two of its stages use are there once. */
-double wfi_device_used(const wfi_case *c, const wfi_stage *stages, int device);
+double wfi_device_used(const wfi_case *c, const wfi_stage_work *stages, int device);
 /* stages_out[pp * chunks], the caller frees them. Errors: INVALID_ARG. */
-wf_status wfi_stages_create(wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                            wfi_stage **stages_out);
+wf_status wfi_stages_create(wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                            wfi_stage_work **stages_out);
 
 /* ---- pipeline.c ---- */
 
@@ -143,15 +143,17 @@ wf_status wfi_pipeline_run_compute(wf_context *ctx, const wfi_case *c, const wfi
 /* ---- bytes.c ---- */
 
 /* Bytes kept of one microbatch by a block, as the accounting has it. */
-double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
-double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_block *block);
+double wfi_block_saved_bytes(const wfi_predictor *p, const wfi_case *c,
+                             const wfi_model_block *block);
+double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c,
+                                 const wfi_model_block *block);
 /* Sets the bytes of the device that needs the most. `held`: [pp] microbatches. */
-void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                       const wfi_stage *stages, const double *held, wf_prediction *to);
+void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                       const wfi_stage_work *stages, const double *held, wf_prediction *to);
 /* Counts bytes `of` a space that are missing, if there are more than of others. */
 void wfi_count_missing(wf_prediction *to, double bytes, const char *of);
 /* Bytes that the fullest device needs at least. */
-double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_work *w);
+double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w);
 /* Bytes of a parameter, its gradient and its state. */
 double wfi_bytes_each(const wfi_predictor *p, int which);
 

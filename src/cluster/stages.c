@@ -7,13 +7,13 @@
 
 typedef struct division {
     wfi_predictor *p;
-    const wfi_work *w;
+    const wfi_model_work *w;
     int64_t n_blocks;
     int n_stages;
     int64_t *first; /* [n_stages + 1] */
 } division;
 
-static double block_us(const division *d, const wfi_block *b) {
+static double block_us(const division *d, const wfi_model_block *b) {
     double us = 0;
     if (d->p->q.accounting == WF_ACCOUNTING_WEFT) return b->planned_us;
     for (int k = 0; k < 4; k++) us += b->phase[k].us + b->phase[k].summed_us;
@@ -23,7 +23,7 @@ static double block_us(const division *d, const wfi_block *b) {
 /* ---- by names ---- */
 
 /* The block called so; of equal layers, the number ends the name. */
-static int64_t find_block(const wfi_work *w, const char *name, size_t n) {
+static int64_t find_block(const wfi_model_work *w, const char *name, size_t n) {
     for (int32_t k = 0; k < w->n_kinds; k++) {
         const char *own = w->kinds[k].name;
         if (strlen(own) != n || strncmp(own, name, n)) continue;
@@ -59,7 +59,7 @@ static wf_status divide_by_cut(const division *d, const char *cut) {
 static bool divide_by_marks(const division *d) {
     int n = 1;
     for (int64_t i = 1; i < d->n_blocks; i++) {
-        const wfi_block *b = wfi_work_block(d->w, i);
+        const wfi_model_block *b = wfi_work_block(d->w, i);
         if (b->begins_stage && n++ < d->n_stages) d->first[n - 1] = i;
         if (!b->begins_stage) i += wfi_work_n_equal(d->w, i) - 1;
     }
@@ -126,7 +126,7 @@ static void balance(const division *d) {
 
 /* ---- sums ---- */
 
-static void add_phase(const wfi_phase_work *work, int phase, double n, wfi_stage *to) {
+static void add_phase(const wfi_phase_work *work, int phase, double n, wfi_stage_work *to) {
     to->us[phase] += n * work->us;
     to->summed_us[phase] += n * work->summed_us;
     to->flops[phase] += n * work->flops;
@@ -134,15 +134,16 @@ static void add_phase(const wfi_phase_work *work, int phase, double n, wfi_stage
 
 /* The papers repeat the forward of layers, or of their attention, and neither that of the embedding
  * nor that of the head. */
-static void add_repeated(const wfi_case *c, const wfi_block *b, double n, wfi_stage *to) {
+static void add_repeated(const wfi_case *c, const wfi_model_block *b, double n,
+                         wfi_stage_work *to) {
     if (!b->is_layer || c->recompute == WFI_RECOMPUTE_NONE) return;
     bool is_all = c->recompute == WFI_RECOMPUTE_ALL;
     add_phase(is_all ? &b->phase[WFI_F] : &b->attention, WFI_R, n, to);
 }
 
 /* Adds n equal blocks. */
-static void add_blocks(const wfi_predictor *p, const wfi_case *c, const wfi_block *b, double n,
-                       wfi_stage *to) {
+static void add_blocks(const wfi_predictor *p, const wfi_case *c, const wfi_model_block *b,
+                       double n, wfi_stage_work *to) {
     for (int k = 0; k < 4; k++) add_phase(&b->phase[k], k, n, to);
     if (p->q.accounting == WF_ACCOUNTING_MEGATRON) add_repeated(c, b, n, to);
     to->n_blocks += n;
@@ -156,7 +157,7 @@ static void add_blocks(const wfi_predictor *p, const wfi_case *c, const wfi_bloc
     if (!b->is_layer) to->end_bytes = fmax(to->end_bytes, transient);
 }
 
-static void sum_blocks(const division *d, const wfi_case *c, wfi_stage *stages) {
+static void sum_blocks(const division *d, const wfi_case *c, wfi_stage_work *stages) {
     double element = d->p->precision == WFI_F32 ? 4 : 2;
     int64_t n;
     for (int s = 0; s < d->n_stages; s++) {
@@ -170,7 +171,7 @@ static void sum_blocks(const division *d, const wfi_case *c, wfi_stage *stages) 
     }
 }
 
-double wfi_device_used(const wfi_case *c, const wfi_stage *stages, int device) {
+double wfi_device_used(const wfi_case *c, const wfi_stage_work *stages, int device) {
     int n_stages = c->pp * c->chunks,
         last = wfi_schedule_device_of(c->schedule, c->pp, n_stages - 1);
     double n = 0;
@@ -212,8 +213,8 @@ static wf_status find_division(division *d, const wfi_case *c) {
     return status;
 }
 
-wf_status wfi_stages_create(wfi_predictor *p, const wfi_case *c, const wfi_work *w,
-                            wfi_stage **stages_out) {
+wf_status wfi_stages_create(wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
+                            wfi_stage_work **stages_out) {
     division d = {.p = p, .w = w, .n_blocks = wfi_work_n_blocks(w), .n_stages = c->pp * c->chunks};
     WF_TRY(find_division(&d, c));
     *stages_out = wfi_alloc(p->ctx, (size_t)d.n_stages, sizeof **stages_out, "stages");

@@ -17,7 +17,7 @@
 typedef struct builder {
     const wfi_work_request *q;
     wf_graph *g;
-    wfi_work *w;
+    wfi_model_work *w;
     int32_t *block_of; /* [n_units] */
     bool *is_saved;    /* [n_values] already counted */
     bool *is_own;      /* [n_units] */
@@ -62,7 +62,7 @@ static void number_blocks(builder *b) {
 static void name_blocks(const builder *b) {
     for (int32_t u = 0; u < b->g->n_units; u++) {
         const wfi_unit *unit = &b->g->units[u];
-        wfi_block *block = &b->w->kinds[b->block_of[u]];
+        wfi_model_block *block = &b->w->kinds[b->block_of[u]];
         block->begins_stage |= unit->begins_stage;
         if (!*block->name)
             snprintf(block->name, sizeof block->name, "%.*s", (int)base_bytes(unit->name),
@@ -70,7 +70,7 @@ static void name_blocks(const builder *b) {
     }
 }
 
-static wfi_block *block_at(const builder *b, int32_t unit) {
+static wfi_model_block *block_at(const builder *b, int32_t unit) {
     return &b->w->kinds[b->block_of[unit]];
 }
 
@@ -140,7 +140,7 @@ static void add_sum(const builder *b, const wfi_node *node, wfi_phase_work *to) 
 }
 
 static void add_time(const builder *b, const wfi_node *node) {
-    wfi_block *block = block_at(b, node->unit);
+    wfi_model_block *block = block_at(b, node->unit);
     wfi_phase_work *to = &block->phase[node->phase];
     double flops = node->op->flops ? node->op->flops(b->g, node) : 0;
     if (wfi_node_is_alias(b->g, node)) return;
@@ -235,15 +235,15 @@ static void add_windows(const builder *b, const double *n_of, int way, size_t me
 
 static void find_windows(const builder *b) {
     for (int32_t u = 0; u < b->g->n_units; u++) {
-        wfi_block *block = block_at(b, u);
+        wfi_model_block *block = block_at(b, u);
         block->n_units++;
         block->unit_own = fmax(block->unit_own, b->own[u]);
         block->unit_tied = fmax(block->unit_tied, b->used[0][u] - b->own[u]);
         b->w->has_rows |= b->g->units[u].is_rows;
     }
-    add_windows(b, b->used[0], 1, offsetof(wfi_block, pass[0].gathered), NULL);
-    add_windows(b, b->used[1], -1, offsetof(wfi_block, pass[1].gathered), NULL);
-    add_windows(b, b->own, -1, offsetof(wfi_block, updated), NULL);
+    add_windows(b, b->used[0], 1, offsetof(wfi_model_block, pass[0].gathered), NULL);
+    add_windows(b, b->used[1], -1, offsetof(wfi_model_block, pass[1].gathered), NULL);
+    add_windows(b, b->own, -1, offsetof(wfi_model_block, updated), NULL);
     add_windows(b, b->own, 1, 0, b->w->updated);
 }
 
@@ -254,7 +254,7 @@ static void add_input(builder *b, const wfi_node *node) {
         if (v < 0 || !is_made(b->g, v, WFI_F)) continue;
         int32_t from = b->block_of[b->g->nodes[b->g->values[v].node].unit];
         double n = (double)wf_shape_n_elem(&b->g->values[v].shape);
-        wfi_block *block = block_at(b, node->unit);
+        wfi_model_block *block = block_at(b, node->unit);
         if (from != b->block_of[node->unit]) block->input_elements = fmax(block->input_elements, n);
     }
 }
@@ -298,7 +298,7 @@ static wf_status add_all(builder *b) {
             add_read_again(b, &b->g->nodes[n]);
     find_windows(b);
     for (int32_t k = 0; k < b->w->n_kinds; k++) {
-        wfi_block *block = &b->w->kinds[k];
+        wfi_model_block *block = &b->w->kinds[k];
         if (wfi_work_has_papers(b->q))
             wfi_work_add_papers(b->q, block, k == b->w->n_kinds - 1);
         else
@@ -310,7 +310,7 @@ static wf_status add_all(builder *b) {
 
 /* The middle one of a few layers stands for all: one more is left out for each beyond. */
 static void repeat_layers(builder *b, int64_t n_layers) {
-    wfi_work *w = b->w;
+    wfi_model_work *w = b->w;
     w->layer = -1;
     if (n_layers <= FEW_LAYERS || w->n_kinds < FEW_LAYERS + 2) return;
     w->layer = w->n_kinds - FEW_LAYERS;
@@ -324,7 +324,7 @@ static void repeat_layers(builder *b, int64_t n_layers) {
     }
 }
 
-static void add_up(wfi_work *w) {
+static void add_up(wfi_model_work *w) {
     int64_t n;
     for (int64_t i = 0; i < wfi_work_n_blocks(w); i += n) {
         n = wfi_work_n_equal(w, i);
@@ -333,7 +333,8 @@ static void add_up(wfi_work *w) {
     }
 }
 
-static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layers, wfi_work *w) {
+static wf_status measure(const wfi_work_request *q, wf_graph *g, int64_t n_layers,
+                         wfi_model_work *w) {
     wf_context *ctx = g->ctx;
     builder b = {.q = q, .g = g, .w = w};
     b.block_of = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.block_of, "work");
@@ -411,10 +412,10 @@ static wf_status create_few(const wfi_work_request *q, int n_slices, wf_graph **
 }
 
 static wf_status create_work(wf_context *ctx, const wfi_work_request *q, int n_slices,
-                             wfi_work **work_out) {
+                             wfi_model_work **work_out) {
     wf_graph *g;
     WF_TRY(create_few(q, n_slices, &g));
-    wfi_work *w = wfi_alloc(ctx, 1, sizeof *w, "work");
+    wfi_model_work *w = wfi_alloc(ctx, 1, sizeof *w, "work");
     wf_status status = w ? WF_OK : WF_NO_MEMORY;
     if (w) w->ctx = ctx;
     if (w) status = measure(q, g, wfi_model_n_layers(q->model), w);
@@ -427,11 +428,11 @@ static wf_status create_work(wf_context *ctx, const wfi_work_request *q, int n_s
 }
 
 /* Takes from the work with more slices what depends on how large they are. */
-static void take_bytes(wfi_work *w, const wfi_work *sliced) {
+static void take_bytes(wfi_model_work *w, const wfi_model_work *sliced) {
     memcpy(w->updated, sliced->updated, sizeof w->updated);
     for (int32_t k = 0; k < w->n_kinds; k++) {
-        wfi_block *to = &w->kinds[k];
-        const wfi_block *from = &sliced->kinds[k];
+        wfi_model_block *to = &w->kinds[k];
+        const wfi_model_block *from = &sliced->kinds[k];
         to->saved_bytes = from->saved_bytes;
         to->weight_bytes = from->weight_bytes;
         to->unit_saved_bytes = from->unit_saved_bytes;
@@ -445,9 +446,9 @@ static void take_bytes(wfi_work *w, const wfi_work *sliced) {
 }
 
 /* Times are of a slice a rank, which any recipe may have. */
-wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_work **work_out) {
+wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_model_work **work_out) {
     int n_slices = (int)q->recipe->n_slices;
-    wfi_work *sliced;
+    wfi_model_work *sliced;
     WF_TRY(create_work(ctx, q, q->tp, work_out));
     if (q->accounting != WF_ACCOUNTING_WEFT || n_slices <= q->tp || n_slices % q->tp) return WF_OK;
     if (create_work(ctx, q, n_slices, &sliced) != WF_OK) return WF_OK; /* the model refuses them */
@@ -456,7 +457,7 @@ wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *q, wfi_work *
     return WF_OK;
 }
 
-void wfi_work_destroy(wfi_work *w) {
+void wfi_work_destroy(wfi_model_work *w) {
     if (!w) return;
     wfi_free(w->ctx, w->kinds);
     wfi_free(w->ctx, w);

@@ -33,7 +33,7 @@ typedef struct wfi_pass_bytes {
     double gathered[WFI_MOST_AHEAD + 1]; /* parameters of a unit and of so many that follow */
 } wfi_pass_bytes;
 
-typedef struct wfi_block {
+typedef struct wfi_model_block {
     wfi_phase_work phase[4];  /* by wfi_phase; R: what recomputation adds */
     wfi_phase_work attention; /* the forward of the attention alone */
     double n_parameters;      /* of this rank */
@@ -52,7 +52,7 @@ typedef struct wfi_block {
     bool is_layer;          /* neither the first nor the last block */
     bool begins_stage;      /* the model says so */
     char name[WFI_BLOCK_NAME];
-} wfi_block;
+} wfi_model_block;
 
 typedef struct wfi_work_request {
     const wf_cluster *cluster;
@@ -66,9 +66,9 @@ typedef struct wfi_work_request {
     wf_accounting accounting;
 } wfi_work_request;
 
-typedef struct wfi_work {
+typedef struct wfi_model_work {
     wf_context *ctx;
-    wfi_block *kinds; /* [n_kinds] */
+    wfi_model_block *kinds; /* [n_kinds] */
     int32_t n_kinds;
     int32_t layer;       /* the kind that is there n_layers times; -1: each is there once */
     int64_t n_layers;    /* n_kinds and these - 1 blocks in all */
@@ -77,22 +77,23 @@ typedef struct wfi_work {
     double n_own;        /* of a rank that has all blocks */
     double us;           /* of all blocks, without sums */
     double updated[WFI_MOST_AHEAD + 1]; /* parameters of units in a row, at most */
-} wfi_work;
+} wfi_model_work;
 
-wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *request, wfi_work **work_out);
-void wfi_work_destroy(wfi_work *work);
+wf_status wfi_work_create(wf_context *ctx, const wfi_work_request *request,
+                          wfi_model_work **work_out);
+void wfi_work_destroy(wfi_model_work *work);
 
-static inline int64_t wfi_work_n_blocks(const wfi_work *w) {
+static inline int64_t wfi_work_n_blocks(const wfi_model_work *w) {
     return w->n_kinds + (w->layer < 0 ? 0 : w->n_layers - 1);
 }
 /* The kind of block i. */
-static inline const wfi_block *wfi_work_block(const wfi_work *w, int64_t i) {
+static inline const wfi_model_block *wfi_work_block(const wfi_model_work *w, int64_t i) {
     int64_t more = w->layer < 0 ? 0 : w->n_layers - 1;
     if (w->layer < 0 || i < w->layer) return &w->kinds[i];
     return &w->kinds[i <= w->layer + more ? w->layer : i - more];
 }
 /* Blocks from i on that are of the same kind, at least 1. */
-static inline int64_t wfi_work_n_equal(const wfi_work *w, int64_t i) {
+static inline int64_t wfi_work_n_equal(const wfi_model_work *w, int64_t i) {
     bool is_layer = w->layer >= 0 && i >= w->layer && i < w->layer + w->n_layers;
     return is_layer ? w->layer + w->n_layers - i : 1;
 }
@@ -101,7 +102,7 @@ static inline int64_t wfi_work_n_equal(const wfi_work *w, int64_t i) {
 
 typedef struct wfi_lives_request {
     const wf_graph *g;
-    wfi_block *kinds;
+    wfi_model_block *kinds;
     const int32_t *block_of; /* [n_units] */
     const bool *is_own;      /* [n_units] */
     double *unit_bytes;      /* [n_units] zeros */
@@ -115,7 +116,7 @@ wf_status wfi_work_find_lives(const wfi_lives_request *request);
 /* Returns whether ops between products are counted as in published runs, not from the graph. */
 bool wfi_work_has_papers(const wfi_work_request *q);
 /* Adds their time to the block. */
-void wfi_work_add_papers(const wfi_work_request *q, wfi_block *block, bool is_head);
+void wfi_work_add_papers(const wfi_work_request *q, wfi_model_block *block, bool is_head);
 
 /* ---- cost.c ---- */
 

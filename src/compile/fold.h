@@ -20,7 +20,7 @@ typedef struct wfi_fold {
 } wfi_fold;
 
 /* fold.c: finds whether the middle of each lane's step repeats, and plans the memory of the short
- * form. `fold`: see lower.h; without a period if nothing repeats. */
+ * form. `fold_out` has no period if nothing repeats. */
 wf_status wfi_fold_find(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
                         wfi_fold *fold_out);
 /* Ends the program of a short form, or NULL. */

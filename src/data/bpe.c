@@ -4,18 +4,18 @@
 
 /* ---- merges ---- */
 
-static wfi_merge *find_slot(const wfi_bpe *bpe, int32_t left, int32_t right) {
+static wfi_bpe_merge *find_slot(const wfi_bpe *bpe, int32_t left, int32_t right) {
     uint64_t hash = (uint64_t)left * UINT64_C(0x9E3779B97F4A7C15) +
                     (uint64_t)right * UINT64_C(0xBF58476D1CE4E5B9);
     for (size_t s = (hash ^ hash >> 32) & (bpe->n_slots - 1);; s = (s + 1) & (bpe->n_slots - 1)) {
-        wfi_merge *slot = &bpe->merge[s];
+        wfi_bpe_merge *slot = &bpe->merge[s];
         if (!slot->number || (slot->left == left && slot->right == right)) return slot;
     }
 }
 
 /* The merge of the two tokens; NULL: there is none. */
-static const wfi_merge *find_merge(const wfi_bpe *bpe, int32_t left, int32_t right) {
-    const wfi_merge *found = bpe->n_slots ? find_slot(bpe, left, right) : NULL;
+static const wfi_bpe_merge *find_merge(const wfi_bpe *bpe, int32_t left, int32_t right) {
+    const wfi_bpe_merge *found = bpe->n_slots ? find_slot(bpe, left, right) : NULL;
     return found && found->number ? found : NULL;
 }
 
@@ -34,11 +34,11 @@ static wf_status grow_merges(wfi_bpe *bpe) {
 }
 
 wf_status wfi_bpe_add_merge(wfi_bpe *bpe, int32_t left, int32_t right, int32_t token,
-                            const wfi_merge **again_out) {
+                            const wfi_bpe_merge **again_out) {
     WF_TRY(grow_merges(bpe));
-    wfi_merge *slot = find_slot(bpe, left, right);
+    wfi_bpe_merge *slot = find_slot(bpe, left, right);
     *again_out = slot->number ? slot : NULL;
-    if (!slot->number) *slot = (wfi_merge){left, right, token, (int32_t)++bpe->n_merges};
+    if (!slot->number) *slot = (wfi_bpe_merge){left, right, token, (int32_t)++bpe->n_merges};
     return WF_OK;
 }
 
@@ -66,7 +66,7 @@ void wfi_bpe_hash(const wfi_bpe *bpe, wfi_data_hash *hash) {
     }
     uint64_t sum = 0;
     for (size_t s = 0; s < bpe->n_slots; s++) {
-        const wfi_merge *m = &bpe->merge[s];
+        const wfi_bpe_merge *m = &bpe->merge[s];
         uint64_t one =
             ((uint64_t)m->left << 32 | (uint32_t)m->right) + UINT64_C(0x9E3779B97F4A7C15);
         one = (one ^ one >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -112,7 +112,7 @@ static bool comes_before(candidate a, candidate b) {
 
 static wf_status push_candidate(encoder *e, int32_t at) {
     if (at < 0 || e->symbols[at].after < 0) return WF_OK;
-    const wfi_merge *merge =
+    const wfi_bpe_merge *merge =
         find_merge(e->bpe, e->symbols[at].token, e->symbols[e->symbols[at].after].token);
     if (!merge) return WF_OK;
     WF_TRY(WFI_GROW(e->bpe->ctx, e->heap, e->n_heap, e->heap_capacity, "merges"));
@@ -141,7 +141,7 @@ static wf_status merge_at(encoder *e, candidate now) {
     symbol *s = &e->symbols[now.at];
     if (s->token < 0 || s->after < 0) return WF_OK;
     symbol *next = &e->symbols[s->after];
-    const wfi_merge *merge = find_merge(e->bpe, s->token, next->token);
+    const wfi_bpe_merge *merge = find_merge(e->bpe, s->token, next->token);
     if (!merge || merge->number != now.number) return WF_OK;
     s->token = merge->token;
     next->token = -1;

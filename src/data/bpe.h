@@ -8,10 +8,10 @@
 #include "data/strings.h"
 
 /* Two tokens become one; of those that a text has, the lowest rank comes first. */
-typedef struct wfi_merge {
+typedef struct wfi_bpe_merge {
     int32_t left, right, token;
     int32_t number; /* rank + 1; 0: the slot is free */
-} wfi_merge;
+} wfi_bpe_merge;
 
 #define WFI_MAX_ADDED_BYTES 256
 
@@ -21,7 +21,7 @@ typedef struct wfi_bpe {
     wfi_string *token; /* [n_tokens] their bytes */
     int32_t n_tokens;
     int32_t byte_token[256];
-    wfi_merge *merge; /* open addressing by left and right */
+    wfi_bpe_merge *merge; /* open addressing by left and right */
     size_t n_merges, n_slots;
     /* Tokens that are found in the text before it is divided. */
     wfi_strings added;
@@ -47,7 +47,7 @@ void wfi_bpe_destroy(wfi_bpe *bpe); /* NULL is allowed */
 
 /* The next rank. False: they are merged already, and *again_out is how. Errors: NO_MEMORY. */
 wf_status wfi_bpe_add_merge(wfi_bpe *bpe, int32_t left, int32_t right, int32_t token,
-                            const wfi_merge **again_out);
+                            const wfi_bpe_merge **again_out);
 void wfi_bpe_hash(const wfi_bpe *bpe, wfi_data_hash *hash);
 /* As wf_tokenizer_encode. */
 wf_status wfi_bpe_encode(const wfi_bpe *bpe, const char *name, const uint8_t *text, size_t n_bytes,

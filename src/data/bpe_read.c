@@ -239,7 +239,7 @@ static wf_status add_merge(reader *r, const char *where, size_t number, const ch
         return wfi_fail(bpe->ctx, WF_CORRUPT,
                         "%s: %s %zu makes '%.40s%.40s', which the vocabulary does not have",
                         r->path, where, number, left, right);
-    const wfi_merge *again;
+    const wfi_bpe_merge *again;
     WF_TRY(wfi_bpe_add_merge(bpe, token[0], token[1], merged, &again));
     if (!again) return WF_OK;
     return wfi_fail(bpe->ctx, WF_CORRUPT, "%s: %s %zu merges '%.40s' and '%.40s' again", r->path,

@@ -1,4 +1,4 @@
-/* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
+/* Collectives on a device with memory: runs the steps of a change (program/change.h)
  * on the reduce streams of a stage's replicas. Each reads the others' arenas in place, or stages
  * copies of their bytes. Every phase is a task of its own on each stream; between two of them the
  * streams wait for each other's events. */

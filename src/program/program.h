@@ -1,6 +1,6 @@
 /* The program: blocks of memory, in a device's spaces, and instructions on streams. Private.
  *
- * code.h and instruction.h define its parts; passes.h lists the passes that make it.
+ * code/code.h and instruction.h define its parts.
  */
 #ifndef WFI_PROGRAM_H
 #define WFI_PROGRAM_H

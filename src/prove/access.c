@@ -141,8 +141,8 @@ wf_status wfi_accesses_find(const wf_program *p, wfi_accesses *a) {
     for (int32_t b = 0; b < p->n_blocks && status == WF_OK; b++) {
         const wfi_block *block = &p->blocks[b];
         if (!block->bytes) continue;
-        a->ranges[b] = (wfi_range){find_border(&table, border_of(block, 0))->index,
-                                   find_border(&table, border_of(block, block->bytes))->index};
+        a->ranges[b] = (wfi_stretches){find_border(&table, border_of(block, 0))->index,
+                                       find_border(&table, border_of(block, block->bytes))->index};
         a->next[b] = a->ranges[b].first;
     }
     wfi_free(p->ctx, table.entries);
@@ -158,7 +158,7 @@ void wfi_accesses_release(wfi_accesses *a) {
 }
 
 /* Which of the block's stretches begins at `at`; the end, if none does. It is near the first. */
-static int32_t find_stretch(const wfi_accesses *a, wfi_range block, size_t at) {
+static int32_t find_stretch(const wfi_accesses *a, wfi_stretches block, size_t at) {
     int32_t step = 1;
     for (; block.end - block.first > step && a->stretches[block.first + step].begin < at; step *= 2)
         block.first += step;
@@ -174,13 +174,13 @@ static int32_t find_stretch(const wfi_accesses *a, wfi_range block, size_t at) {
 }
 
 /* References to pieces of a block come in their order, and begin again with the first one. */
-wfi_range wfi_range_of(const wfi_accesses *a, const wfi_reference *r) {
-    wfi_range block = a->ranges[r->block], found;
+wfi_stretches wfi_range_of(const wfi_accesses *a, const wfi_reference *r) {
+    wfi_stretches block = a->ranges[r->block], found;
     size_t begin = a->p->blocks[r->block].offset + r->offset;
     int32_t *next = &a->next[r->block];
-    if (!is_part(a->p, r)) return r->bytes ? block : (wfi_range){0, 0};
+    if (!is_part(a->p, r)) return r->bytes ? block : (wfi_stretches){0, 0};
     found.first = a->stretches[*next].begin == begin ? *next : find_stretch(a, block, begin);
-    found.end = find_stretch(a, (wfi_range){found.first, block.end}, begin + r->bytes);
+    found.end = find_stretch(a, (wfi_stretches){found.first, block.end}, begin + r->bytes);
     *next = found.end < block.end ? found.end : block.first;
     return found;
 }
@@ -231,7 +231,7 @@ wf_status wfi_accesses_check(wfi_accesses *a, int32_t i) {
     const int32_t *clock = wfi_clock_of(p, i);
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        wfi_range touched = wfi_range_of(a, r);
+        wfi_stretches touched = wfi_range_of(a, r);
         bool may = !is_of_rows(a, r->block) || takes_all(a, r->block, clock, now->stream);
         for (int32_t at = touched.first; at < touched.end; at++) {
             wfi_access_history *h = &a->stretches[at].history;

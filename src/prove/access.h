@@ -18,14 +18,14 @@ typedef struct wfi_stretch {
     wfi_term term; /* its term, for the bytes that the block has here (wfi_block.begin) */
 } wfi_stretch;
 
-typedef struct wfi_range {
+typedef struct wfi_stretches {
     int32_t first, end; /* stretches */
-} wfi_range;
+} wfi_stretches;
 
 typedef struct wfi_accesses {
     const wf_program *p;
     wfi_stretch *stretches;   /* of all arenas, each arena's in order of addresses */
-    wfi_range *ranges;        /* [block] */
+    wfi_stretches *ranges;    /* [block] */
     int32_t *next;            /* [block] the stretch behind the part that was found last */
     wfi_access_history *uses; /* [block] all accesses to it, as reads; NULL: ranks access no rows */
 } wfi_accesses;
@@ -34,7 +34,7 @@ typedef struct wfi_accesses {
 wf_status wfi_accesses_find(const wf_program *p, wfi_accesses *a);
 void wfi_accesses_release(wfi_accesses *a);
 /* The stretches that the reference covers. */
-wfi_range wfi_range_of(const wfi_accesses *a, const wfi_reference *r);
+wfi_stretches wfi_range_of(const wfi_accesses *a, const wfi_reference *r);
 /* The part of a block of state that a step changes. */
 wfi_extent wfi_changed_part(const wf_program *p, const wfi_block *b);
 /* Adds the accesses of instruction i. Errors: BUG: one is not ordered with an earlier one. */

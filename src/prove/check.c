@@ -47,7 +47,7 @@ static wf_status refuse(const checker *c, int32_t i, const char *what) {
 
 /* ---- 4. meaning ---- */
 
-static void write_range(checker *c, int32_t block, wfi_range written, wfi_term term) {
+static void write_range(checker *c, int32_t block, wfi_stretches written, wfi_term term) {
     for (int32_t at = written.first; at < written.end; at++) {
         c->accesses.stretches[at].owner = block;
         c->accesses.stretches[at].term = term;
@@ -67,18 +67,18 @@ static void write_term(checker *c, const wfi_instruction *now, int32_t k, wfi_te
 }
 
 static wfi_term read_term(const checker *c, const wfi_reference *r) {
-    wfi_range read = wfi_range_of(&c->accesses, r);
+    wfi_stretches read = wfi_range_of(&c->accesses, r);
     return read.first < read.end ? c->accesses.stretches[read.first].term : 0;
 }
 
 /* Whether the block still holds the value that was written, in all of the range. */
-static bool is_whole(const checker *c, int32_t block, wfi_range read) {
+static bool is_whole(const checker *c, int32_t block, wfi_stretches read) {
     for (int32_t at = read.first; at < read.end; at++)
         if (c->accesses.stretches[at].owner != block || !c->accesses.stretches[at].term)
             return false;
     return true;
 }
-static bool is_one(const checker *c, wfi_range read) {
+static bool is_one(const checker *c, wfi_stretches read) {
     for (int32_t at = read.first; at < read.end; at++)
         if (c->accesses.stretches[at].term != c->accesses.stretches[read.first].term) return false;
     return true;
@@ -89,7 +89,7 @@ static wf_status check_reads(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool temporary = c->p->blocks[r->block].name.kind == WFI_BLOCK_WORKSPACE;
-        wfi_range read = wfi_range_of(&c->accesses, r);
+        wfi_stretches read = wfi_range_of(&c->accesses, r);
         if (!(r->access & WFI_READ) || temporary) continue;
         if (!is_whole(c, r->block, read))
             return refuse(c, i, "reads bytes that were never written, or that were overwritten");
@@ -365,7 +365,7 @@ static wf_status run_all(checker *c) {
 static bool keeps_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_extent kept = wfi_kept_extent(c->p, WFI_BLOCK_GRADIENT, block->name.owner, block->rank);
-    wfi_range all =
+    wfi_stretches all =
         wfi_range_of(&c->accesses,
                      &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
     wfi_term sum = wfi_ideal_after(c->ideal, WFI_BLOCK_GRADIENT, block->name.owner, -1);
@@ -379,7 +379,7 @@ static bool ends_well(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_term before = wfi_ideal_find(c->ideal, block->name), want;
     size_t changed_bytes = wfi_changed_part(c->p, block).bytes;
-    wfi_range all = c->accesses.ranges[b];
+    wfi_stretches all = c->accesses.ranges[b];
     bool ends = is_whole(c, b, all);
     for (int32_t at = all.first; at < all.end && ends; at++) {
         bool is_changed = c->accesses.stretches[at].begin < block->offset + changed_bytes;

@@ -1,4 +1,4 @@
-/* The checker's parts. Private to src/program. */
+/* The parts of the checker. Private to src/prove. */
 #ifndef WFI_CHECK_H
 #define WFI_CHECK_H
 

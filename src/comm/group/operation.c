@@ -41,7 +41,7 @@ uint64_t wfi_operation_fingerprint(const wfi_operation *o) {
     return mix(mix(mix(o->number) ^ pack(o)) ^ (uint64_t)o->n_elem);
 }
 
-void wfi_call_write(wfi_call *call, const wfi_operation *o) {
+void wfi_call_write(wfi_group_call *call, const wfi_operation *o) {
     uint64_t word[WFI_CALL_WORDS] = {pack(o), (uint64_t)o->n_elem, o->number};
     size_t n = o->site ? strlen(o->site) : 0, most = SITE_BYTES - 1;
     const char *end = n > most ? o->site + n - most : o->site; /* long paths lose their beginning */
@@ -55,7 +55,7 @@ typedef struct reading {
     char site[SITE_BYTES + 1];
 } reading;
 
-static reading read_call(const wfi_call *call) {
+static reading read_call(const wfi_group_call *call) {
     reading r = {0};
     for (int i = 0; i < WFI_CALL_WORDS; i++)
         r.word[i] = __atomic_load_n(&call->word[i], __ATOMIC_RELAXED);
@@ -67,7 +67,7 @@ static int add_site(const reading *r, char *text, size_t bytes) {
     return r->site[0] ? snprintf(text, bytes, " at %s", r->site) : 0;
 }
 
-const char *wfi_call_name(const wfi_call *call, char text[WFI_CALL_TEXT]) {
+const char *wfi_call_name(const wfi_group_call *call, char text[WFI_CALL_TEXT]) {
     reading r = read_call(call);
     if (!r.word[2]) return "nothing";
     int n = snprintf(text, WFI_CALL_TEXT, "wf_group_%s", wfi_collective_name(r.word[0] & 0xff));
@@ -75,7 +75,7 @@ const char *wfi_call_name(const wfi_call *call, char text[WFI_CALL_TEXT]) {
     return text;
 }
 
-const char *wfi_call_describe(const wfi_call *call, char text[WFI_CALL_TEXT]) {
+const char *wfi_call_describe(const wfi_group_call *call, char text[WFI_CALL_TEXT]) {
     reading r = read_call(call);
     if (!r.word[2]) return "nothing";
     wfi_collective collective = (wfi_collective)(r.word[0] & 0xff);

@@ -23,16 +23,16 @@ uint64_t wfi_operation_fingerprint(const wfi_operation *operation);
 
 /* A call in shared memory. Other ranks may read it at any time, so each word is atomic. */
 #define WFI_CALL_WORDS 12
-typedef struct wfi_call {
+typedef struct wfi_group_call {
     uint64_t word[WFI_CALL_WORDS];
-} wfi_call;
-void wfi_call_write(wfi_call *call, const wfi_operation *operation);
+} wfi_group_call;
+void wfi_call_write(wfi_group_call *call, const wfi_operation *operation);
 
 #define WFI_CALL_TEXT 192
 /* "wf_group_all_reduce of 5 F32 (sum, direct) at toy.c:31"; "nothing" before the first. Returns
  * text. */
-const char *wfi_call_describe(const wfi_call *call, char text[WFI_CALL_TEXT]);
+const char *wfi_call_describe(const wfi_group_call *call, char text[WFI_CALL_TEXT]);
 /* "wf_group_all_reduce at toy.c:31" */
-const char *wfi_call_name(const wfi_call *call, char text[WFI_CALL_TEXT]);
+const char *wfi_call_name(const wfi_group_call *call, char text[WFI_CALL_TEXT]);
 
 #endif

@@ -20,8 +20,8 @@
 #define UNKNOWN_CACHE_BYTES ((size_t)32 << 20) /* if the system reports none */
 
 size_t wfi_segment_bytes(int32_t n) {
-    size_t members = (size_t)n, bytes = sizeof(wfi_segment) + members * sizeof(wfi_member);
-    return wfi_round_up(bytes, 64) + members * members * sizeof(wfi_channel);
+    size_t members = (size_t)n, bytes = sizeof(wfi_group_segment) + members * sizeof(wfi_member);
+    return wfi_round_up(bytes, 64) + members * members * sizeof(wfi_group_channel);
 }
 
 /* Ranks of other groups and progress threads also wait on these cores. */
@@ -34,14 +34,14 @@ static void choose_patience(wfi_memory *m) {
     m->n_yields = is_crowded && has_progress ? N_YIELDS_PROGRESS : N_YIELDS;
 }
 
-wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memory_out) {
+wf_status wfi_memory_create(wf_group *g, wfi_group_segment *segment, wfi_memory **memory_out) {
     wfi_memory *m = wfi_alloc(g->ctx, 1, sizeof *m, "a group's wire");
     if (!m) return WF_NO_MEMORY;
-    size_t bytes = sizeof(wfi_segment) + (size_t)g->n * sizeof(wfi_member);
+    size_t bytes = sizeof(wfi_group_segment) + (size_t)g->n * sizeof(wfi_member);
     m->group = g;
     m->segment = segment;
     m->segment_bytes = wfi_segment_bytes(g->n);
-    m->channels = (wfi_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
+    m->channels = (wfi_group_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
     m->of = wfi_alloc(g->ctx, (size_t)g->n, sizeof *m->of, "a group's wire");
     if (!m->of) {
         wfi_memory_destroy(m);

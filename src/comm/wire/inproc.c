@@ -63,7 +63,7 @@ static void close_group(wf_group *g) {
     wfi_memory *m = g->state;
     if (!m) return;
     wfi_free(g->ctx, m->window);
-    wfi_segment *segment = m->segment;
+    wfi_group_segment *segment = m->segment;
     size_t bytes = m->segment_bytes;
     bool is_last = m->opened_by_all ? wfi_memory_leave(m) : m->is_refused && g->rank == 0;
     wfi_memory_destroy(m);

@@ -36,23 +36,23 @@ typedef struct wfi_shared_block {
 /* One rank's part of the segment. Only that rank writes it. */
 typedef struct wfi_member {
     wfi_shared_epoch arrival[2];
-    wfi_call call;     /* the rank's current call */
-    wfi_handle window; /* atomic access; 0: none yet */
-    int32_t has_left;  /* atomic access */
-    int32_t touches;   /* atomic access: accesses others' buffers (wfi_memory_touch) */
+    wfi_group_call call; /* the rank's current call */
+    wfi_handle window;   /* atomic access; 0: none yet */
+    int32_t has_left;    /* atomic access */
+    int32_t touches;     /* atomic access: accesses others' buffers (wfi_memory_touch) */
     wfi_shared_block blocks[WFI_GROUP_BLOCKS];
 } __attribute__((aligned(64))) wfi_member;
 
 /* The sends of one rank to one other. */
-typedef struct wfi_channel {
+typedef struct wfi_group_channel {
     wfi_shared_epoch sent, received; /* chunks */
-} wfi_channel;
+} wfi_group_channel;
 
-typedef struct wfi_segment {
+typedef struct wfi_group_segment {
     wfi_failure failure;
     int32_t n_left; /* atomic access */
     wfi_member members[];
-} wfi_segment;
+} wfi_group_segment;
 
 struct wfi_run;
 struct wfi_run_buffers;
@@ -80,10 +80,10 @@ typedef struct wfi_message_ops {
 
 typedef struct wfi_memory {
     wf_group *group;
-    wfi_segment *segment;
+    wfi_group_segment *segment;
     size_t segment_bytes;
-    wfi_channel *channels; /* [from][to] */
-    uint64_t epoch;        /* arrivals of this rank */
+    wfi_group_channel *channels; /* [from][to] */
+    uint64_t epoch;              /* arrivals of this rank */
     int32_t n_spins, n_yields;
     size_t cache_bytes; /* of the last level */
     char *window;       /* own; NULL: not allocated yet */
@@ -102,7 +102,7 @@ typedef struct wfi_memory {
 } wfi_memory;
 
 size_t wfi_segment_bytes(int32_t n);
-wf_status wfi_memory_create(wf_group *group, wfi_segment *segment, wfi_memory **memory_out);
+wf_status wfi_memory_create(wf_group *group, wfi_group_segment *segment, wfi_memory **memory_out);
 /* Marks this rank as having left. Returns whether it is the last. */
 bool wfi_memory_leave(wfi_memory *m);
 void wfi_memory_destroy(wfi_memory *m);

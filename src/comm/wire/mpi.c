@@ -14,7 +14,7 @@ typedef enum message_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } message_kind
 typedef struct group_message {
     int32_t kind, status;
     uint64_t epoch, message[3];
-    wfi_call call; /* the rank's current call */
+    wfi_group_call call; /* the rank's current call */
     char sentence[WFI_SENTENCE_BYTES];
 } group_message;
 
@@ -41,7 +41,7 @@ static wf_status send_arrival(wfi_memory *m) {
     return send_to_all(m, &w);
 }
 
-static wfi_channel *channel(const wfi_memory *m, int32_t from, int32_t to) {
+static wfi_group_channel *channel(const wfi_memory *m, int32_t from, int32_t to) {
     return &m->channels[from * m->group->n + to];
 }
 
@@ -75,7 +75,7 @@ static void store_epoch(wfi_shared_epoch *e, const group_message *w) {
     wfi_shared_epoch_wake(e);
 }
 
-static void copy_call(wfi_call *to, const wfi_call *from) {
+static void copy_call(wfi_group_call *to, const wfi_group_call *from) {
     for (int k = 0; k < WFI_CALL_WORDS; k++)
         __atomic_store_n(&to->word[k], from->word[k], __ATOMIC_RELAXED);
 }
@@ -196,7 +196,7 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
         return wfi_fail(g->ctx, WF_UNSUPPORTED,
                         "ranks that share no memory can be in %d groups at once; destroy some",
                         WFI_TRANSPORT_SLOTS);
-    wfi_segment *segment = calloc(1, wfi_round_up(wfi_segment_bytes(g->n), 64));
+    wfi_group_segment *segment = calloc(1, wfi_round_up(wfi_segment_bytes(g->n), 64));
     wfi_memory *m = NULL;
     if (!segment) return wfi_no_memory(g->ctx, wfi_segment_bytes(g->n), "a group");
     wf_status status = wfi_memory_create(g, segment, &m);

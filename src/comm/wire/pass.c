@@ -6,7 +6,7 @@
 
 enum { SENT_HANDLE, SENT_N_ELEM, SENT_DTYPE, SENT_IS_WINDOW };
 
-static wfi_channel *channel(wfi_memory *m, int32_t from, int32_t to) {
+static wfi_group_channel *channel(wfi_memory *m, int32_t from, int32_t to) {
     return &m->channels[from * m->group->n + to];
 }
 
@@ -16,7 +16,7 @@ static size_t chunk_bytes(const wfi_operation *o, size_t at, bool is_window) {
 }
 
 static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
-    wfi_channel *c = channel(m, m->group->rank, o->root);
+    wfi_group_channel *c = channel(m, m->group->rank, o->root);
     size_t bytes = (size_t)o->n_elem * wf_dtype_bytes(o->dtype), at = 0, n;
     wfi_handle handle = bytes ? m->find(m, o->in, bytes) : 0;
     bool is_window = handle == WFI_HANDLE_NONE;
@@ -50,14 +50,15 @@ static wf_status fail_mismatch(wfi_memory *m, const wfi_operation *o) {
 }
 
 /* Without shared memory the receiver acknowledges the call, then receives the bytes. */
-static wf_status take(wfi_memory *m, wfi_channel *c, uint64_t number, const wfi_operation *o) {
+static wf_status take(wfi_memory *m, wfi_group_channel *c, uint64_t number,
+                      const wfi_operation *o) {
     __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
     WF_TRY(m->messages->send_channel(m, o->root, false));
     return o->n_elem ? m->messages->pass(m, o) : WF_OK;
 }
 
 static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
-    wfi_channel *c = channel(m, o->root, m->group->rank);
+    wfi_group_channel *c = channel(m, o->root, m->group->rank);
     size_t bytes = (size_t)o->n_elem * wf_dtype_bytes(o->dtype), at = 0, n;
     do {
         uint64_t number = c->received.epoch + 1;

@@ -1,4 +1,4 @@
-/* One operation in shared memory. Private to run.c and buffers.c.
+/* One operation in shared memory. Private to src/comm/wire.
  *
  * A rank's elements are blocks of n_elem, one or as many as there are ranks. A chunk has a part of
  * each block. In a window the parts of a chunk are contiguous; outside of windows they stay in the

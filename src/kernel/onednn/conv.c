@@ -54,7 +54,7 @@ static bool winograd_possible(const convolution *conv) {
 static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv,
                                dnnl_alg_kind_t alg, dnnl_primitive_desc_t *hint_out,
                                dnnl_primitive_desc_t *desc_out) {
-    const wfi_library lib = wfi_library_at(kernel);
+    const wfi_onednn_library lib = wfi_library_at(kernel);
     wfi_md any = conv->weight_md, gradient = conv->weight_md;
     any.kind = gradient.kind = WFI_MD_ANY;
     any.type = conv->x_md.type;

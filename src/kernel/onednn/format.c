@@ -64,7 +64,7 @@ static wf_status pack(wfi_kernel *kernel, const wfi_format *format, const wf_sha
 wf_status wfi_md_is_blocked(wf_context *ctx, wfi_shown_md md, const wfi_md *plain, bool *yes_out) {
     *yes_out = false;
     if (plain->n_dims != 4 || plain->dim[0] % 16 || plain->dim[1] % 16) return WF_OK;
-    wfi_library lib = {.ctx = ctx}; /* a description needs no engine */
+    wfi_onednn_library lib = {.ctx = ctx}; /* a description needs no engine */
     wfi_md blocked = wfi_md_make(WFI_MD_16I16O, 4, plain->dim);
     wfi_owned_md native;
     WF_TRY(wfi_md_own(&lib, &blocked, &native));

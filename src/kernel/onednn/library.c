@@ -16,14 +16,14 @@ wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *v
 /* A CPU engine is a few dozen bytes, so each kernel has its own and nothing is
  * shared between threads. (The library's cache of primitives does not look at
  * the engine's address: equal kernels still share their code.) */
-wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out) {
+wf_status wfi_library_open(wf_context *ctx, wfi_onednn_library *lib_out) {
     dnnl_engine_t engine;
     WF_TRY(wfi_library_check(ctx, dnnl_engine_create(&engine, dnnl_cpu, 0), "open", "the CPU"));
-    *lib_out = (wfi_library){.ctx = ctx, .engine = engine};
+    *lib_out = (wfi_onednn_library){.ctx = ctx, .engine = engine};
     return WF_OK;
 }
 
-void wfi_library_close(wfi_library *lib) {
+void wfi_library_close(wfi_onednn_library *lib) {
     if (lib->engine) dnnl_engine_destroy(lib->engine);
     lib->engine = NULL;
 }
@@ -72,15 +72,15 @@ static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_ou
                                             tag_of(md->kind));
 }
 
-wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
+wf_status wfi_md_own(const wfi_onednn_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
     return wfi_library_check(lib->ctx, make_native(md, md_out), "describe", "a memory");
 }
 
-wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
+wf_status wfi_md_copy(const wfi_onednn_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
     return wfi_library_check(lib->ctx, dnnl_memory_desc_clone(md_out, md), "copy", "a description");
 }
 
-void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
+void wfi_md_disown(const wfi_onednn_library *lib, wfi_owned_md md) {
     (void)lib;
     if (md) dnnl_memory_desc_destroy(md);
 }
@@ -93,7 +93,7 @@ static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_ou
                                         tag_of(md->kind));
 }
 
-wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
+wf_status wfi_md_copy(const wfi_onednn_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
     wfi_owned_md copy = wfi_alloc(lib->ctx, 1, sizeof *copy, "a memory description");
     if (!copy) return WF_NO_MEMORY;
     *copy = *md;
@@ -101,13 +101,13 @@ wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_
     return WF_OK;
 }
 
-wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
+wf_status wfi_md_own(const wfi_onednn_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
     dnnl_memory_desc_t native;
     WF_TRY(wfi_library_check(lib->ctx, make_native(md, &native), "describe", "a memory"));
     return wfi_md_copy(lib, &native, md_out);
 }
 
-void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
+void wfi_md_disown(const wfi_onednn_library *lib, wfi_owned_md md) {
     wfi_free(lib->ctx, md);
 }
 #endif
@@ -196,7 +196,7 @@ static void call_begin(call *c, bool add, int n_mds, const wfi_md *const *md) {
 #define NO_OTHER dnnl_iterator_ends
 #endif
 
-static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t *desc_out) {
+static wf_status call_end(call *c, const wfi_onednn_library *lib, dnnl_primitive_desc_t *desc_out) {
     natives_free(&c->m);
     if (c->attr) dnnl_primitive_attr_destroy(c->attr);
     if (c->status == dnnl_unimplemented || c->status == dnnl_invalid_arguments ||
@@ -221,7 +221,7 @@ static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t
         &(c), lib,                                                                                 \
         dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, hint, (c).attr))
 
-static dnnl_status_t pass_over(call *c, const wfi_library *lib, dnnl_status_t status) {
+static dnnl_status_t pass_over(call *c, const wfi_onednn_library *lib, dnnl_status_t status) {
     if (status != dnnl_success) return status;
     for (int k = 0; k < lib->n_skipped && status == dnnl_success; k++)
         status = dnnl_primitive_desc_next_impl(c->desc);
@@ -251,7 +251,7 @@ typedef union op_desc {
     dnnl_rnn_desc_t rnn;
 } op_desc;
 
-static dnnl_status_t find_desc(call *c, const wfi_library *lib, const op_desc *op,
+static dnnl_status_t find_desc(call *c, const wfi_onednn_library *lib, const op_desc *op,
                                const_dnnl_primitive_desc_t hint) {
     dnnl_primitive_desc_iterator_t at = NULL;
     dnnl_status_t status = dnnl_primitive_desc_iterator_create(&at, op, c->attr, lib->engine, hint);
@@ -264,7 +264,7 @@ static dnnl_status_t find_desc(call *c, const wfi_library *lib, const op_desc *o
 #endif
 
 /* Fills the status and the description; `hint` NULL: of a forward. */
-static void describe(call *c, const wfi_library *lib, dnnl_prop_kind_t prop,
+static void describe(call *c, const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
                      const wfi_primitive_op *p, const_dnnl_primitive_desc_t hint) {
     const wfi_spatial_window *w = &p->window;
     const wfi_shown_md *m = c->m.md;
@@ -344,7 +344,7 @@ static void describe(call *c, const wfi_library *lib, dnnl_prop_kind_t prop,
     }
 }
 
-static wf_status describe_either(const wfi_library *lib, dnnl_prop_kind_t prop,
+static wf_status describe_either(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
                                  const wfi_primitive_op *p, const_dnnl_primitive_desc_t hint,
                                  dnnl_primitive_desc_t *desc_out) {
     call c;
@@ -353,15 +353,15 @@ static wf_status describe_either(const wfi_library *lib, dnnl_prop_kind_t prop,
     return call_end(&c, lib, desc_out);
 }
 
-wf_status wfi_describe(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_primitive_op *p,
-                       dnnl_primitive_desc_t *desc_out) {
+wf_status wfi_describe(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
+                       const wfi_primitive_op *p, dnnl_primitive_desc_t *desc_out) {
     return describe_either(lib, prop, p, NULL, desc_out);
 }
 
-wf_status wfi_describe_backward(const wfi_library *lib, dnnl_prop_kind_t prop,
+wf_status wfi_describe_backward(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
                                 const wfi_primitive_op *forward, const wfi_primitive_op *backward,
                                 dnnl_primitive_desc_t *hint_out, dnnl_primitive_desc_t *desc_out) {
-    wfi_library first = *lib;
+    wfi_onednn_library first = *lib;
     first.n_skipped = 0;
     WF_TRY(wfi_describe(&first, dnnl_forward_training, forward, hint_out));
     wf_status status = describe_either(lib, prop, backward, *hint_out, desc_out);
@@ -374,7 +374,7 @@ wf_status wfi_describe_backward(const wfi_library *lib, dnnl_prop_kind_t prop,
     (md)[0], (md)[1], (md)[2], (md)[3], (md)[4], SINCE_3(NULL) SINCE_3(NULL)(md)[5], (md)[6],      \
         (md)[7], (md)[8]
 
-wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
+wf_status wfi_describe_lstm(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
                             const wfi_md *const md[WFI_LSTM_MDS],
                             const wfi_md *const diff[WFI_LSTM_MDS],
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
@@ -396,8 +396,8 @@ wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
     return call_end(&c, lib, desc_out);
 }
 
-wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst, bool add,
-                               dnnl_primitive_desc_t *desc_out) {
+wf_status wfi_describe_reorder(const wfi_onednn_library *lib, wfi_shown_md src, wfi_shown_md dst,
+                               bool add, dnnl_primitive_desc_t *desc_out) {
     call c;
     call_begin(&c, add, 0, NULL);
     if (c.status == dnnl_success)

@@ -47,22 +47,22 @@ typedef const dnnl_memory_desc_t *wfi_shown_md;
 #endif
 
 /* Common arguments of all calls. The engine outlives all objects made on it. */
-typedef struct wfi_library {
+typedef struct wfi_onednn_library {
     wf_context *ctx;
     dnnl_engine_t engine;
     int n_skipped; /* skipped kernels of the library for the same description, in its order */
-} wfi_library;
+} wfi_onednn_library;
 
-wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out);
-void wfi_library_close(wfi_library *lib);
+wf_status wfi_library_open(wf_context *ctx, wfi_onednn_library *lib_out);
+void wfi_library_close(wfi_onednn_library *lib);
 
 /* Records "oneDNN could not <verb> <object>: <status in words>". WF_OK for success. */
 wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *verb,
                             const char *object);
 
-wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out);
-wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out);
-void wfi_md_disown(const wfi_library *lib, wfi_owned_md md); /* NULL is allowed */
+wf_status wfi_md_own(const wfi_onednn_library *lib, const wfi_md *md, wfi_owned_md *md_out);
+wf_status wfi_md_copy(const wfi_onednn_library *lib, wfi_shown_md md, wfi_owned_md *md_out);
+void wfi_md_disown(const wfi_onednn_library *lib, wfi_owned_md md); /* NULL is allowed */
 
 /* ---- primitives ---- */
 
@@ -86,11 +86,11 @@ typedef struct wfi_primitive_op {
 } wfi_primitive_op;
 
 /* `prop` is the direction: dnnl_forward_training or dnnl_forward_inference. */
-wf_status wfi_describe(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_primitive_op *p,
-                       dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
+                       const wfi_primitive_op *p, dnnl_primitive_desc_t *desc_out);
 /* dnnl_backward_data, dnnl_backward_weights or dnnl_backward, with the description of a forward as
  * its hint, which lives as long. */
-wf_status wfi_describe_backward(const wfi_library *lib, dnnl_prop_kind_t prop,
+wf_status wfi_describe_backward(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
                                 const wfi_primitive_op *forward, const wfi_primitive_op *backward,
                                 dnnl_primitive_desc_t *hint_out, dnnl_primitive_desc_t *desc_out);
 /* No backward of a norm needs the shift, but layer norm's must be given one, and batch norm's must
@@ -100,13 +100,13 @@ enum { WFI_BATCH_NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
  * weights_iter [1, 1, h, 4, h], bias [1, 1, 4, h], dst_layer, dst_iter, dst_iter_c; of a backward
  * their gradients, too, in the same order. */
 #define WFI_LSTM_MDS 9
-wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
+wf_status wfi_describe_lstm(const wfi_onednn_library *lib, dnnl_prop_kind_t prop,
                             const wfi_md *const md[WFI_LSTM_MDS],
                             const wfi_md *const diff[WFI_LSTM_MDS],
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
 /* `add`: the reorder adds to dst. */
-wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst, bool add,
-                               dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_reorder(const wfi_onednn_library *lib, wfi_shown_md src, wfi_shown_md dst,
+                               bool add, dnnl_primitive_desc_t *desc_out);
 
 /* The implementation's name; lives as long as the descriptor. */
 const char *wfi_desc_name(const_dnnl_primitive_desc_t desc);

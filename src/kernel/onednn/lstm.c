@@ -65,7 +65,7 @@ static layer layer_of(const wfi_kernel *kernel, int x, int w_hh) {
 
 static wf_status describe(const wfi_kernel *kernel, const layer *l, bool is_backward,
                           dnnl_primitive_desc_t *forward_out, dnnl_primitive_desc_t *backward_out) {
-    const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
+    const wfi_onednn_library *lib = &wfi_onednn_of(kernel)->lib;
     const wfi_md *md[WFI_LSTM_MDS], *diff[WFI_LSTM_MDS];
     dnnl_prop_kind_t prop =
         kernel->graph->training ? dnnl_forward_training : dnnl_forward_inference;

@@ -73,8 +73,8 @@ static const char *const *onednn_forms(const wfi_op *op) {
 
 /* ---- describing ---- */
 
-wfi_library wfi_library_at(const wfi_kernel *kernel) {
-    wfi_library lib = wfi_onednn_of(kernel)->lib;
+wfi_onednn_library wfi_library_at(const wfi_kernel *kernel) {
+    wfi_onednn_library lib = wfi_onednn_of(kernel)->lib;
     lib.n_skipped = kernel->way.number;
     return lib;
 }
@@ -193,7 +193,7 @@ static wf_status bind_operands(wfi_kernel *kernel, wfi_primitive *primitive, con
 wf_status wfi_add_op(wfi_kernel *kernel, dnnl_prop_kind_t prop, const wfi_primitive_op *forward,
                      const wfi_primitive_op *backward, const wfi_arguments *arguments,
                      const char **reason_out, wfi_primitive **primitive_out) {
-    const wfi_library lib = wfi_library_at(kernel);
+    const wfi_onednn_library lib = wfi_library_at(kernel);
     const wfi_node *node = kernel->node;
     dnnl_primitive_desc_t hint = NULL, desc;
     wfi_primitive *primitive;

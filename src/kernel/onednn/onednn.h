@@ -28,7 +28,7 @@ typedef wf_status (*wfi_run_function)(wfi_kernel *kernel, wfi_stream_queue *stre
                                       const wfi_step_args *step);
 
 typedef struct wfi_onednn {
-    wfi_library lib;
+    wfi_onednn_library lib;
     dnnl_stream_t stream;
     int n_threads;
     int n_primitives;
@@ -71,7 +71,7 @@ static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
 wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
 /* For describing primitives that compute, not reorders or hints: skips the library's kernels before
  * the one of kernel->way. */
-wfi_library wfi_library_at(const wfi_kernel *kernel);
+wfi_onednn_library wfi_library_at(const wfi_kernel *kernel);
 
 /* How an operand's value lies in memory: of its shape; as [rows, last dim]; or as one long row, for
  * elementwise ops. ABSENT if the operand is absent. */

@@ -11,7 +11,7 @@ static wf_status bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int
 
 wf_status wfi_add_move(wfi_kernel *kernel, const wfi_md *from, int from_operand, size_t from_bytes,
                        const wfi_md *to, int to_operand, size_t to_bytes) {
-    const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
+    const wfi_onednn_library *lib = &wfi_onednn_of(kernel)->lib;
     const char *reason = "";
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
