@@ -50,7 +50,7 @@ static wf_status run_all(dry_run *w) {
 }
 
 wf_status wf_program_dry_run(const wf_program *p, wf_dry_run *run_out) {
-    dry_run w = {.p = wfi_code_of(p)};
+    dry_run w = {.p = wfi_emitted_of(p)};
     size_t n = (size_t)p->n_ranks;
     w.devices = wfi_alloc(p->ctx, n, sizeof *w.devices, "a dry run");
     w.streams = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *w.streams, "a dry run");

@@ -5,7 +5,7 @@
  * schedule and emits blocks and instructions. Layout (layout/): depend.c derives the dependencies
  * from the reads and writes of each instruction; order.c finds the order of execution; memory.c
  * gives blocks their offsets. Proof (prove/): check.c proves the result, without using any of them
- * but order.c. fold.c makes the short form of a step whose middle repeats.
+ * but order.c. short_form.c makes the short form of a step whose middle repeats.
  */
 #ifndef WFI_COMPILE_COMPILE_H
 #define WFI_COMPILE_COMPILE_H

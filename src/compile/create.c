@@ -1,8 +1,8 @@
 /* From model, recipe and plan to a checked program. */
 #include "base/env.h"
 #include "compile/compile.h"
-#include "compile/fold.h"
 #include "compile/recompute.h"
+#include "compile/short_form.h"
 #include "layout/layout.h"
 #include "lower/lower.h"
 #include "lower/schedule.h"
@@ -176,11 +176,11 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
 }
 
 /* Ranks and groups are the same in both. */
-static wf_status take_shorter(wf_program *p, wfi_fold *fold) {
-    wf_program *s = fold->shorter;
-    WF_TRY(wfi_fold_mark(fold));
+static wf_status take_shorter(wf_program *p, wfi_short_form *form) {
+    wf_program *s = form->shorter;
+    WF_TRY(wfi_short_form_mark(form));
     p->shorter = s;
-    fold->shorter = NULL;
+    form->shorter = NULL;
     wfi_program_sum_blocks(s);
     WF_TRY(wfi_program_count_traffic(s));
     for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r] = s->ranks[r];
@@ -188,17 +188,17 @@ static wf_status take_shorter(wf_program *p, wfi_fold *fold) {
 }
 
 static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
-                         wfi_fold *fold) {
+                         wfi_short_form *form) {
     /* Ranks that share cores are simulated with all instructions. */
     bool fits, is_short = p->use <= WFI_USE_LOOK_SHORT && !p->costs->shares_cores;
-    if (is_short || p->use != WFI_USE_DRAFT) WF_TRY(wfi_fold_find(p, pool, lists, fold));
-    if (fold->shorter && is_short) return take_shorter(p, fold);
-    if (!fold->shorter) WF_TRY(wfi_sequence_make(p, pool, lists, false, &fold->sequence));
-    WF_TRY(wfi_program_lower(p, lists, &fold->sequence));
+    if (is_short || p->use != WFI_USE_DRAFT) WF_TRY(wfi_short_form_find(p, pool, lists, form));
+    if (form->shorter && is_short) return take_shorter(p, form);
+    if (!form->shorter) WF_TRY(wfi_sequence_make(p, pool, lists, false, &form->sequence));
+    WF_TRY(wfi_program_lower(p, lists, &form->sequence));
     WFI_PROGRESS(p->ctx, "ordering %d instructions", p->n_instructions);
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
-    WF_TRY(fold->shorter ? wfi_fold_copy(fold, p) : wfi_program_place(p, NULL, 0, 0, &fits));
+    WF_TRY(form->shorter ? wfi_short_form_copy(form, p) : wfi_program_place(p, NULL, 0, 0, &fits));
     if (p->use == WFI_USE_DRAFT) return WF_OK;
     wfi_program_sum_blocks(p);
     WF_TRY(wfi_program_count_traffic(p));
@@ -206,11 +206,11 @@ static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *l
 }
 
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
-    wfi_fold fold = {0};
+    wfi_short_form form = {0};
     wfi_pool pool;
     wfi_pool_init(&pool, p->ctx);
-    wf_status status = compile(p, &pool, lists, &fold);
-    wfi_program_end_shorter(fold.shorter);
+    wf_status status = compile(p, &pool, lists, &form);
+    wfi_program_end_shorter(form.shorter);
     wfi_pool_release(&pool);
     return status;
 }
@@ -257,7 +257,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
 /* Programs that work on the same arena have their state in the same places. A rank that was not
  * lowered has it where the one is that it is like. */
 static wf_status same_state(const wf_program *p, const wf_program *like) {
-    like = wfi_code_of(like);
+    like = wfi_emitted_of(like);
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         bool is_own = block->name.kind == WFI_BLOCK_HIDDEN && !wfi_differentiates(p);

@@ -87,11 +87,11 @@ static wf_status place_rank(wfi_packing *m, wfi_rank *rank) {
     for (int space = 0; space < WFI_N_SPACES; space++) {
         m->places.space = (wfi_space)space;
         m->arena = &rank->arenas[space];
-        m->has_turns = m->n_period && space == WFI_SPACE_DEVICE;
+        m->has_rings = m->n_period && space == WFI_SPACE_DEVICE;
         bool fits = false, is_draft = m->p->use == WFI_USE_DRAFT;
         if (!is_draft) WF_TRY(wfi_place_in_chains(m, rank, &fits));
         if (!fits) WF_TRY(wfi_place_arena(m));
-        if (m->has_turns && !is_draft) WF_TRY(wfi_place_in_rings(m, rank));
+        if (m->has_rings && !is_draft) WF_TRY(wfi_place_in_rings(m, rank));
     }
     return WF_OK;
 }

@@ -19,7 +19,7 @@ typedef struct wfi_packing {
     size_t records_bytes; /* ... and their bytes, between state and all else */
     int64_t n_period;     /* microbatches after which a place is taken again */
     size_t rings_bytes;   /* after the records */
-    bool has_turns;       /* rings may follow */
+    bool has_rings;       /* rings may follow */
     int32_t *chain;       /* [n_blocks] places.next of a large rank */
     size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
     size_t *best;         /* [n_blocks] offsets of the best attempt, and its list */
@@ -49,7 +49,7 @@ static inline bool wfi_is_within(const wfi_packing *m, size_t parts) {
 /* Of a large rank, one attempt comes before rings, and the long search only where there are none:
  * it would take seconds, and seldom find a better plan. Blocks in chains get one attempt. */
 static inline bool wfi_is_quick(const wfi_packing *m) {
-    return m->chain || (m->has_turns && m->n >= 4096);
+    return m->chain || (m->has_rings && m->n >= 4096);
 }
 
 #endif

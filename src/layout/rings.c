@@ -91,7 +91,7 @@ wf_status wfi_place_in_rings(wfi_packing *m, const wfi_rank *rank) {
     int32_t n_rings = p->n_rings, peak = m->peak;
     if (wfi_is_within(m, WFI_GOOD_PARTS)) return WF_OK;
     bool was_quick = wfi_is_quick(m);
-    m->has_turns = false;
+    m->has_rings = false;
     for (int32_t b = rank->first_block; b < rank->end_block; b++) m->saved[b] = p->blocks[b].offset;
     WF_TRY(add_rings(m, rank));
     bool has_rings = p->n_rings > n_rings;

@@ -166,10 +166,10 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
 /* Replicas with equal parts are planned once (classes.c). So the first replica keeps all small
  * tensors if there are more replicas than this, or if these tensors have less than this part of the
  * bytes that a replica keeps. */
-#define MOST_TURNS  64
-#define SMALL_SHARE 32
+#define MOST_ROTATING 64
+#define SMALL_SHARE   32
 
-static void choose_turns(wf_program *p) {
+static void choose_small(wf_program *p) {
     size_t all = 0, small = 0;
     int32_t most = 1;
     for (int32_t u = 0; u < p->graph->n_units; u++) {
@@ -179,7 +179,7 @@ static void choose_turns(wf_program *p) {
         if (wfi_placement_is_small(bytes, n)) small += bytes;
         if (n > most) most = n;
     }
-    p->takes_turns = most <= MOST_TURNS && small > all / (size_t)most / SMALL_SHARE;
+    p->rotates_small = most <= MOST_ROTATING && small > all / (size_t)most / SMALL_SHARE;
 }
 
 /* Lists each stage once for each unit that it reads parameters of: those of unit u come from
@@ -427,7 +427,7 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->n_ranks = wfi_mesh_n_groups(&p->mesh, 0);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
-    choose_turns(p);
+    choose_small(p);
     WF_TRY(find_readers(p));
     for (int32_t s = 0; s < p->n_stages; s++)
         WF_TRY(wfi_strategy_check(p->ctx, p->stages[s].strategy));

@@ -66,7 +66,7 @@ typedef struct wfi_rank {
 /* The use of a program. Callers that only inspect it need one rank of each class of equal ranks. */
 typedef enum wfi_program_use {
     WFI_USE_DRAFT,      /* the search for a plan needs only a time and the bounds of peaks */
-    WFI_USE_LOOK_SHORT, /* and needs a steady phase that repeats only once (fold.c) */
+    WFI_USE_LOOK_SHORT, /* and needs a steady phase that repeats only once (short_form.c) */
     WFI_USE_LOOK,
     WFI_USE_LOOK_AT_ALL, /* every rank is a class of its own */
     WFI_USE_RUN,
@@ -113,7 +113,7 @@ struct wf_program {
     int32_t *first_unit; /* [n_stages + 1] */
     int32_t *stage_of;   /* [n_units] */
     wfi_stage *stages;   /* [n_stages] */
-    bool takes_turns;    /* replicas keep small divided tensors by turns; else the first has all */
+    bool rotates_small;  /* replicas keep small divided tensors by turns; else the first has all */
     /* Stages that read a unit's parameters, ascending: from readers[first_reader[unit]] on. */
     int32_t *readers, *first_reader; /* of the latter [n_units + 1] */
     /* [n_groups] the members of each stage, for each `tp` coordinate; then some of them; then ranks
@@ -161,7 +161,7 @@ struct wf_program {
 };
 
 /* The program that has the instructions. */
-static inline const wf_program *wfi_code_of(const wf_program *p) {
+static inline const wf_program *wfi_emitted_of(const wf_program *p) {
     return p->shorter ? p->shorter : p;
 }
 /* Where a block of the rank's ring is; first_micro: the rank's. */

@@ -48,7 +48,7 @@ static void add_like(const wf_program *p, int32_t rank, wfi_text *text) {
 }
 
 wf_status wf_program_text(const wf_program *program, char **text_out) {
-    const wf_program *p = wfi_code_of(program);
+    const wf_program *p = wfi_emitted_of(program);
     wfi_text text;
     wfi_text_init(&text, p->ctx);
     wfi_text_add(

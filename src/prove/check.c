@@ -435,7 +435,7 @@ static wf_status check_all(checker *c) {
 }
 
 wf_status wf_program_check(const wf_program *program) {
-    wf_program *p = (wf_program *)wfi_code_of(program); /* order.c rewrites the same order */
+    wf_program *p = (wf_program *)wfi_emitted_of(program); /* order.c rewrites the same order */
     checker c = {.p = p};
     wf_context *ctx = p->ctx;
     int32_t most = p->n_ranks;

@@ -145,7 +145,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
     s.n_instructions += (int)r->n_repeated;
     int32_t peak = largest->ranks[rank].peak_instruction;
-    const wf_program *code = wfi_code_of(largest);
+    const wf_program *code = wfi_emitted_of(largest);
     int32_t unit = peak < 0 ? -1 : wfi_rank_named_unit(code, rank, &code->instructions[peak]);
     if (unit >= 0 && s.peak_bytes) s.peak_unit = p->graph->units[unit].name;
     return s;

@@ -166,7 +166,7 @@ static wf_status draft(families *f, member *x) {
     if (status == WF_OK) status = wfi_program_draft(p, plan, parts, &d);
     wf_plan_destroy(plan);
     if (status != WF_OK) return status;
-    f->n_instructions += wfi_code_of(d)->n_instructions;
+    f->n_instructions += wfi_emitted_of(d)->n_instructions;
     x->fits = wfi_search_fits(f->s, d);
     status = wfi_simulate_step(d, &x->us);
     wf_program_destroy(d);

@@ -305,7 +305,7 @@ static void keep_fastest(search *s, int first) {
 }
 
 static int most_tries(const wf_program *p) {
-    int64_t n_instructions = wfi_code_of(p)->n_instructions;
+    int64_t n_instructions = wfi_emitted_of(p)->n_instructions;
     for (int32_t k = 0; k < p->n_lowered; k++) n_instructions += p->ranks[p->lowered[k]].n_repeated;
     int64_t n = MOST_INSTRUCTIONS / wfi_max_i64(n_instructions, 1);
     return (int)wfi_max_i64(FEWEST_TRIES, n < MOST_TRIES ? n : MOST_TRIES);

@@ -1,7 +1,7 @@
 /* Instructions of the steady phase, one period apart: which blocks of the short form have one
  * offset, and which of its instructions stands for one of the whole step.
  */
-#include "compile/fold.h"
+#include "compile/short_form.h"
 #include "layout/layout.h"
 #include "program/stage.h"
 #include "program/text.h"
@@ -19,7 +19,7 @@ static rank_code next_rank(const wf_program *p, int32_t begin) {
 }
 
 /* The first of the rank's actions that begins there or later. */
-static int32_t find_action(const wfi_fold *f, int32_t rank, int32_t place) {
+static int32_t find_action(const wfi_short_form *f, int32_t rank, int32_t place) {
     int32_t k = 0;
     while (k < f->lists[rank].n && f->sequence.begin[rank][k] < place) k++;
     return k;
@@ -32,7 +32,7 @@ typedef struct cut {
     int32_t begin, end, after;
 } cut;
 
-static cut find_cut(const wfi_fold *f, int32_t rank, int32_t number) {
+static cut find_cut(const wfi_short_form *f, int32_t rank, int32_t number) {
     cut c;
     const int32_t *emitted = f->short_sequence.emitted[rank];
     c.action = find_action(f, rank, f->cuts[number]);
@@ -77,7 +77,7 @@ static bool comes_again(const wf_program *s, int32_t i, int32_t n, int32_t *next
     return is;
 }
 
-wf_status wfi_fold_find_turns(const wfi_fold *f, int32_t *next, bool *is_periodic_out) {
+wf_status wfi_short_form_next(const wfi_short_form *f, int32_t *next, bool *is_periodic_out) {
     const wf_program *s = f->shorter;
     bool is = true;
     for (int32_t b = 0; b < s->n_blocks; b++) next[b] = -1;
@@ -92,7 +92,7 @@ wf_status wfi_fold_find_turns(const wfi_fold *f, int32_t *next, bool *is_periodi
     return WF_OK;
 }
 
-wf_status wfi_fold_mark(const wfi_fold *f) {
+wf_status wfi_short_form_mark(const wfi_short_form *f) {
     wf_program *s = f->shorter;
     s->n_cuts = f->n_cuts;
     s->n_period = f->n_period;
@@ -111,7 +111,7 @@ wf_status wfi_fold_mark(const wfi_fold *f) {
 /* ---- the whole step ---- */
 
 typedef struct copying {
-    const wfi_fold *f;
+    const wfi_short_form *f;
     wf_program *p;
     bool *is_placed; /* [n_blocks] */
 } copying;
@@ -155,7 +155,7 @@ static wf_status copy_one(const copying *c, int32_t i, int32_t j) {
 }
 
 static wf_status copy_rank(const copying *c, rank_code to, rank_code from) {
-    const wfi_fold *f = c->f;
+    const wfi_short_form *f = c->f;
     int32_t rank = c->p->instructions[to.begin].rank, i = to.begin, j = from.begin;
     const int32_t *emitted = f->sequence.emitted[rank];
     for (int32_t number = 0; number < f->n_cuts; number++) {
@@ -189,7 +189,7 @@ static void copy_arenas(const copying *c, int32_t rank, rank_code code, rank_cod
             to->peak_instruction += n_out / c->f->n_cuts;
 }
 
-wf_status wfi_fold_copy(const wfi_fold *f, wf_program *p) {
+wf_status wfi_short_form_copy(const wfi_short_form *f, wf_program *p) {
     copying c = {.f = f, .p = p};
     wf_status status = WF_OK;
     c.is_placed = wfi_alloc(p->ctx, (size_t)p->n_blocks, sizeof *c.is_placed, "the memory plan");

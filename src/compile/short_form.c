@@ -5,7 +5,7 @@
  * The step is cut along its sequence, an order of the begins and ends of all ranks' actions. From
  * one period before a cut to one period after it, the sequence is compared event by event. So
  * lowering, which reads only the lists and the sequence, emits the same instructions again.
- * turns.c compares the instructions of the two periods around a cut, and their dependencies.
+ * period.c compares the instructions of the two periods around a cut, and their dependencies.
  *
  * A program that is only planned may have only the short form (WFI_USE_LOOK_SHORT). Its proof is
  * one of the whole step:
@@ -21,7 +21,7 @@
  *
  * A program that runs has all instructions, and its proof does not rely on this.
  */
-#include "compile/fold.h"
+#include "compile/short_form.h"
 #include "layout/layout.h"
 #include "lower/lower.h"
 #include "program/stage.h"
@@ -133,7 +133,7 @@ static bool repeats(const search *s, int64_t n_period, int64_t from, int64_t to)
 /* A lane has `before` microbatches before its cut, the last period of which repeats, and another
  * period and `n_more` microbatches after it. An even number of periods is left out, because some
  * blocks have the offset of the one two periods earlier (memory.c). */
-static bool find_cuts(const search *s, int64_t n_period, int64_t n_more, wfi_fold *f) {
+static bool find_cuts(const search *s, int64_t n_period, int64_t n_more, wfi_short_form *f) {
     int64_t before = s->n_in_flight + 1 + n_period;
     int64_t n_out = (s->n_lane - before - n_period - n_more) / (2 * n_period) * 2 * n_period;
     bool is = n_out >= s->n_lane / 2;
@@ -150,7 +150,7 @@ static bool find_cuts(const search *s, int64_t n_period, int64_t n_more, wfi_fol
 }
 
 /* The shortest period, from `least` on. */
-static void find_period(const search *s, int64_t least, wfi_fold *f) {
+static void find_period(const search *s, int64_t least, wfi_short_form *f) {
     int64_t most = 3 * s->n_in_flight + WFI_N_STREAMS;
     for (int64_t n = least; n <= most && n < s->n_lane; n++)
         if (find_cuts(s, n, 1, f) || find_cuts(s, n, s->n_in_flight + 1, f)) return;
@@ -159,7 +159,7 @@ static void find_period(const search *s, int64_t least, wfi_fold *f) {
 /* ---- the short form ---- */
 
 /* How many cuts there are before a place of the sequence, and whether it is in the next one. */
-static int32_t count_cuts(const wfi_fold *f, int32_t place, bool *is_in_out) {
+static int32_t count_cuts(const wfi_short_form *f, int32_t place, bool *is_in_out) {
     int32_t n = 0;
     while (n < f->n_cuts && place >= f->cuts[n] + f->n_places) n++;
     *is_in_out = n < f->n_cuts && place >= f->cuts[n];
@@ -168,7 +168,7 @@ static int32_t count_cuts(const wfi_fold *f, int32_t place, bool *is_in_out) {
 
 /* The end of an action before a cut may be in it, and has the place that the end of the same action
  * after the cut would have. */
-static void cut_list(const wfi_fold *f, int32_t rank, int64_t later) {
+static void cut_list(const wfi_short_form *f, int32_t rank, int64_t later) {
     const wfi_action_list *list = &f->lists[rank];
     wfi_action_list *out = &f->short_lists[rank];
     for (int32_t k = 0; k < list->n; k++) {
@@ -182,7 +182,7 @@ static void cut_list(const wfi_fold *f, int32_t rank, int64_t later) {
     }
 }
 
-static wf_status cut_lists(const wf_program *p, wfi_pool *pool, wfi_fold *f) {
+static wf_status cut_lists(const wf_program *p, wfi_pool *pool, wfi_short_form *f) {
     wfi_sequence *s = &f->short_sequence;
     size_t n_ranks = (size_t)p->n_ranks;
     f->short_lists = wfi_pool_alloc(pool, n_ranks, sizeof *f->short_lists);
@@ -207,7 +207,7 @@ static wf_status cut_lists(const wf_program *p, wfi_pool *pool, wfi_fold *f) {
 
 /* The same program with fewer microbatches, before lowering. The shorter program borrows everything
  * but blocks and instructions. */
-static wf_status begin_shorter(const wf_program *p, wfi_fold *f) {
+static wf_status begin_shorter(const wf_program *p, wfi_short_form *f) {
     wf_program *s = wfi_alloc(p->ctx, 1, sizeof *s, "a program");
     if (!s) return WF_NO_MEMORY;
     *s = *p;
@@ -259,13 +259,13 @@ static bool is_tight(const wf_program *s) {
     return is;
 }
 
-static wf_status place_shorter(const wf_program *p, wfi_fold *f, bool *fits_out) {
+static wf_status place_shorter(const wf_program *p, wfi_short_form *f, bool *fits_out) {
     wf_program *s = f->shorter;
     WF_TRY(wfi_program_lower(s, f->short_lists, &f->short_sequence));
     WF_TRY(wfi_program_depend(s));
     WF_TRY(wfi_program_order(s));
     int32_t *next = wfi_alloc(p->ctx, (size_t)s->n_blocks, sizeof *next, "the memory plan");
-    wf_status status = next ? wfi_fold_find_turns(f, next, fits_out) : WF_NO_MEMORY;
+    wf_status status = next ? wfi_short_form_next(f, next, fits_out) : WF_NO_MEMORY;
     if (status == WF_OK && *fits_out)
         status = wfi_program_place(s, next, p->recipe.n_micro / p->mesh.dp, f->n_period, fits_out);
     if (status == WF_OK && *fits_out) *fits_out = is_tight(s);
@@ -273,13 +273,14 @@ static wf_status place_shorter(const wf_program *p, wfi_fold *f, bool *fits_out)
     return status;
 }
 
-static wf_status try_fold(wf_program *p, wfi_pool *pool, wfi_fold *f, bool *fits_out) {
+static wf_status try_form(wf_program *p, wfi_pool *pool, wfi_short_form *f, bool *fits_out) {
     WF_TRY(begin_shorter(p, f));
     WF_TRY(cut_lists(p, pool, f));
     return place_shorter(p, f, fits_out);
 }
 
-wf_status wfi_fold_find(wf_program *p, wfi_pool *pool, const wfi_action_list *lists, wfi_fold *f) {
+wf_status wfi_short_form_find(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
+                              wfi_short_form *f) {
     bool fits = false;
     search s = {.p = p, .lists = lists, .sequence = &f->sequence};
     f->lists = lists;
@@ -294,7 +295,7 @@ wf_status wfi_fold_find(wf_program *p, wfi_pool *pool, const wfi_action_list *li
         f->shorter = NULL;
         find_period(&s, least, f);
         if (!f->n_period) return WF_OK;
-        WF_TRY(try_fold(p, pool, f, &fits));
+        WF_TRY(try_form(p, pool, f, &fits));
     }
     if (fits) return WF_OK;
     wfi_program_end_shorter(f->shorter);
