@@ -328,23 +328,47 @@ struct wfi_pool_chunk {
 };
 
 void wfi_pool_init(wfi_pool *pool, wf_context *ctx) {
-    pool->ctx = ctx;
-    pool->chunk = NULL;
+    *pool = (wfi_pool){.ctx = ctx};
+}
+
+wf_status wfi_pool_status(const wfi_pool *pool) {
+    return pool->failed ? WF_NO_MEMORY : WF_OK;
+}
+
+/* NULL: no memory. */
+static struct wfi_pool_chunk *add_chunk(wfi_pool *pool, size_t n, size_t elem_bytes,
+                                        const char *what) {
+    size_t bytes;
+    struct wfi_pool_chunk *chunk = NULL;
+    if (__builtin_mul_overflow(n, elem_bytes, &bytes) || bytes > SIZE_MAX / 4)
+        (void)wfi_no_memory(pool->ctx, SIZE_MAX, what);
+    else
+        chunk = wfi_alloc(pool->ctx, 1, sizeof *chunk + bytes, what);
+    pool->failed |= !chunk;
+    if (!chunk) return NULL;
+    chunk->n_bytes = bytes;
+    return chunk;
+}
+
+void *wfi_pool_array(wfi_pool *pool, size_t n, size_t elem_bytes, const char *what) {
+    struct wfi_pool_chunk *chunk = add_chunk(pool, n, elem_bytes, what);
+    if (!chunk) return NULL;
+    /* The pool's first chunk is the one with room. */
+    struct wfi_pool_chunk **next = pool->chunk ? &pool->chunk->next : &pool->chunk;
+    chunk->n_used = chunk->n_bytes;
+    chunk->next = *next;
+    *next = chunk;
+    return chunk + 1;
 }
 
 void *wfi_pool_alloc(wfi_pool *pool, size_t n, size_t elem_bytes) {
     size_t bytes;
-    if (__builtin_mul_overflow(n, elem_bytes, &bytes) || bytes > SIZE_MAX / 4) {
-        (void)wfi_no_memory(pool->ctx, SIZE_MAX, "a pool");
-        return NULL;
-    }
+    if (__builtin_mul_overflow(n, elem_bytes, &bytes) || bytes > SIZE_MAX / 4) bytes = SIZE_MAX / 2;
     bytes = wfi_round_up(bytes ? bytes : 1, 16);
     struct wfi_pool_chunk *chunk = pool->chunk;
     if (!chunk || chunk->n_bytes - chunk->n_used < bytes) {
-        size_t chunk_bytes = bytes > 16384 ? bytes : 16384;
-        chunk = wfi_alloc(pool->ctx, 1, sizeof *chunk + chunk_bytes, "a pool");
+        chunk = add_chunk(pool, bytes > 16384 ? bytes : 16384, 1, "a pool");
         if (!chunk) return NULL;
-        chunk->n_bytes = chunk_bytes;
         chunk->next = pool->chunk;
         pool->chunk = chunk;
     }

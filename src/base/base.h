@@ -82,9 +82,14 @@ wf_status wfi_context_keep(wf_context *ctx, const char *text, const char **kept_
 typedef struct wfi_pool {
     wf_context *ctx;
     struct wfi_pool_chunk *chunk;
+    bool failed;
 } wfi_pool;
 void wfi_pool_init(wfi_pool *pool, wf_context *ctx);
 void *wfi_pool_alloc(wfi_pool *pool, size_t n, size_t elem_bytes);
+/* The same in an allocation of its own, with `what` for the error message: for large arrays. */
+void *wfi_pool_array(wfi_pool *pool, size_t n, size_t elem_bytes, const char *what);
+/* NO_MEMORY if an allocation has failed, which returned NULL. */
+wf_status wfi_pool_status(const wfi_pool *pool);
 char *wfi_pool_format(wfi_pool *pool, const char *format, ...) WFI_PRINTF(2, 3);
 void wfi_pool_release(wfi_pool *pool);
 

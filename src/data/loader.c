@@ -41,6 +41,7 @@ typedef struct slot {
 } slot;
 
 struct wf_loader {
+    wfi_pool pool; /* of the arrays */
     const wf_data *data;
     wf_loader_config config;
     int64_t n_samples; /* of the split */
@@ -306,28 +307,26 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
     return WF_OK;
 }
 
-static wf_status allocate_mixup(wf_loader *loader, size_t n_batch, size_t n_rows) {
-    wf_context *ctx = loader->data->ctx;
+static void allocate_mixup(wf_loader *loader, size_t n_batch, size_t n_rows) {
     const wf_data_description *about = &loader->data->about;
     for (int i = 0; i < loader->n_slots; i++) {
         slot *s = &loader->slots[i];
-        s->y_partner = wfi_alloc(ctx, n_batch, about->y_bytes, "the targets of partners");
-        s->partner = wfi_alloc(ctx, n_batch, sizeof *s->partner, "the numbers of partners");
-        s->share = wfi_alloc(ctx, n_batch, sizeof *s->share, "shares");
-        s->partner_share = wfi_alloc(ctx, n_batch, sizeof *s->partner_share, "shares");
-        if (!s->y_partner || !s->partner || !s->share || !s->partner_share) return WF_NO_MEMORY;
+        s->y_partner =
+            wfi_pool_array(&loader->pool, n_batch, about->y_bytes, "the targets of partners");
+        s->partner =
+            wfi_pool_array(&loader->pool, n_batch, sizeof *s->partner, "the numbers of partners");
+        s->share = wfi_pool_array(&loader->pool, n_batch, sizeof *s->share, "shares");
+        s->partner_share =
+            wfi_pool_array(&loader->pool, n_batch, sizeof *s->partner_share, "shares");
     }
-    for (int k = 0; k < loader->config.n_workers; k++) {
-        loader->strip[k] = wfi_alloc(ctx, n_rows, STRIP * sizeof(float), "mixed samples");
-        if (!loader->strip[k]) return WF_NO_MEMORY;
-    }
-    loader->mixed =
-        wfi_alloc(ctx, (size_t)loader->config.batch, sizeof *loader->mixed, "places of partners");
-    return loader->mixed ? WF_OK : WF_NO_MEMORY;
+    for (int k = 0; k < loader->config.n_workers; k++)
+        loader->strip[k] =
+            wfi_pool_array(&loader->pool, n_rows, STRIP * sizeof(float), "mixed samples");
+    loader->mixed = wfi_pool_array(&loader->pool, (size_t)loader->config.batch,
+                                   sizeof *loader->mixed, "places of partners");
 }
 
 static wf_status allocate(wf_loader *loader) {
-    wf_context *ctx = loader->data->ctx;
     const wf_data_description *about = &loader->data->about;
     int64_t ignored, n_part;
     find_part(&loader->config, wfi_min_i64(loader->config.batch, loader->n_samples), &ignored,
@@ -336,18 +335,16 @@ static wf_status allocate(wf_loader *loader) {
     if (loader->config.mixup > 0 && loader->config.n_parts > 1) n_rows *= 2;
     for (int i = 0; i < loader->n_slots; i++) {
         slot *s = &loader->slots[i];
-        s->x = wfi_alloc(ctx, n_rows, about->x_bytes, "the inputs of a batch");
-        if (!s->x) return WF_NO_MEMORY;
-        s->y = wfi_alloc(ctx, n_rows, about->y_bytes, "the targets of a batch");
-        if (!s->y) return WF_NO_MEMORY;
-        s->index = wfi_alloc(ctx, n_rows, sizeof *s->index, "the numbers of a batch");
-        if (!s->index) return WF_NO_MEMORY;
+        s->x = wfi_pool_array(&loader->pool, n_rows, about->x_bytes, "the inputs of a batch");
+        s->y = wfi_pool_array(&loader->pool, n_rows, about->y_bytes, "the targets of a batch");
+        s->index =
+            wfi_pool_array(&loader->pool, n_rows, sizeof *s->index, "the numbers of a batch");
     }
-    if (loader->config.mixup > 0) WF_TRY(allocate_mixup(loader, n_batch, n_rows));
-    if (!loader->config.shuffle) return WF_OK;
-    loader->order =
-        wfi_alloc(ctx, (size_t)loader->n_samples, sizeof *loader->order, "the order of an epoch");
-    return loader->order ? WF_OK : WF_NO_MEMORY;
+    if (loader->config.mixup > 0) allocate_mixup(loader, n_batch, n_rows);
+    if (loader->config.shuffle)
+        loader->order = wfi_pool_array(&loader->pool, (size_t)loader->n_samples,
+                                       sizeof *loader->order, "the order of an epoch");
+    return wfi_pool_status(&loader->pool);
 }
 
 /* Signals are the caller's business: the threads are started with all of them blocked. */
@@ -377,6 +374,7 @@ wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
     wf_loader *loader = wfi_alloc(data->ctx, 1, sizeof *loader, "a loader");
     if (!loader) return WF_NO_MEMORY;
     bool train = config->split == WF_DATA_TRAIN;
+    wfi_pool_init(&loader->pool, data->ctx);
     loader->data = data;
     loader->config = *config;
     if (!config->n_micro) loader->config.n_micro = config->n_parts;
@@ -408,18 +406,6 @@ void wf_loader_destroy(wf_loader *loader) {
     pthread_cond_destroy(&loader->freed);
     pthread_cond_destroy(&loader->filled);
     pthread_mutex_destroy(&loader->lock);
-    wf_context *ctx = loader->data->ctx;
-    for (int i = 0; i < loader->n_slots; i++) {
-        wfi_free(ctx, loader->slots[i].x);
-        wfi_free(ctx, loader->slots[i].y);
-        wfi_free(ctx, loader->slots[i].index);
-        wfi_free(ctx, loader->slots[i].y_partner);
-        wfi_free(ctx, loader->slots[i].partner);
-        wfi_free(ctx, loader->slots[i].share);
-        wfi_free(ctx, loader->slots[i].partner_share);
-    }
-    for (int k = 0; k < loader->config.n_workers; k++) wfi_free(ctx, loader->strip[k]);
-    wfi_free(ctx, loader->mixed);
-    wfi_free(ctx, loader->order);
-    wfi_free(ctx, loader);
+    wfi_pool_release(&loader->pool);
+    wfi_free(loader->data->ctx, loader);
 }

@@ -12,12 +12,6 @@ typedef struct filter {
     int32_t *first, *n_taps, *weight;
 } filter;
 
-static void filter_release(wf_context *ctx, filter *f) {
-    wfi_free(ctx, f->first);
-    wfi_free(ctx, f->n_taps);
-    wfi_free(ctx, f->weight);
-}
-
 /* A triangle filter over the old pixels, around the new pixel's center. */
 static int32_t weigh(double center, double width, int64_t first, int64_t n, int32_t *weight) {
     double sum = 0;
@@ -32,17 +26,14 @@ static int32_t weigh(double center, double width, int64_t first, int64_t n, int3
 
 /* Makes the filter for n new pixels from `from` on, of a line resized from n_old to n_new
  * pixels. */
-static wf_status filter_create(wf_context *ctx, int64_t n_old, int64_t n_new, int64_t from,
+static wf_status filter_create(wfi_pool *pool, int64_t n_old, int64_t n_new, int64_t from,
                                int64_t n, filter *f) {
     double scale = (double)n_old / (double)n_new, width = fmax(scale, 1);
     *f = (filter){.n = n, .stride = (int64_t)ceil(width) * 2 + 1};
-    f->first = wfi_alloc(ctx, (size_t)n, sizeof *f->first, "a filter");
-    f->n_taps = wfi_alloc(ctx, (size_t)n, sizeof *f->n_taps, "a filter");
-    f->weight = wfi_alloc(ctx, (size_t)(n * f->stride), sizeof *f->weight, "a filter");
-    if (!f->first || !f->n_taps || !f->weight) {
-        filter_release(ctx, f);
-        return WF_NO_MEMORY;
-    }
+    f->first = wfi_pool_alloc(pool, (size_t)n, sizeof *f->first);
+    f->n_taps = wfi_pool_alloc(pool, (size_t)n, sizeof *f->n_taps);
+    f->weight = wfi_pool_alloc(pool, (size_t)(n * f->stride), sizeof *f->weight);
+    WF_TRY(wfi_pool_status(pool));
     for (int64_t i = 0; i < n; i++) {
         double center = ((double)(from + i) + 0.5) * scale;
         int64_t low = wfi_max_i64((int64_t)(center - width + 0.5), 0);
@@ -107,12 +98,12 @@ static wf_status resize(wf_context *ctx, const wfi_picture *picture, wfi_box par
 wf_status wfi_picture_resize(wf_context *ctx, const wfi_picture *picture, wfi_box part,
                              int64_t to_width, int64_t to_height, wfi_box window, uint8_t *dst) {
     filter across, down;
-    WF_TRY(filter_create(ctx, part.width, to_width, window.x, window.width, &across));
-    wf_status status = filter_create(ctx, part.height, to_height, window.y, window.height, &down);
-    if (status == WF_OK) {
-        status = resize(ctx, picture, part, &across, &down, dst);
-        filter_release(ctx, &down);
-    }
-    filter_release(ctx, &across);
+    wfi_pool pool;
+    wfi_pool_init(&pool, ctx);
+    wf_status status = filter_create(&pool, part.width, to_width, window.x, window.width, &across);
+    if (status == WF_OK)
+        status = filter_create(&pool, part.height, to_height, window.y, window.height, &down);
+    if (status == WF_OK) status = resize(ctx, picture, part, &across, &down, dst);
+    wfi_pool_release(&pool);
     return status;
 }

@@ -135,20 +135,20 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     if (!e) return WF_NO_MEMORY;
     *e = (wfi_executor){
         .p = p, .workers = workers, .profile = profile, .delay_us = delay_us, .stall = stall};
-    e->code = wfi_alloc(p->ctx, (size_t)(p->n_variants * n_kernel_sets(p)), sizeof(wfi_code *),
-                        "an executor");
+    wfi_pool *pool = &e->pool;
     size_t n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
-    e->end = wfi_alloc(p->ctx, n, sizeof *e->end, "an executor");
-    e->n_tasks = wfi_alloc(p->ctx, n_streams, sizeof *e->n_tasks, "an executor");
-    e->begin = wfi_alloc(p->ctx, n_streams, sizeof *e->begin, "an executor");
-    e->own = wfi_alloc(p->ctx, n, sizeof *e->own, "an executor");
-    e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
-    e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
-    e->squares = wfi_alloc(p->ctx, (size_t)p->n_ranks * (size_t)p->graph->n_units,
-                           sizeof *e->squares, "an executor");
-    bool ok = e->squares && e->code && e->end && e->n_tasks && e->begin && e->own && e->first &&
-              e->n_group;
-    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
+    size_t n_sets = (size_t)(p->n_variants * n_kernel_sets(p));
+    size_t n_squares = (size_t)p->n_ranks * (size_t)p->graph->n_units;
+    wfi_pool_init(pool, p->ctx);
+    e->code = wfi_pool_alloc(pool, n_sets, sizeof(wfi_code *));
+    e->end = wfi_pool_alloc(pool, n, sizeof *e->end);
+    e->n_tasks = wfi_pool_alloc(pool, n_streams, sizeof *e->n_tasks);
+    e->begin = wfi_pool_alloc(pool, n_streams, sizeof *e->begin);
+    e->own = wfi_pool_alloc(pool, n, sizeof *e->own);
+    e->first = wfi_pool_alloc(pool, n, sizeof *e->first);
+    e->n_group = wfi_pool_alloc(pool, n, sizeof *e->n_group);
+    e->squares = wfi_pool_alloc(pool, n_squares, sizeof *e->squares);
+    wf_status status = wfi_pool_status(pool);
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = wfi_recorded_create(p, &e->recorded);
     e->carrier = wfi_carrier_of(workers, p->n_ranks);
@@ -179,14 +179,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     wfi_trace_destroy(e->trace);
     wfi_happens_destroy(e->happens);
     wfi_gaps_destroy(e->gaps);
-    wfi_free(ctx, e->squares);
-    wfi_free(ctx, e->code);
-    wfi_free(ctx, e->end);
-    wfi_free(ctx, e->n_tasks);
-    wfi_free(ctx, e->begin);
-    wfi_free(ctx, e->own);
-    wfi_free(ctx, e->first);
-    wfi_free(ctx, e->n_group);
+    wfi_pool_release(&e->pool);
     wfi_free(ctx, e);
 }
 

@@ -34,6 +34,7 @@ typedef struct wfi_step {
 } wfi_step;
 
 struct wfi_executor {
+    wfi_pool pool; /* of the arrays */
     const wf_program *p;
     wfi_worker *workers;  /* [n_ranks], borrowed */
     wfi_code **code;      /* [n_kernel_sets][n_variants]; those of

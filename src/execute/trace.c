@@ -12,11 +12,12 @@ wf_status wfi_trace_create(const wf_program *p, int32_t rank, wfi_trace **trace_
     if (!t) return WF_NO_MEMORY;
     t->p = p;
     t->rank = rank;
-    t->begin_ns = wfi_alloc(p->ctx, n, sizeof *t->begin_ns, "a trace");
-    t->end_ns = wfi_alloc(p->ctx, n, sizeof *t->end_ns, "a trace");
-    t->cpu_ns = wfi_alloc(p->ctx, n, sizeof *t->cpu_ns, "a trace");
-    t->least_ns = wfi_alloc(p->ctx, n, sizeof *t->least_ns, "a trace");
-    if (!t->begin_ns || !t->end_ns || !t->cpu_ns || !t->least_ns) {
+    wfi_pool_init(&t->pool, p->ctx);
+    t->begin_ns = wfi_pool_alloc(&t->pool, n, sizeof *t->begin_ns);
+    t->end_ns = wfi_pool_alloc(&t->pool, n, sizeof *t->end_ns);
+    t->cpu_ns = wfi_pool_alloc(&t->pool, n, sizeof *t->cpu_ns);
+    t->least_ns = wfi_pool_alloc(&t->pool, n, sizeof *t->least_ns);
+    if (wfi_pool_status(&t->pool) != WF_OK) {
         wfi_trace_destroy(t);
         return WF_NO_MEMORY;
     }
@@ -26,12 +27,8 @@ wf_status wfi_trace_create(const wf_program *p, int32_t rank, wfi_trace **trace_
 
 void wfi_trace_destroy(wfi_trace *t) {
     if (!t) return;
-    wf_context *ctx = t->p->ctx;
-    wfi_free(ctx, t->cpu_ns);
-    wfi_free(ctx, t->least_ns);
-    wfi_free(ctx, t->begin_ns);
-    wfi_free(ctx, t->end_ns);
-    wfi_free(ctx, t);
+    wfi_pool_release(&t->pool);
+    wfi_free(t->p->ctx, t);
 }
 
 void wfi_trace_start(wfi_trace *t) {

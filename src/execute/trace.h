@@ -17,6 +17,7 @@ typedef struct wfi_rate_sum {
 } wfi_rate_sum;
 
 typedef struct wfi_trace {
+    wfi_pool pool; /* of the arrays */
     const wf_program *p;
     int32_t rank;               /* rank of the traced instructions; -1: all ranks */
     int64_t start_ns;           /* of the step */

@@ -125,20 +125,18 @@ wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
     if (dtype == WF_F32) return WF_OK;
     size_t n = (size_t)g->n_values;
     cast_pass pass = {.g = g, .dtype = dtype};
-    pass.is_wide = wfi_alloc(g->ctx, n, sizeof *pass.is_wide, "the cast pass");
-    pass.cast = wfi_alloc(g->ctx, n, sizeof *pass.cast, "the cast pass");
-    pass.is_narrow_gradient =
-        wfi_alloc(g->ctx, n, sizeof *pass.is_narrow_gradient, "the cast pass");
-    bool ok = pass.is_wide && pass.cast && pass.is_narrow_gradient;
-    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
+    wfi_pool pool;
+    wfi_pool_init(&pool, g->ctx);
+    pass.is_wide = wfi_pool_alloc(&pool, n, sizeof *pass.is_wide);
+    pass.cast = wfi_pool_alloc(&pool, n, sizeof *pass.cast);
+    pass.is_narrow_gradient = wfi_pool_alloc(&pool, n, sizeof *pass.is_narrow_gradient);
+    wf_status status = wfi_pool_status(&pool);
     if (status == WF_OK) {
         for (size_t v = 0; v < n; v++) pass.cast[v] = -1;
         find_wide(&pass);
         set_types(&pass);
         status = wfi_rewrite(g, add_again, &pass);
     }
-    wfi_free(g->ctx, pass.is_wide);
-    wfi_free(g->ctx, pass.cast);
-    wfi_free(g->ctx, pass.is_narrow_gradient);
+    wfi_pool_release(&pool);
     return status;
 }

@@ -367,19 +367,20 @@ static wf_status allocate(search *s) {
     const wf_graph *g = s->g;
     size_t n_nodes = (size_t)g->n_nodes, n_values = (size_t)g->n_values;
     wfi_pairs *pairs = &s->pairs;
-    pairs->end_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->end_of, "pairs");
-    pairs->rule = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->rule, "pairs");
-    pairs->cuts = wfi_alloc(g->ctx, n_values, sizeof *pairs->cuts, "pairs");
-    pairs->is_row = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->is_row, "pairs");
-    pairs->first_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->first_of, "pairs");
-    pairs->next_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->next_of, "pairs");
-    s->found = wfi_alloc(g->ctx, n_nodes, sizeof *s->found, "pairs");
-    s->is_found = wfi_alloc(g->ctx, n_nodes, sizeof *s->is_found, "pairs");
-    bool ok = pairs->end_of && pairs->rule && pairs->cuts && pairs->is_row && pairs->first_of &&
-              pairs->next_of && s->found && s->is_found;
-    for (int32_t n = 0; n < g->n_nodes && ok; n++) pairs->end_of[n] = pairs->first_of[n] = -1;
-    for (int32_t v = 0; v < g->n_values && ok; v++) pairs->cuts[v] = (wfi_value_cut){0, 1};
-    return ok ? wfi_readers_find(g, &pairs->readers) : WF_NO_MEMORY;
+    wfi_pool *pool = &pairs->pool;
+    wfi_pool_init(pool, g->ctx);
+    pairs->end_of = wfi_pool_alloc(pool, n_nodes, sizeof *pairs->end_of);
+    pairs->rule = wfi_pool_alloc(pool, n_nodes, sizeof *pairs->rule);
+    pairs->cuts = wfi_pool_alloc(pool, n_values, sizeof *pairs->cuts);
+    pairs->is_row = wfi_pool_alloc(pool, n_nodes, sizeof *pairs->is_row);
+    pairs->first_of = wfi_pool_alloc(pool, n_nodes, sizeof *pairs->first_of);
+    pairs->next_of = wfi_pool_alloc(pool, n_nodes, sizeof *pairs->next_of);
+    s->found = wfi_pool_alloc(pool, n_nodes, sizeof *s->found);
+    s->is_found = wfi_pool_alloc(pool, n_nodes, sizeof *s->is_found);
+    WF_TRY(wfi_pool_status(pool));
+    for (int32_t n = 0; n < g->n_nodes; n++) pairs->end_of[n] = pairs->first_of[n] = -1;
+    for (int32_t v = 0; v < g->n_values; v++) pairs->cuts[v] = (wfi_value_cut){0, 1};
+    return wfi_readers_find(g, &pairs->readers);
 }
 
 static void list_nodes(search *s) {
@@ -406,10 +407,8 @@ wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_o
     if (status == WF_OK) status = check_number(&s);
     if (status == WF_OK) wfi_pairs_find_rows(g, &s.pairs);
     if (status == WF_OK) list_nodes(&s);
-    wfi_free(g->ctx, s.found);
-    wfi_free(g->ctx, s.is_found);
     *pairs_out = s.pairs;
-    if (status != WF_OK) wfi_pairs_release(g->ctx, pairs_out);
+    if (status != WF_OK) wfi_pairs_release(pairs_out);
     return status;
 }
 
@@ -418,19 +417,12 @@ wf_status wfi_pairs_most(const wf_graph *g, int32_t most, int32_t *n_slices_out)
     wf_status status = find_all(&s);
     while (status == WF_OK && most > 1 && find_refusing(&s, most)) most /= 2;
     *n_slices_out = s.pairs.n_pairs ? most : 1;
-    wfi_free(g->ctx, s.found);
-    wfi_free(g->ctx, s.is_found);
-    wfi_pairs_release(g->ctx, &s.pairs);
+    wfi_pairs_release(&s.pairs);
     return status;
 }
 
-void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs) {
-    wfi_free(ctx, pairs->end_of);
-    wfi_free(ctx, pairs->rule);
-    wfi_free(ctx, pairs->cuts);
-    wfi_free(ctx, pairs->is_row);
-    wfi_free(ctx, pairs->first_of);
-    wfi_free(ctx, pairs->next_of);
-    wfi_readers_release(ctx, &pairs->readers);
+void wfi_pairs_release(wfi_pairs *pairs) {
+    wfi_readers_release(pairs->pool.ctx, &pairs->readers);
+    wfi_pool_release(&pairs->pool);
     *pairs = (wfi_pairs){0};
 }

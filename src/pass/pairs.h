@@ -18,6 +18,7 @@ typedef struct wfi_value_cut {
 } wfi_value_cut;
 
 typedef struct wfi_pairs {
+    wfi_pool pool; /* of the arrays */
     int32_t n_pairs, n_slices;
     wfi_readers readers;
     int32_t *end_of; /* [n_nodes] the node that ends the node's pair, or -1 */
@@ -35,7 +36,7 @@ wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_o
 /* The largest power of two, up to `most`, into which every pair can be cut; 1: there are no pairs.
  */
 wf_status wfi_pairs_most(const wf_graph *g, int32_t most, int32_t *n_slices_out);
-void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
+void wfi_pairs_release(wfi_pairs *pairs);
 
 /* Returns the part of a node of a pair that slice `slice` of n computes. */
 wfi_op_part wfi_pairs_part(const wf_graph *g, const wfi_pairs *pairs, const wfi_node *node,

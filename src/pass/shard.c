@@ -438,23 +438,18 @@ static void declare_again(shard *s) {
     wfi_graph_lay_out_buffers(g);
 }
 
-static int32_t *room(const shard *s, size_t n, size_t n_each) {
-    return wfi_alloc(s->g->ctx, n * n_each, sizeof(int32_t), "slices");
-}
-
 static wf_status allocate(shard *s) {
     size_t n_values = (size_t)s->n_values, n_slices = (size_t)s->pairs.n_slices;
-    s->becomes = room(s, n_values, 1);
-    s->unit_of = room(s, (size_t)s->n_units, 1);
-    s->parts = room(s, n_values, n_slices);
-    s->bias = room(s, n_values, 1);
-    s->in_slice = room(s, n_values, 1);
-    s->read = room(s, n_values, 1);
-    s->given = room(s, n_values, n_slices);
-    s->summands = room(s, n_slices, 1);
-    if (!s->becomes || !s->unit_of || !s->parts || !s->bias || !s->in_slice || !s->read ||
-        !s->given || !s->summands)
-        return WF_NO_MEMORY;
+    wfi_pool *pool = &s->pairs.pool;
+    s->becomes = wfi_pool_alloc(pool, n_values, sizeof *s->becomes);
+    s->unit_of = wfi_pool_alloc(pool, (size_t)s->n_units, sizeof *s->unit_of);
+    s->parts = wfi_pool_alloc(pool, n_values * n_slices, sizeof *s->parts);
+    s->bias = wfi_pool_alloc(pool, n_values, sizeof *s->bias);
+    s->in_slice = wfi_pool_alloc(pool, n_values, sizeof *s->in_slice);
+    s->read = wfi_pool_alloc(pool, n_values, sizeof *s->read);
+    s->given = wfi_pool_alloc(pool, n_values * n_slices, sizeof *s->given);
+    s->summands = wfi_pool_alloc(pool, n_slices, sizeof *s->summands);
+    WF_TRY(wfi_pool_status(pool));
     memset(s->parts, -1, n_values * n_slices * sizeof *s->parts);
     for (int32_t v = 0; v < s->n_values; v++) {
         s->becomes[v] = v;
@@ -464,12 +459,9 @@ static wf_status allocate(shard *s) {
 }
 
 static void release(shard *s) {
-    int32_t *arrays[] = {s->becomes,  s->unit_of, s->parts, s->bias,
-                         s->in_slice, s->read,    s->given, s->summands};
-    for (size_t k = 0; k < WFI_COUNT(arrays); k++) wfi_free(s->g->ctx, arrays[k]);
     wfi_free(s->g->ctx, s->nodes);
     wfi_free(s->g->ctx, s->units);
-    wfi_pairs_release(s->g->ctx, &s->pairs);
+    wfi_pairs_release(&s->pairs);
 }
 
 wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {

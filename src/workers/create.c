@@ -99,6 +99,7 @@ wf_status wf_workers_create(wf_context *ctx, const wf_model *model, const wf_rec
     wf_workers *w = wfi_alloc(ctx, 1, sizeof *w, "workers");
     if (!w) return WF_NO_MEMORY;
     w->ctx = ctx;
+    wfi_pool_init(&w->pool, ctx);
     w->config = *config;
     w->job = config->trainer ? config->trainer->job : NULL;
     w->recipe.update = recipe->update;
@@ -121,23 +122,13 @@ void wf_workers_destroy(wf_workers *w) {
         for (int i = 0; i < w->ranks[k].n && w->ranks[k].workers; i++)
             wfi_workers_destroy_worker(w, &w->ranks[k].workers[i]);
         wf_trainer_destroy(w->ranks[k].trainer);
-        wfi_free(w->ctx, w->ranks[k].workers);
     }
     wfi_workers_destroy_groups(w);
     wfi_vector_release(&w->vector);
     wf_program_destroy(w->program);
     wfi_record_release(&w->record);
-    wfi_order_release(w);
-    wfi_free(w->ctx, w->ranks);
-    wfi_free(w->ctx, w->host_bytes);
-    wfi_free(w->ctx, w->servers);
-    wfi_free(w->ctx, w->takes_part);
-    wfi_free(w->ctx, w->squares[0]);
-    wfi_free(w->ctx, w->squares[1]);
-    wfi_free(w->ctx, w->rows);
     wfi_free(w->ctx, w->staleness);
-    wfi_free(w->ctx, w->common);
-    wfi_free(w->ctx, w->momentum);
+    wfi_pool_release(&w->pool);
     wf_plan_destroy(w->plan);
     wfi_free(w->ctx, w);
 }

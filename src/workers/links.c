@@ -15,8 +15,8 @@ wf_status wfi_workers_create_groups(wf_workers *w) {
     config.timeout_ms = w->timeout_ms;
     WF_TRY(wf_group_create(w->job, &config, &w->world));
     if (!wfi_workers_is_async(w)) return WF_OK;
-    w->pairs = wfi_alloc(w->ctx, (size_t)w->n_workers, sizeof(wf_group *), "groups");
-    if (!w->pairs) return WF_NO_MEMORY;
+    w->pairs = wfi_pool_array(&w->pool, (size_t)w->n_workers, sizeof(wf_group *), "groups");
+    WF_TRY(wfi_pool_status(&w->pool));
     for (int k = 0; k < w->n_workers; k++) {
         bool is_in = serves(w, own) || wfi_workers_rank_of(w, k) == own;
         WF_TRY(wf_group_split(w->world, is_in ? 0 : -1, own, &config, &w->pairs[k]));
@@ -41,28 +41,24 @@ static wf_status open_channel(wf_workers *w, wfi_channel *c, size_t bytes, int w
     c->crosses = peer != rank;
     w->host_bytes[rank] += bytes;
     if (!is_remote) {
-        c->buffer = wfi_alloc(w->ctx, bytes, 1, "messages");
-        return c->buffer ? WF_OK : WF_NO_MEMORY;
+        c->buffer = wfi_pool_array(&w->pool, bytes, 1, "messages");
+        return wfi_pool_status(&w->pool);
     }
     c->group = w->pairs[worker];
     c->peer = rank_in_pair(w, worker, peer);
     return wf_group_alloc(c->group, bytes, &c->buffer);
 }
 
-static void close_channel(wf_workers *w, wfi_channel *c) {
+static void close_channel(wfi_channel *c) {
     (void)wfi_channel_settle(c); /* after a failure messages may be under way: they fail, too */
-    if (c->group)
-        wf_group_free(c->group, c->buffer);
-    else
-        wfi_free(w->ctx, c->buffer);
-    c->buffer = NULL;
+    if (c->group) wf_group_free(c->group, c->buffer);
 }
 
 static wf_status open_worker(wf_workers *w, wfi_one_worker *one, int rank) {
     size_t n = (size_t)w->n_servers;
-    one->pushing = wfi_alloc(w->ctx, n, sizeof *one->pushing, "channels");
-    one->has_answer = wfi_alloc(w->ctx, n, sizeof *one->has_answer, "channels");
-    if (!one->pushing || !one->has_answer) return WF_NO_MEMORY;
+    one->pushing = wfi_pool_array(&w->pool, n, sizeof *one->pushing, "channels");
+    one->has_answer = wfi_pool_array(&w->pool, n, sizeof *one->has_answer, "channels");
+    WF_TRY(wfi_pool_status(&w->pool));
     WF_TRY(open_channel(w, &one->asking, wfi_asking_bytes(w), one->number, rank,
                         wfi_workers_server_rank(w, 0)));
     for (int k = 0; k < w->n_servers; k++)
@@ -90,12 +86,12 @@ static wf_status create_server(wf_workers *w, int number) {
     s->first = wfi_vector_cut(&w->vector, w->n_servers, number);
     s->end = wfi_vector_cut(&w->vector, w->n_servers, number + 1);
     size_t n = s->end - s->first, n_states = (size_t)wfi_recipe_n_states(&w->recipe);
-    s->parameters = wfi_alloc(w->ctx, n + 1, sizeof *s->parameters, "a server's parameters");
-    s->states = wfi_alloc(w->ctx, n_states * n + 1, sizeof *s->states, "a server's state");
-    s->served = wfi_alloc(w->ctx, (size_t)w->n_workers, sizeof *s->served, "workers");
+    s->parameters = wfi_pool_array(&w->pool, n + 1, sizeof *s->parameters, "a server's parameters");
+    s->states = wfi_pool_array(&w->pool, n_states * n + 1, sizeof *s->states, "a server's state");
+    s->served = wfi_pool_array(&w->pool, (size_t)w->n_workers, sizeof *s->served, "workers");
     size_t n_buffers = number ? 0 : wfi_vector_buffer_bytes(&w->vector);
-    s->buffers = wfi_alloc(w->ctx, n_buffers + 1, 1, "a server's buffers");
-    if (!s->parameters || !s->states || !s->served || !s->buffers) return WF_NO_MEMORY;
+    s->buffers = wfi_pool_array(&w->pool, n_buffers + 1, 1, "a server's buffers");
+    WF_TRY(wfi_pool_status(&w->pool));
     w->host_bytes[s->rank] += (n_states + 1) * n * sizeof(float) + n_buffers;
     for (int k = 0; k < w->n_workers; k++) WF_TRY(open_served(s, k));
     return WF_OK;
@@ -103,11 +99,12 @@ static wf_status create_server(wf_workers *w, int number) {
 
 wf_status wfi_workers_create_servers(wf_workers *w) {
     size_t n_squares = wfi_norm_blocks(&w->vector, wfi_vector_n(&w->vector));
-    w->servers = wfi_alloc(w->ctx, (size_t)w->n_servers, sizeof *w->servers, "servers");
-    w->takes_part = wfi_alloc(w->ctx, (size_t)w->n_workers, sizeof *w->takes_part, "workers");
+    w->servers = wfi_pool_array(&w->pool, (size_t)w->n_servers, sizeof *w->servers, "servers");
+    w->takes_part =
+        wfi_pool_array(&w->pool, (size_t)w->n_workers, sizeof *w->takes_part, "workers");
     for (int k = 0; k < 2; k++)
-        w->squares[k] = wfi_alloc(w->ctx, n_squares + 1, sizeof(double), "sums of squares");
-    if (!w->servers || !w->takes_part || !w->squares[0] || !w->squares[1]) return WF_NO_MEMORY;
+        w->squares[k] = wfi_pool_array(&w->pool, n_squares + 1, sizeof(double), "sums of squares");
+    WF_TRY(wfi_pool_status(&w->pool));
     for (int k = 0; k < w->n_here; k++)
         for (int i = 0; i < w->ranks[k].n; i++)
             WF_TRY(open_worker(w, &w->ranks[k].workers[i], w->ranks[k].rank));
@@ -117,26 +114,18 @@ wf_status wfi_workers_create_servers(wf_workers *w) {
 }
 
 void wfi_workers_destroy_worker(wf_workers *w, wfi_one_worker *one) {
-    close_channel(w, &one->asking);
-    for (int k = 0; k < w->n_servers && one->pushing; k++) close_channel(w, &one->pushing[k]);
-    wfi_free(w->ctx, one->pushing);
-    wfi_free(w->ctx, one->has_answer);
-    wfi_free(w->ctx, one->image);
+    close_channel(&one->asking);
+    for (int k = 0; k < w->n_servers && one->pushing; k++) close_channel(&one->pushing[k]);
 }
 
 void wfi_workers_destroy_server(wfi_server *s) {
     wf_workers *w = s->all;
     for (int k = 0; k < w->n_workers && s->served; k++)
-        for (int i = 0; i < 2; i++) close_channel(w, &s->served[k].own[i]);
-    wfi_free(w->ctx, s->parameters);
-    wfi_free(w->ctx, s->states);
-    wfi_free(w->ctx, s->buffers);
-    wfi_free(w->ctx, s->served);
+        for (int i = 0; i < 2; i++) close_channel(&s->served[k].own[i]);
 }
 
 void wfi_workers_destroy_groups(wf_workers *w) {
     wf_group_destroy(w->among_servers);
     for (int k = 0; k < w->n_workers && w->pairs; k++) wf_group_destroy(w->pairs[k]);
     wf_group_destroy(w->world);
-    wfi_free(w->ctx, w->pairs);
 }

@@ -28,9 +28,8 @@ float *wfi_local_states(const wf_workers *w, const wfi_one_worker *one) {
 
 wf_status wfi_local_create(wf_workers *w) {
     size_t n = wfi_vector_n(&w->vector) + 1;
-    w->common = wfi_alloc(w->ctx, n, sizeof *w->common, "common parameters");
-    w->momentum = wfi_alloc(w->ctx, n, sizeof *w->momentum, "outer momentum");
-    if (!w->common || !w->momentum) return WF_NO_MEMORY;
+    w->common = wfi_pool_array(&w->pool, n, sizeof *w->common, "common parameters");
+    w->momentum = wfi_pool_array(&w->pool, n, sizeof *w->momentum, "outer momentum");
     for (int k = 0; k < w->n_here; k++)
         w->host_bytes[w->ranks[k].rank] += k ? 0 : 2 * (n - 1) * sizeof(float);
     for (int k = 0; k < w->n_here; k++)
@@ -38,11 +37,10 @@ wf_status wfi_local_create(wf_workers *w) {
             bool is_alone = w->ranks[k].n == 1;
             size_t states = is_alone ? 0 : wfi_image_bytes(&w->vector, WFI_IMAGE_STATES);
             size_t bytes = states_at(w) + states;
-            w->ranks[k].workers[i].image = wfi_alloc(w->ctx, bytes + 1, 1, "a worker");
-            if (!w->ranks[k].workers[i].image) return WF_NO_MEMORY;
+            w->ranks[k].workers[i].image = wfi_pool_array(&w->pool, bytes + 1, 1, "a worker");
             w->host_bytes[w->ranks[k].rank] += bytes;
         }
-    return WF_OK;
+    return wfi_pool_status(&w->pool);
 }
 
 /* ---- a worker's turn ---- */

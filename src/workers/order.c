@@ -20,13 +20,12 @@ static int64_t version_now(const wf_workers *w) {
 wf_status wfi_order_create(wf_workers *w) {
     wfi_order *o = &w->order;
     size_t n_workers = (size_t)w->n_workers, n_micro = (size_t)w->vector.n_micro;
-    o->version = wfi_alloc(w->ctx, n_workers, sizeof *o->version, "workers");
-    o->readers = wfi_alloc(w->ctx, n_workers, sizeof *o->readers, "workers");
-    o->next_batch = wfi_alloc(w->ctx, n_workers, sizeof *o->next_batch, "workers");
-    o->is_in = wfi_alloc(w->ctx, n_workers, sizeof *o->is_in, "workers");
-    o->records = wfi_alloc(w->ctx, n_workers * n_micro, 2 * sizeof *o->records, "workers");
-    bool has_all = o->version && o->readers && o->next_batch && o->is_in && o->records;
-    return has_all ? WF_OK : WF_NO_MEMORY;
+    o->version = wfi_pool_array(&w->pool, n_workers, sizeof *o->version, "workers");
+    o->readers = wfi_pool_array(&w->pool, n_workers, sizeof *o->readers, "workers");
+    o->next_batch = wfi_pool_array(&w->pool, n_workers, sizeof *o->next_batch, "workers");
+    o->is_in = wfi_pool_array(&w->pool, n_workers, sizeof *o->is_in, "workers");
+    o->records = wfi_pool_array(&w->pool, n_workers * n_micro, 2 * sizeof *o->records, "workers");
+    return wfi_pool_status(&w->pool);
 }
 
 void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts) {
@@ -37,14 +36,6 @@ void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts) {
     o->stop_reason = 0;
     o->n_readers = 0;
     o->n_begun = starts ? 0 : w->n_workers;
-}
-
-void wfi_order_release(wf_workers *w) {
-    wfi_free(w->ctx, w->order.version);
-    wfi_free(w->ctx, w->order.readers);
-    wfi_free(w->ctx, w->order.next_batch);
-    wfi_free(w->ctx, w->order.is_in);
-    wfi_free(w->ctx, w->order.records);
 }
 
 /* ---- parts of batches ---- */

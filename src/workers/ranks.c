@@ -55,8 +55,8 @@ static wf_status create_rank(wf_workers *w, const wf_model *model, const wf_plan
     int first = wfi_workers_first(w, number);
     *rank = (wfi_worker_rank){.all = w, .rank = number};
     rank->n = wfi_workers_first(w, number + 1) - first;
-    rank->workers = wfi_alloc(w->ctx, (size_t)rank->n, sizeof *rank->workers, "workers");
-    if (!rank->workers) return WF_NO_MEMORY;
+    rank->workers = wfi_pool_array(&w->pool, (size_t)rank->n, sizeof *rank->workers, "workers");
+    WF_TRY(wfi_pool_status(&w->pool));
     for (int k = 0; k < rank->n; k++) rank->workers[k].number = first + k;
     return create_trainer(rank, model, plan, list);
 }
@@ -69,9 +69,9 @@ wf_status wfi_workers_create_ranks(wf_workers *w, const wf_model *model, const w
     if (list.n != n_all)
         return wfi_fail(w->ctx, WF_INVALID_ARG, "'%s' has %d devices, but the plan %s has %d ranks",
                         devices, list.n, wf_plan_text(w->plan), n_all);
-    w->ranks = wfi_alloc(w->ctx, (size_t)w->n_ranks, sizeof *w->ranks, "ranks");
-    w->host_bytes = wfi_alloc(w->ctx, (size_t)n_all, sizeof *w->host_bytes, "ranks");
-    if (!w->ranks || !w->host_bytes) return WF_NO_MEMORY;
+    w->ranks = wfi_pool_array(&w->pool, (size_t)w->n_ranks, sizeof *w->ranks, "ranks");
+    w->host_bytes = wfi_pool_array(&w->pool, (size_t)n_all, sizeof *w->host_bytes, "ranks");
+    WF_TRY(wfi_pool_status(&w->pool));
     for (int r = 0; r < w->n_ranks; r++)
         if (wfi_workers_is_here(w, r)) WF_TRY(create_rank(w, model, plan, &list, r));
     return WF_OK;

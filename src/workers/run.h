@@ -44,7 +44,6 @@ const wfi_push *wfi_order_find(const wf_workers *w, int worker, size_t from, int
 /* Begins a run of n_steps. */
 void wfi_order_begin(wf_workers *w, int64_t n_steps, bool starts);
 wf_status wfi_order_create(wf_workers *w);
-void wfi_order_release(wf_workers *w);
 
 /* Serves until all workers have ended. */
 wf_status wfi_server_run(wfi_server *s);

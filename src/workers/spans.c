@@ -15,8 +15,8 @@ wf_status wfi_workers_create_spans(wf_workers *w) {
     if (w->job && wf_job_n_local_ranks(w->job) < wf_job_n_ranks(w->job))
         return wfi_fail(w->ctx, WF_INVALID_ARG,
                         "ranks on several machines cannot be traced: their clocks differ");
-    w->rows = wfi_alloc(w->ctx, (size_t)n_rows(w), sizeof *w->rows, "a trace");
-    return w->rows ? WF_OK : WF_NO_MEMORY;
+    w->rows = wfi_pool_array(&w->pool, (size_t)n_rows(w), sizeof *w->rows, "a trace");
+    return wfi_pool_status(&w->pool);
 }
 
 int64_t wfi_workers_now(const wf_workers *w) {

@@ -161,6 +161,7 @@ typedef struct wfi_worker_row {
 
 struct wf_workers {
     wf_context *ctx;
+    wfi_pool pool; /* of the arrays */
     wf_job *job;
     wf_plan *plan;
     wf_recipe recipe, own; /* of all; of one worker */

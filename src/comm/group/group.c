@@ -169,11 +169,13 @@ static wf_group *make_group(wf_job *job, int32_t n_most) {
     wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
     if (!g) return NULL;
     *g = (wf_group){.ctx = ctx, .job = job};
-    g->job_rank = wfi_alloc(ctx, (size_t)n_most, sizeof *g->job_rank, "a group");
-    g->steps = wfi_alloc(ctx, (size_t)n_most + 1, sizeof *g->steps, "a group");
-    g->cards = wfi_alloc(ctx, (size_t)n_most, sizeof *g->cards, "a group");
-    g->place = wfi_alloc(ctx, (size_t)n_most, sizeof *g->place, "a group");
-    if (g->job_rank && g->steps && g->cards && g->place) return g;
+    size_t n = (size_t)n_most;
+    wfi_pool_init(&g->pool, ctx);
+    g->job_rank = wfi_pool_alloc(&g->pool, n, sizeof *g->job_rank);
+    g->steps = wfi_pool_alloc(&g->pool, n + 1, sizeof *g->steps);
+    g->cards = wfi_pool_alloc(&g->pool, n, sizeof *g->cards);
+    g->place = wfi_pool_alloc(&g->pool, n, sizeof *g->place);
+    if (wfi_pool_status(&g->pool) == WF_OK) return g;
     wf_group_destroy(g);
     return NULL;
 }
@@ -279,10 +281,7 @@ void wf_group_destroy(wf_group *g) {
     if (!g) return;
     wfi_works_destroy(g);
     if (g->state) g->wire->close(g);
-    wfi_free(g->ctx, g->job_rank);
-    wfi_free(g->ctx, g->steps);
-    wfi_free(g->ctx, g->cards);
-    wfi_free(g->ctx, g->place);
+    wfi_pool_release(&g->pool);
     wfi_free(g->ctx, g);
 }
 

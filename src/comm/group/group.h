@@ -17,6 +17,7 @@ typedef struct wfi_works wfi_works;
 
 struct wf_group {
     wf_context *ctx;
+    wfi_pool pool; /* of the arrays */
     wf_job *job;
     int32_t rank, n;
     int32_t *job_rank;      /* [n] */

@@ -102,14 +102,14 @@ static int make_threads(probe *p, probed *each, int n, int *error_out) {
 static wf_status probe_threads(wf_context *ctx, int rank, int n_threads) {
     size_t n = (size_t)n_threads - 1;
     probe p = {.start = PTHREAD_MUTEX_INITIALIZER};
-    probed *each = wfi_alloc(ctx, n + 1, sizeof *each, "threads");
-    p.threads = wfi_alloc(ctx, n + 1, sizeof *p.threads, "threads");
-    p.numbers = wfi_alloc(ctx, n + 1, sizeof *p.numbers, "threads");
-    wf_status status = each && p.threads && p.numbers ? WF_OK : WF_NO_MEMORY;
+    wfi_pool pool;
+    wfi_pool_init(&pool, ctx);
+    probed *each = wfi_pool_alloc(&pool, n + 1, sizeof *each);
+    p.threads = wfi_pool_alloc(&pool, n + 1, sizeof *p.threads);
+    p.numbers = wfi_pool_alloc(&pool, n + 1, sizeof *p.numbers);
+    wf_status status = wfi_pool_status(&pool);
     int error = 0, n_made = status == WF_OK ? make_threads(&p, each, (int)n, &error) : 0;
-    wfi_free(ctx, each);
-    wfi_free(ctx, p.threads);
-    wfi_free(ctx, p.numbers);
+    wfi_pool_release(&pool);
     if (!error) return status;
     return wfi_fail(ctx, WF_UNSUPPORTED,
                     "rank %d: %d threads are planned, but the system lets only %d start (%s): see "
