@@ -2,6 +2,7 @@
 # weft bench allreduce: rows, fields, traffic by rank, each option, peers that are scripts.
 # label: once long
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 bench=(bench allreduce --bytes 4096 --repeat 1)
 run() { report_of "$1" "${bench[@]}" "${@:2}"; } # NAME OPTIONS...

@@ -4,6 +4,7 @@
 # label: once long
 # WEFT_TEST_FULL=1: all rows; otherwise those of --quick.
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 quick=--quick splits="2 4 " repeat=2
 is_full && quick='' splits="1 2 4 " repeat=1
 bench=(bench model-parallel)

@@ -2,6 +2,7 @@
 # weft bench predict: rows, their fields and bytes, each option. No time is judged.
 # label: once
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 predict() { # NAME OPTIONS...
     "$WEFT" bench predict "${@:2}" --json "$folder/$1.json" >"$folder/$1.out" 2>"$folder/said" || fail "$*: exit $?: $(cat "$folder/said")"

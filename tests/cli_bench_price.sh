@@ -68,7 +68,7 @@ wait $! || status=$?
 has -x "weft: interrupted; no results have been written" <"$folder/said" || fail "SIGTERM: $(cat "$folder/said")"
 rmdir "$folder/tmp" || fail "SIGTERM leaves a folder behind"
 PATH=/nowhere "$WEFT" bench price --model mlp >"$folder/out" 2>"$folder/said" && fail "rows without Python"
-has "python3 cannot be started .*; Python runs the rows" <"$folder/said" || fail "no Python: $(cat "$folder/said")"
+has "python3 cannot be started .*; Python makes the table" <"$folder/said" || fail "no Python: $(cat "$folder/said")"
 
 # ---- bad input ----
 expect 2 "--model is missing" bench price

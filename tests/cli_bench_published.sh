@@ -2,6 +2,7 @@
 # weft bench published: errors of the published rows do not grow, its report, bad files of rows.
 # label: once
 source tests/cli_helpers.bash
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 # within NAME MEAN WORST WRONG: the errors of tests/published/NAME.json, in percent, and the number
 # of rows whose memory is judged wrongly.

@@ -1,19 +1,25 @@
-"""The rows of weft bench ddp, memory, price and async. weft starts this script:
+"""Rows, tables, reports and pictures of weft bench. weft starts this script:
 
     python3 bench/cases FOLDER KEY=VALUE... --OPTION=VALUE...
 
 KEY=VALUE is an option of the bench or a property of the machine. --OPTION=VALUE is an option that
-the user gave and that the runs take as well. The script prints the table, and writes the report and
-the pictures to FOLDER/report.json.
+the user gave and that the runs take as well. Some benches measure their rows in weft, which are then
+in FOLDER/rows.json. The script prints the table, and writes the report and the pictures to
+FOLDER/report.json.
 """
 import sys
 
+from allreduce import Allreduce
 from asynchronous import Async
 from ddp import Ddp
 from memory import Memory
+from parallel import Parallel
+from predict import Predict
 from price import Price
+from published import Published
 
-CASES = {"ddp": Ddp, "memory": Memory, "price": Price, "async": Async}
+CASES = {"allreduce": Allreduce, "async": Async, "ddp": Ddp, "memory": Memory,
+         "model-parallel": Parallel, "predict": Predict, "price": Price, "published": Published}
 
 
 def main(folder, words):

@@ -41,7 +41,7 @@ class Bench:
         for name in ("batch", "ranks", "steps", "repeat", "threads", "cores"):
             setattr(self, name, int(self.value.get(name, 0)))
         self.has_peers = self.value.get("peers") == "true"
-        self.model = self.value["model"]
+        self.model = self.value.get("model", "")
         self.rows, self.recipe, self.peer_version = [], None, ""
         self.n_done = self.n_runs = 0
         self.begun_s = self.drawn_s = time.monotonic()
@@ -50,7 +50,7 @@ class Bench:
         return os.path.join(self.folder, name)
 
     def say(self, text=""):
-        if self.value["quiet"] != "true":
+        if self.value.get("quiet") != "true":
             print(shown(text))
 
     def note(self, text):
@@ -94,7 +94,7 @@ class Bench:
     def progress(self, text):
         now, part = time.monotonic(), self.n_done / self.n_runs
         columns = int(os.environ.get("WEFT_TERMINAL", 0))
-        if self.value["quiet"] == "true" or now - self.drawn_s < (0.1 if columns else 5):
+        if self.value.get("quiet") == "true" or now - self.drawn_s < (0.1 if columns else 5):
             return
         left = (now - self.begun_s) / part * (1 - part) if part else None
         text += f"  {'-' if left is None else f'{left // 60:.0f}:{left % 60:02.0f}'} left"
@@ -198,15 +198,33 @@ class Bench:
     def chart_title(self):
         return f"{self.model[:40]}, batch {self.batch}"
 
-    def write(self):
-        def public(is_peer):
-            return [{key: value for key, value in row.items() if not key.startswith(".")}
-                    for row in self.rows if (".peer" in row) == is_peer]
+    def public_rows(self, are_peers=False):
+        return [{key: value for key, value in row.items() if not key.startswith(".")}
+                for row in self.rows if (".peer" in row) == are_peers]
+
+    def report(self):
         report = {"weft": self.value["version"], "recipe": self.recipe, "steps": self.steps,
-                  "repeat": self.repeat, "cores": self.cores, "rows": public(False)}
+                  "repeat": self.repeat, "cores": self.cores, "rows": self.public_rows()}
+        if "steps" not in self.value:
+            del report["steps"]
         if self.has_peers:
-            report |= {"peers": public(True), "peer_version": self.peer_version}
+            report |= {"peers": self.public_rows(True), "peer_version": self.peer_version}
+        return report | self.extra_fields()
+
+    def write(self):
         charts = [{"name": name, "csv": lines.rstrip("\n"), "title": title, "script": script}
                   for name, lines, title, script in (self.charts() if self.value.get("out") else [])]
         with open(self.path("report.json"), "w", encoding="utf-8") as file:
-            json.dump({"report": report | self.extra_fields(), "charts": charts}, file)
+            json.dump({"report": self.report(), "charts": charts}, file)
+
+
+class Measured(Bench):
+    """A bench with rows that weft has measured itself, which are in FOLDER/rows.json."""
+
+    def main(self):
+        with open(self.path("rows.json"), encoding="utf-8") as file:
+            self.state = json.load(file)
+        self.rows, self.recipe = self.state["rows"], self.state.get("recipe")
+        self.finish()
+        self.say_rows()
+        self.write()

@@ -3,7 +3,7 @@
 
 def median(values):
     """None: there are no values."""
-    values = sorted(values or [])
+    values = sorted(value for value in values or [] if value is not None)
     n = len(values)
     return (values[(n - 1) // 2] + values[n // 2]) / 2 if n else None
 
@@ -47,15 +47,13 @@ def value_at(row, path):
 
 
 def cell(row, field, kind):
-    """`kind`: decimals, or "text", "bytes", "percent"."""
+    """`kind`: decimals, or "text", "bytes", "percent", "error" (with its sign)."""
     value = value_at(row, field)
     if value is None or isinstance(value, str):
-        return value or "-"
-    if kind == "text":
-        return f"{value:.0f}"
-    if kind == "bytes":
-        return text_of_bytes(value)
-    return f"{100 * value:.1f} %" if kind == "percent" else f"{value:.{kind}f}"
+        return "-" if value is None else value
+    if kind in ("percent", "error"):
+        return f"{100 * value:{'+' * (kind == 'error')}.1f} %"
+    return text_of_bytes(value) if kind == "bytes" else f"{value:.{0 if kind == 'text' else kind}f}"
 
 
 def aligned(text, width):
@@ -65,9 +63,11 @@ def aligned(text, width):
 
 def lines(rows, columns):
     """The heads, then the rows. A column: head, field, width, kind. A row with "no_figures" has that
-    sentence after its columns of text."""
+    sentence after its columns of text. A row with ".begins" follows an empty line."""
     yield " ".join(aligned(head, width) for head, _, width, _ in columns)
     for row in rows:
+        if row.get(".begins"):
+            yield ""
         why = row.get("no_figures")
         shown = [c for c in columns if not why or c[3] == "text"]
         line = " ".join(aligned(cell(row, field, kind), width) for _, field, width, kind in shown)

@@ -94,6 +94,10 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
 
 /* ---- rows ---- */
 
+bool reduce_is_peer(const json_t *row) {
+    return !strcmp(row_text(row, "wire"), "open-mpi") || !strcmp(row_text(row, "wire"), "gloo");
+}
+
 static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm, const char *wire) {
     json_t *row = json_pack("{s:s, s:I, s:i, s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:n}", ".name",
                             wire, "bytes", (json_int_t)bytes, "ranks", b->n_ranks, "algorithm",
@@ -185,7 +189,7 @@ static exit_status prepare(bench_allreduce *b) {
     if (!bad && b->is_worker) bad = processes_begin(c, &done);
     if (!bad && c->is_root) bad = report_check(c);
     if (!bad && c->is_root && c->o.out) bad = checkpoint_folder(c);
-    if (!bad && !b->is_worker) bad = apart_open(c, &b->all.run);
+    if (!bad && c->is_root) bad = apart_open(c, &b->all.run);
     return bad;
 }
 
@@ -200,16 +204,23 @@ static exit_status check_rows(const bench_allreduce *b) {
     return b->is_worker || !*why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
 }
 
+static json_t *state_of(const bench_allreduce *b) {
+    json_t *algorithms = json_array();
+    for (int k = 0; wf_group_algorithm_name(k); k++)
+        json_array_append_new(algorithms, json_string(wf_group_algorithm_name(k)));
+    return json_pack("{s:O, s:o, s:i, s:i, s:f, s:s, s:s, s:s, s:s}", "rows", b->all.rows,
+                     "algorithms", algorithms, "n_algorithms", b->n_algorithms, "n_wires",
+                     b->n_wires, "copy_gb_s", b->copy_gb_s, "mpi_version", b->mpi_version,
+                     "gloo_version", b->gloo_version, "no_mpi", b->no_mpi, "no_gloo", b->no_gloo);
+}
+
 static exit_status finish(bench_allreduce *b) {
-    rounds *all = &b->all;
-    exit_status measured = complain_of(all->c, effort_since(all->c, &all->begin, &all->spent));
-    if (measured || !all->c->is_root) return measured;
+    cli *c = b->all.c;
+    effort spent;
+    exit_status measured = complain_of(c, effort_since(c, &b->all.begin, &spent));
+    if (measured || !c->is_root) return measured;
     if (check_rows(b)) return EXIT_USAGE;
-    reduce_finish_rows(b);
-    reduce_say(b);
-    effort_say(all->c, &all->spent);
-    exit_status bad = all->c->o.out ? reduce_plot(b) : EXIT_DONE;
-    return bad ? bad : report_write(all->c, reduce_report(b));
+    return cases_show(c, &b->all.run, state_of(b), &spent);
 }
 
 exit_status run_bench_allreduce(cli *c) {

@@ -27,10 +27,6 @@ typedef struct bench_allreduce {
 } bench_allreduce;
 
 bool reduce_is_peer(const json_t *row);
-/* The busbw at which an all-reduce of large buffers moves as many bytes a second as copies do. */
-double reduce_copy_busbw_gb_s(const bench_allreduce *b);
-/* The fastest of such a wire (NULL: any of weft's) at so many bytes; NULL: none. */
-json_t *reduce_best(const bench_allreduce *b, int64_t bytes, const char *wire);
 
 /* ---- allreduce_measure.c: one rank's part ---- */
 
@@ -48,13 +44,5 @@ exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int re
 exit_status reduce_run_processes(bench_allreduce *b, int first, int n_rows);
 exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat);
 exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows);
-
-/* ---- reports ---- */
-
-/* Sets the public fields of rows by their rounds. */
-void reduce_finish_rows(bench_allreduce *b);
-void reduce_say(const bench_allreduce *b);
-json_t *reduce_report(const bench_allreduce *b);
-exit_status reduce_plot(const bench_allreduce *b);
 
 #endif

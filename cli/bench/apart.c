@@ -62,8 +62,8 @@ exit_status apart_open(cli *c, apart *a) {
 }
 
 void apart_close(apart *a) {
-    static const char *const names[] = {"report.json", "trace.json", "log",
-                                        "store",       "peer",       "disk"};
+    static const char *const names[] = {"report.json", "rows.json", "trace.json", "log",
+                                        "store",       "peer",      "disk"};
     char path[300];
     if (!*a->folder) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

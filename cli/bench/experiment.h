@@ -32,29 +32,10 @@ typedef struct experiment {
     int n_costs;
 } experiment;
 
-/* ---- running: experiment_run.c ---- */
-
 /* Draws the batches. */
 wf_status experiment_draw(experiment *e);
 /* Runs the row once and adds its times; measures first, once, the times of the units at its split
  * on as many ranks. Complains. */
 rounds_run experiment_run;
-
-/* ---- rows: experiment_rows.c ---- */
-
-/* The fastest row of that name, schedule, cut (NULL: any) and split (0: any); NULL if there is
- * none. */
-json_t *experiment_best(const rounds *b, const char *name, const char *schedule, const char *cut,
-                        int64_t split);
-/* Sets the results of rows; groups them by name, cut and schedule, and sorts these by split. */
-exit_status experiment_finish(rounds *b);
-void experiment_say(const rounds *b);
-/* Why the best pipeline is not n times as fast as the best single device: seconds for ROW_BATCHES
- * batches, which add up to "seconds". NULL: there is no such pair of rows. */
-json_t *experiment_loss(const rounds *b);
-void experiment_say_loss(const rounds *b);
-
-/* CSV files and pictures into c->o.out. Complains. */
-exit_status experiment_plot(const rounds *b, int64_t tutorial_split, const char *tutorial_cut);
 
 #endif

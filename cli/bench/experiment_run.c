@@ -146,9 +146,8 @@ static wf_status describe(json_t *row, const wf_plan *plan, const wf_trainer *tr
     wf_timeline *timeline;
     json_object_set_new(row, "plan", json_string(wf_plan_text(plan)));
     if (ranks_of(row) > 1) {
-        json_t *unit = json_string(wf_program_unit(program, 1, 0).name);
-        json_object_set(row, ".stage", unit);
-        json_object_set_new(row, "second_stage", unit);
+        const char *name = wf_program_unit(program, 1, 0).name;
+        json_object_set_new(row, "second_stage", json_string(name));
     }
     for (int rank = 0; rank < ranks_of(row); rank++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);

@@ -4,7 +4,6 @@
  * or two devices of another kind.
  */
 #include "bench/experiment.h"
-#include "job/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,10 +96,25 @@ static exit_status find_devices(experiment *e, const cli *c) {
 
 /* ---- rows ---- */
 
+/* The fastest row of that name, schedule, cut (NULL: any) and split (0: any); NULL if there is
+ * none. */
+static json_t *find_best(const rounds *b, const char *name, const char *schedule, const char *cut,
+                         int64_t split) {
+    const char *const wanted[][2] = {{"name", name}, {"schedule", schedule}, {"cut", cut}};
+    json_t *best = NULL;
+    for (json_t *row = NULL; (row = next_row(b->rows, row));) {
+        bool is_one = !split || row_number(row, "split") == (double)split;
+        for (size_t k = 0; k < 3; k++)
+            is_one &= !wanted[k][1] || !strcmp(wanted[k][1], row_text(row, wanted[k][0]));
+        if (is_one && (!best || row_mean(row, "seconds") < row_mean(best, "seconds"))) best = row;
+    }
+    return best;
+}
+
 static exit_status add(rounds *b, const char *name, const char *schedule, const char *cut,
                        int64_t split) {
     char shown[100];
-    if (experiment_best(b, name, schedule, cut, split)) return EXIT_DONE;
+    if (find_best(b, name, schedule, cut, split)) return EXIT_DONE;
     snprintf(shown, sizeof shown, "%s, %s, split %lld", name, schedule, (long long)split);
     json_t *times = json_array();
     for (int rank = 0; rank < (strcmp(schedule, "none") ? 2 : 1); rank++)
@@ -152,7 +166,7 @@ static exit_status add_rows(rounds *b) {
 /* The first round tells which splits are worth more rows, of each schedule; these then run as often
  * as all. */
 static exit_status add_schedules(rounds *b) {
-    const json_t *single = experiment_best(b, "single device", NULL, NULL, 0);
+    const json_t *single = find_best(b, "single device", NULL, NULL, 0);
     size_t n_first = json_array_size(b->rows);
     bool taken[MAX_SPLITS] = {false};
     splits s;
@@ -163,8 +177,7 @@ static exit_status add_schedules(rounds *b) {
         int best = -1;
         double least = 0;
         for (int i = 0; i < s.count; i++) {
-            double mean =
-                row_mean(experiment_best(b, "pipeline", "1f1b", "balanced", s.n[i]), "seconds");
+            double mean = row_mean(find_best(b, "pipeline", "1f1b", "balanced", s.n[i]), "seconds");
             if (!taken[i] && (best < 0 || mean < least)) best = i, least = mean;
         }
         taken[best] = true;
@@ -173,31 +186,24 @@ static exit_status add_schedules(rounds *b) {
                 bad = add(b, "pipeline", wf_schedule_name(k), "balanced", s.n[best]);
     }
     b->n_runs += (int)(json_array_size(b->rows) - n_first);
-    return bad ? bad : rounds_once(b, "run", n_first, 0, experiment_run);
+    return bad ? bad : rounds_once(b, n_first, 0, experiment_run);
 }
 
 /* ---- the command ---- */
 
-static exit_status plot(const rounds *b) {
+static json_t *describe(const rounds *b) {
+    json_t *schedules = json_array();
     splits s;
     find_splits(&b->c->o, &s);
-    return experiment_plot(b, s.tutorial, TUTORIAL_CUT);
-}
-
-static exit_status add_to_report(const rounds *b, json_t *report) {
-    const char *devices = ((const experiment *)b)->devices;
-    json_t *loss = experiment_loss(b);
-    char path[4096];
-    json_object_set_new(report, "batches", json_integer(ROW_BATCHES));
-    if (devices) json_object_set_new(report, "devices", json_string(devices));
-    if (loss) json_object_set_new(report, "loss", loss);
-    snprintf(path, sizeof path, "%s/results.json", b->c->o.out);
-    return report_put(b->c, report, "--out:", path);
+    for (int k = 0; wf_schedule_name(k); k++)
+        json_array_append_new(schedules, json_string(wf_schedule_name(k)));
+    return json_pack("{s:i, s:s?, s:o, s:I, s:s}", "batches", ROW_BATCHES, "devices",
+                     ((const experiment *)b)->devices, "schedules", schedules, "split",
+                     (json_int_t)s.tutorial, "cut", TUTORIAL_CUT);
 }
 
 exit_status run_bench_model_parallel(cli *c) {
-    static const bench parts = {add_rows,       experiment_run, add_schedules, experiment_finish,
-                                experiment_say, plot,           add_to_report};
+    static const bench parts = {add_rows, experiment_run, add_schedules, describe};
     experiment e = {.devices = NULL};
     exit_status bad = resolve(c);
     if (!bad) bad = find_devices(&e, c);

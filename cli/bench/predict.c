@@ -1,6 +1,5 @@
 #include "bench/predict.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,58 +42,8 @@ static exit_status add_rows(rounds *all) {
     return bad;
 }
 
-static exit_status finish_rows(rounds *all) {
-    bench_predict *b = (bench_predict *)all;
-    for (json_t *row = NULL; (row = next_row(all->rows, row));) {
-        double error = row_number(row, "predicted_ms") / row_number(row, "measured_ms") - 1;
-        row_set(row, "error", error);
-        b->mean_error += fabs(error) / (double)json_array_size(all->rows);
-        b->worst_error = fmax(b->worst_error, fabs(error));
-    }
-    return EXIT_DONE;
-}
-
-static void say_rows(const rounds *all) {
-    static const column columns[] = {{"plan", "plan", -39, AS_TEXT},
-                                     {"measured ms", "measured_ms", 12, 2},
-                                     {"predicted", "predicted_ms", 11, 2},
-                                     {"error", "error", 9, AS_ERROR},
-                                     {"peak", "peak_bytes.measured", 11, AS_BYTES},
-                                     {"planned", "peak_bytes.planned", 11, AS_BYTES}};
-    const bench_predict *b = (const bench_predict *)all;
-    say(all->c, "\n");
-    SAY_COLUMNS(all->c, all->rows, columns);
-    say(all->c, "mean error %.1f %%, worst %.1f %%; steps by the CPU time of their instructions\n",
-        100 * b->mean_error, 100 * b->worst_error);
-}
-
-static exit_status plot(const rounds *b) {
-    const options *o = &b->c->o;
-    chart p;
-    exit_status bad = chart_begin(&p, b->c, "predict", "measured,predicted,plan",
-                                  "%.40s, batch %lld: a step's time, predicted and measured",
-                                  o->model, (long long)o->recipe.batch);
-    if (bad) return bad;
-    for (json_t *row = NULL; (row = next_row(b->rows, row));)
-        chart_row(p.csv, row, "measured_ms,predicted_ms,plan");
-    return chart_end(
-        &p,
-        "set xlabel 'measured ms'; set ylabel 'predicted ms'; set size square; stats csv skip 1 "
-        "using 1:2 nooutput name 'top'; m = 1.1*(top_max_x>top_max_y?top_max_x:top_max_y); set "
-        "xrange [0:m]; set yrange [0:m]; plot x with lines lc rgb '#999999' title 'equal', csv "
-        "skip 1 using 1:2 with points pt 7 ps 2 lc rgb '#0072b2' title 'plans';");
-}
-
-static exit_status add_to_report(const rounds *all, json_t *report) {
-    const bench_predict *b = (const bench_predict *)all;
-    row_set(report, "mean_error", b->mean_error);
-    row_set(report, "worst_error", b->worst_error);
-    return EXIT_DONE;
-}
-
 exit_status run_bench_predict(cli *c) {
-    static const bench parts = {add_rows, predict_run, NULL,         finish_rows,
-                                say_rows, plot,        add_to_report};
+    static const bench parts = {add_rows, predict_run, NULL, NULL};
     bench_predict b = {.loader = NULL};
     exit_status bad = apart_resolve(c, 3);
     if (!bad) bad = rounds_bench(&b.all, c, &parts);

@@ -22,7 +22,6 @@ typedef struct bench_predict {
     wf_feed feeds[WF_WORKER_MAX_FEEDS]; /* of all steps */
     int n_feeds;
     wf_plan *plans[PREDICT_MAX_ROWS]; /* with the first round's costs, which choose their cuts */
-    double mean_error, worst_error;
 } bench_predict;
 
 /* Measures one rank, then the row. Complains. */

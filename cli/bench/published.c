@@ -89,24 +89,17 @@ static wf_status predict(const cli *c, const json_t *row, wf_prediction *out) {
     return status;
 }
 
-/* Sets the error of a prediction as a fraction of the published value; null: not published. */
+/* Its case in bench/cases adds the errors. */
 static json_t *result_of(const json_t *row, const wf_prediction *p) {
-    bool is_wrong = p->fits != !json_is_false(json_object_get(row, "fits"));
-    const char *note = !is_wrong && p->fits ? ""
-                       : !is_wrong          ? " out of memory"
-                       : p->fits            ? " fits; published: out of memory"
-                                            : " out of memory; published: fits";
-    double s = row_number(row, "published_s"), gb = row_number(row, "published_gb");
-    if (json_is_false(json_object_get(row, "fits"))) gb = NAN;
-    return json_pack(
-        "{s:s, s:s, s:b, s:s, s:s, s:s, s:o, s:f, s:o, s:o, s:f, s:o, s:b, s:f, s:f, s:s}",
-        ".source", row_text(row, "source"), ".note", note, ".is_wrong", is_wrong, "name",
-        row_text(row, "name"), "cluster", row_text(row, "cluster"), "plan", row_text(row, "plan"),
-        "published_s", json_number(s), "predicted_s", p->step_ms / 1e3, "error",
-        json_number(p->step_ms / 1e3 / s - 1), "published_gb",
-        json_number(row_number(row, "published_gb")), "predicted_gb", p->peak_bytes / 1e9,
-        "error_gb", json_number(p->peak_bytes / 1e9 / gb - 1), "fits", p->fits, "mfu", p->mfu,
-        "hfu", p->hfu, "bound", p->bound);
+    json_t *fits = json_object_get(row, "fits");
+    return json_pack("{s:s, s:O?, s:s, s:s, s:s, s:o, s:f, s:n, s:o, s:f, s:n, s:b, s:f, s:f, s:s}",
+                     ".source", row_text(row, "source"), ".fits", fits, "name",
+                     row_text(row, "name"), "cluster", row_text(row, "cluster"), "plan",
+                     row_text(row, "plan"), "published_s",
+                     json_number(row_number(row, "published_s")), "predicted_s", p->step_ms / 1e3,
+                     "error", "published_gb", json_number(row_number(row, "published_gb")),
+                     "predicted_gb", p->peak_bytes / 1e9, "error_gb", "fits", p->fits, "mfu",
+                     p->mfu, "hfu", p->hfu, "bound", p->bound);
 }
 
 static exit_status predict_all(const cli *c, const json_t *rows, json_t *results) {
@@ -117,74 +110,6 @@ static exit_status predict_all(const cli *c, const json_t *rows, json_t *results
         json_array_append_new(results, result_of(row, &p));
     }
     return EXIT_DONE;
-}
-
-/* ---- results ---- */
-
-/* "all": of the rows that have one. */
-static json_t *errors_of(const json_t *results, const char *field) {
-    json_t *errors = json_pack("{s:[]}", "all");
-    for (json_t *row = NULL; (row = next_row(results, row));)
-        if (!isnan(row_number(row, field)))
-            (void)row_append(errors, "all", fabs(row_number(row, field)));
-    return errors;
-}
-
-/* Prints the errors, and adds them to the report (or NULL). */
-static void say_errors(const cli *c, const json_t *results, const char *of, const char *field,
-                       json_t *report) {
-    json_t *errors = errors_of(results, field);
-    int n = (int)json_array_size(json_object_get(errors, "all"));
-    double mean = row_mean(errors, "all"), worst = row_number(errors, "all");
-    char key[40];
-    if (n)
-        say(c, "%s: mean error %.1f %%, worst %.1f %%, %d rows\n", of, 100 * mean, 100 * worst, n);
-    snprintf(key, sizeof key, "mean_%s", field);
-    if (report) row_set(report, key, mean);
-    snprintf(key, sizeof key, "worst_%s", field);
-    if (report) row_set(report, key, worst);
-    json_decref(errors);
-}
-
-/* Rows in a run of one source and cluster are a table. */
-static void say_tables(const cli *c, const json_t *results) {
-    static const column columns[] = {{"published run", "name", -40, AS_TEXT},
-                                     {"s a step", "published_s", 10, 3},
-                                     {"predicted", "predicted_s", 10, 3},
-                                     {"error", "error", 8, AS_ERROR},
-                                     {"GB", "published_gb", 8, 1},
-                                     {"predicted", "predicted_gb", 9, 1},
-                                     {"error", "error_gb", 8, AS_ERROR},
-                                     {"", ".note", 0, AS_TEXT}};
-    json_t *table = json_array();
-    for (json_t *row = NULL; (row = next_row(results, row));) {
-        const json_t *next = next_row(results, row);
-        json_array_append(table, row);
-        if (!strcmp(row_text(next, ".source"), row_text(row, ".source")) &&
-            !strcmp(row_text(next, "cluster"), row_text(row, "cluster")))
-            continue;
-        say(c, "\n%s\n", *row_text(row, ".source") ? row_text(row, ".source") : "no source");
-        SAY_COLUMNS(c, table, columns);
-        say_errors(c, table, "time", "error", NULL);
-        json_array_clear(table);
-    }
-    json_decref(table);
-}
-
-static exit_status conclude(const cli *c, const json_t *results) {
-    int n_wrong = 0;
-    json_t *rows = json_array();
-    json_t *report = json_pack("{s:s, s:o}", "weft", WEFT_VERSION, "rows", rows);
-    for (json_t *row = NULL; (row = next_row(results, row));) {
-        n_wrong += json_is_true(json_object_get(row, ".is_wrong"));
-        json_array_append_new(rows, row_public(row));
-    }
-    say(c, "\n");
-    say_errors(c, results, "time", "error", report);
-    say_errors(c, results, "memory", "error_gb", report);
-    say(c, "out of memory: %d rows predicted wrongly\n", n_wrong);
-    json_object_set_new(report, "n_wrong_fits", json_integer(n_wrong));
-    return report_write(c, report);
 }
 
 /* ---- the command ---- */
@@ -198,11 +123,13 @@ static exit_status read_shipped(json_t *rows) {
 
 exit_status run_bench_published(cli *c) {
     json_t *rows = json_array(), *results = json_array();
+    apart a = {.c = c};
     exit_status bad = report_check(c);
     if (!bad) bad = c->o.rows ? published_read(c, rows, c->o.rows) : read_shipped(rows);
     if (!bad) bad = predict_all(c, rows, results);
-    if (!bad) say_tables(c, results);
-    if (!bad) bad = conclude(c, results);
+    if (!bad) bad = apart_open(c, &a);
+    if (!bad) bad = cases_show(c, &a, json_pack("{s:O}", "rows", results), NULL);
+    apart_close(&a);
     json_decref(rows);
     json_decref(results);
     return bad;

@@ -1,6 +1,5 @@
 #include "bench/rounds.h"
 #include "checkpoint/checkpoint.h"
-#include "common/text.h"
 #include "job/report.h"
 
 #include <math.h>
@@ -32,7 +31,7 @@ exit_status rounds_add(rounds *b, json_t *row, size_t most) {
 
 /* ---- rounds ---- */
 
-exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, rounds_run *run) {
+exit_status rounds_once(rounds *b, size_t first, int round, rounds_run *run) {
     size_t n = json_array_size(b->rows);
     exit_status bad = EXIT_DONE;
     for (size_t i = first; i < n && !bad; i++) {
@@ -40,7 +39,7 @@ exit_status rounds_once(rounds *b, const char *verb, size_t first, int round, ro
         char text[150];
         if (interrupt_status())
             return complain(interrupt_status(), "interrupted; no results have been written");
-        snprintf(text, sizeof text, "%s %d/%d  %.100s", verb, b->n_runs_done + 1, b->n_runs,
+        snprintf(text, sizeof text, "run %d/%d  %.100s", b->n_runs_done + 1, b->n_runs,
                  row_text(row, ".name"));
         progress_show(&b->bar, (double)b->n_runs_done++ / b->n_runs, text);
         bad = run(b, row);
@@ -54,7 +53,7 @@ static exit_status run_all(rounds *b, const bench *parts) {
     progress_open(&b->bar, !b->c->o.quiet);
     for (int round = 0; round < n_rounds && !bad; round++) {
         b->n_runs = b->n_runs_done + (int)json_array_size(b->rows) * (n_rounds - round);
-        bad = rounds_once(b, "run", 0, round, parts->run);
+        bad = rounds_once(b, 0, round, parts->run);
         if (!round && !bad && parts->after_first) bad = parts->after_first(b);
     }
     progress_clear(&b->bar);
@@ -63,39 +62,20 @@ static exit_status run_all(rounds *b, const bench *parts) {
 
 /* ---- the bench ---- */
 
-static json_t *create_report(const rounds *b) {
-    const options *o = &b->c->o;
-    json_t *rows = json_array();
-    for (json_t *row = NULL; (row = next_row(b->rows, row));)
-        json_array_append_new(rows, row_public(row));
-    json_t *report = json_pack("{s:s, s:O, s:I, s:I, s:i, s:o}", "weft", WEFT_VERSION, "recipe",
-                               b->recipe, "steps", (json_int_t)o->steps, "repeat",
-                               (json_int_t)o->repeat, "cores", apart_n_cores(), "rows", rows);
-    if (!(option_about(OPT_steps).commands & b->c->command)) json_object_del(report, "steps");
-    effort_report(&b->spent, report);
-    return report;
-}
-
-static exit_status finish(rounds *b, const bench *parts) {
-    exit_status bad = parts->finish ? parts->finish(b) : EXIT_DONE;
-    if (!bad) bad = complain_of(b->c, effort_since(b->c, &b->begin, &b->spent));
+static exit_status show(rounds *b, const bench *parts) {
+    effort spent;
+    exit_status bad = complain_of(b->c, effort_since(b->c, &b->begin, &spent));
     if (bad) return bad;
-    parts->say_rows(b);
-    effort_say(b->c, &b->spent);
-    if (b->c->o.out && parts->plot) bad = parts->plot(b);
-    if (bad) return bad;
-    json_t *report = create_report(b);
-    if (parts->report) bad = parts->report(b, report);
-    if (!bad) return report_write(b->c, report);
-    json_decref(report);
-    return bad;
+    json_t *state = json_pack("{s:O, s:O}", "rows", b->rows, "recipe", b->recipe);
+    if (parts->describe) json_object_update_new(state, parts->describe(b));
+    return cases_show(b->c, &b->run, state, &spent);
 }
 
 exit_status rounds_bench(rounds *b, cli *c, const bench *parts) {
     exit_status bad = open_rounds(b, c);
     if (!bad) bad = parts->add_rows(b);
     if (!bad) bad = run_all(b, parts);
-    if (!bad) bad = finish(b, parts);
+    if (!bad) bad = show(b, parts);
     rounds_close(b);
     return bad;
 }
@@ -107,15 +87,6 @@ void rounds_close(rounds *b) {
 }
 
 /* ---- rows and their fields ---- */
-
-json_t *row_public(const json_t *row) {
-    json_t *copy = json_object(), *value;
-    const char *key;
-    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
-        if (*key != '.') json_object_set(copy, key, value);
-    }
-    return copy;
-}
 
 json_t *next_row(const json_t *rows, const json_t *row) {
     size_t i = 0;
@@ -138,21 +109,15 @@ static const json_t *row_value(const json_t *row, const char *path) {
 
 double row_number(const json_t *row, const char *path) {
     const json_t *value = row_value(row, path);
-    double most = NAN;
-    for (size_t i = 0; i < json_array_size(value); i++)
-        most = fmax(most, json_number_value(json_array_get(value, i)));
-    return json_is_number(value) ? json_number_value(value) : most;
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-double row_statistic(const json_t *row, const char *name,
-                     double (*statistic)(const samples *s, size_t first)) {
-    const json_t *list = json_object_get(row, name);
-    samples s = {0};
-    for (size_t i = 0; i < json_array_size(list); i++)
-        (void)samples_add(&s, json_number_value(json_array_get(list, i)));
-    double value = statistic(&s, 0);
-    samples_release(&s);
-    return value;
+double row_mean(const json_t *row, const char *name) {
+    const json_t *list = json_object_get(row, name), *value;
+    double sum = 0;
+    size_t i;
+    json_array_foreach(list, i, value) sum += json_number_value(value);
+    return i ? sum / (double)i : NAN;
 }
 
 void row_set(json_t *row, const char *field, double value) {
@@ -172,56 +137,4 @@ void row_append_peak(json_t *peaks, const wf_trainer_memory *memory) {
                           json_integer((json_int_t)memory->planned_peak_bytes));
     json_array_append_new(json_object_get(peaks, "measured"),
                           json_integer((json_int_t)memory->measured_peak_bytes));
-}
-
-/* ---- tables and pictures ---- */
-
-static void say_cell(const cli *c, const column *k, const json_t *row) {
-    const json_t *value = row_value(row, k->field);
-    double number = row_number(row, k->field);
-    char text[200] = "-";
-    if (json_is_string(value))
-        snprintf(text, sizeof text, "%s", json_string_value(value));
-    else if (isnan(number))
-        strcpy(text, "-");
-    else if (k->as == AS_BYTES)
-        text_of_bytes(text, number);
-    else if (k->as == AS_ERROR)
-        snprintf(text, sizeof text, "%+.1f %%", 100 * number);
-    else
-        snprintf(text, sizeof text, "%.*f", k->as == AS_TEXT ? 0 : k->as, number);
-    say(c, "%*s", k->width, text);
-}
-
-void say_columns(const cli *c, const json_t *rows, const column *columns, int n) {
-    for (int k = 0; k < n; k++) say(c, "%s%*s", k ? " " : "", columns[k].width, columns[k].head);
-    say(c, "\n");
-    for (json_t *row = NULL; (row = next_row(rows, row));) {
-        if (json_object_get(row, ".begins")) say(c, "\n");
-        for (int k = 0; k < n; k++) {
-            if (k) say(c, " ");
-            say_cell(c, &columns[k], row);
-        }
-        say(c, "\n");
-    }
-}
-
-static void write_cell(FILE *csv, const json_t *row, const char *field) {
-    const json_t *value = row_value(row, field);
-    if (json_is_string(value) && strpbrk(json_string_value(value), ", "))
-        fprintf(csv, "\"%s\"", json_string_value(value));
-    else if (json_is_string(value))
-        fputs(json_string_value(value), csv);
-    else
-        fprintf(csv, "%.17g", row_number(row, field));
-}
-
-void chart_row(FILE *csv, const json_t *row, const char *fields) {
-    char field[60];
-    for (const char *at = fields; *at; at += strcspn(at, ","), at += *at == ',') {
-        snprintf(field, sizeof field, "%.*s", (int)strcspn(at, ","), at);
-        if (at > fields) fputc(',', csv);
-        write_cell(csv, row, field);
-    }
-    fputc('\n', csv);
 }

@@ -43,18 +43,6 @@ double samples_least(const samples *s, size_t first) {
     return least;
 }
 
-double samples_mean(const samples *s, size_t first) {
-    double sum = 0;
-    for (size_t i = first; i < s->n; i++) sum += s->at[i];
-    return s->n > first ? sum / (double)(s->n - first) : NAN;
-}
-
-double samples_std(const samples *s, size_t first) {
-    double mean = samples_mean(s, first), sum = 0;
-    for (size_t i = first; i < s->n; i++) sum += (s->at[i] - mean) * (s->at[i] - mean);
-    return s->n > first ? sqrt(sum / (double)(s->n - first)) : NAN;
-}
-
 json_t *samples_json(const samples *s) {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n; i++) json_array_append_new(list, json_number(s->at[i]));

@@ -18,8 +18,6 @@ void samples_release(samples *s);
 /* Statistics of the values from `first` on; NAN if there are none. */
 double samples_median(const samples *s, size_t first);
 double samples_least(const samples *s, size_t first);
-double samples_mean(const samples *s, size_t first);
-double samples_std(const samples *s, size_t first); /* as numpy's */
 json_t *samples_json(const samples *s);
 
 /* A number, or null where it is none. */

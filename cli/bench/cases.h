@@ -1,0 +1,13 @@
+/* Tables, reports and pictures of benches, which bench/cases/ makes. */
+#ifndef CLI_BENCH_CASES_H
+#define CLI_BENCH_CASES_H
+
+#include "bench/apart.h"
+#include "common/processor.h"
+
+/* Shows measured rows: the "rows" of `state`, a new reference, and what else their case in
+ * bench/cases reads there. Prints the table and the effort (or NULL), draws the pictures into
+ * --out, and writes the report. Complains. */
+exit_status cases_show(cli *c, apart *a, json_t *state, const effort *spent);
+
+#endif
