@@ -7,42 +7,51 @@
 #include "optimizer/optimizer.h"
 #include "test.h"
 
-/* Parts are whole blocks of the norm, one behind the other from some replica on, and all of it;
- * none is larger than it has to be. */
+/* Parts are whole blocks, one behind the other from some replica on, and all of it; none is larger
+ * than it has to be. */
+static void check_parts(size_t bytes, int32_t n, wfi_division how) {
+    const size_t norm = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
+    bool is_small = wfi_placement_is_small(bytes, n);
+    size_t at = 0, block = is_small || how.is_measured ? norm : WFI_ALIGN_BYTES;
+    size_t n_blocks = (bytes + block - 1) / block;
+    for (int32_t r = 0; r < n; r++) {
+        int32_t replica = ((is_small ? how.number : 0) + r) % n;
+        wfi_extent part = wfi_placement_extent(WFI_SHARD, bytes, n, replica, how);
+        assert_true(part.bytes <= (n_blocks + (size_t)n - 1) / (size_t)n * block);
+        if (part.bytes) assert_int_equal(part.offset, at);
+        if (part.bytes) assert_int_equal(wfi_placement_owner(bytes, n, at, how), replica);
+        if (at + part.bytes < bytes) assert_int_equal(part.bytes % block, 0);
+        at += part.bytes;
+    }
+    assert_int_equal(at, bytes);
+}
+
+/* Norms of parts are by blocks; where none is measured, parts are whole cache lines. */
 TEST_CASE(parts_are_the_whole) {
     static const size_t sizes[] = {0, 64, 4096, 4160, 3 * 4096, 1000 * 4096 + 128};
-    const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     for (size_t k = 0; k < WFI_COUNT(sizes); k++)
         for (int32_t n = 1; n <= 9; n++)
-            for (int32_t number = 0; number < 20; number++) {
-                size_t at = 0, n_blocks = (sizes[k] + block - 1) / block;
-                int32_t first = n_blocks < (size_t)n ? number % n : 0;
-                for (int32_t r = 0; r < n; r++) {
-                    int32_t replica = (first + r) % n;
-                    wfi_extent part = wfi_placement_extent(WFI_SHARD, sizes[k], n, replica, number);
-                    assert_true(part.bytes <= (n_blocks + (size_t)n - 1) / (size_t)n * block);
-                    if (part.bytes) assert_int_equal(part.offset, at);
-                    if (at + part.bytes < sizes[k]) assert_int_equal(part.bytes % block, 0);
-                    at += part.bytes;
-                }
-                assert_int_equal(at, sizes[k]);
-            }
+            for (int32_t number = 0; number < 20; number++)
+                for (int is_measured = 0; is_measured < 2; is_measured++)
+                    check_parts(sizes[k], n, (wfi_division){number, is_measured});
 }
 
 /* One replica has a tensor that is smaller than a block. */
 TEST_CASE(small_things_take_turns) {
     for (int32_t number = 0; number < 9; number++)
         for (int32_t r = 0; r < 4; r++)
-            assert_int_equal(wfi_placement_extent(WFI_SHARD, 256, 4, r, number).bytes,
-                             r == number % 4 ? 256 : 0);
+            assert_int_equal(
+                wfi_placement_extent(WFI_SHARD, 256, 4, r, (wfi_division){number, false}).bytes,
+                r == number % 4 ? 256 : 0);
     assert_true(wfi_placement_is_small(3 * 4096, 4));
     assert_false(wfi_placement_is_small(3 * 4096 + 4, 4));
 }
 
 TEST_CASE(the_whole_is_one_part) {
+    const wfi_division how = {1, true};
     for (int32_t r = 0; r < 3; r++) {
-        assert_int_equal(wfi_placement_extent(WFI_AT, 100, 3, r, 1).bytes, r ? 0 : 100);
-        assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r, 1).bytes, 100);
+        assert_int_equal(wfi_placement_extent(WFI_AT, 100, 3, r, how).bytes, r ? 0 : 100);
+        assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r, how).bytes, 100);
     }
 }
 

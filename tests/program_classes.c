@@ -17,6 +17,8 @@ typedef struct shape {
     int64_t batch, n_micro, n_lanes;
 } shape;
 
+static double clip_norm = 1;
+
 static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
                         wfi_program_use use) {
     wf_model *model;
@@ -25,6 +27,7 @@ static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
     wf_recipe recipe = mixed_recipe(s->n_lanes);
     recipe.batch = s->batch;
     recipe.n_micro = s->n_micro;
+    recipe.clip_norm = clip_norm;
     recipe.n_slices = strstr(plan_text, "tp=") ? atoi(strstr(plan_text, "tp=") + 3) : 1;
     TEST_OK(ctx, wf_model_create(ctx, "small", s->function, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
@@ -143,6 +146,21 @@ TEST_CASE(the_last_one_measures) {
     wf_plan_destroy(plan);
     wf_model_destroy(model);
     test_context_end(ctx);
+}
+
+/* A multiple of 8 cache lines, but not of 8 blocks of a norm. */
+static void with_even_unit(wf_graph *g, const void *config) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
+    wf_loss(wf_mse(wf_linear(x, "fc", 4096 + 128), wf_input(g, "y", WF_F32, WF_SHAPE(4096 + 128))));
+}
+
+/* Parts that clipping measures are whole blocks of a norm, and so less equal than others. */
+TEST_CASE(parts_are_equal_without_clipping) {
+    const shape s = {with_even_unit, 16, 8, 8};
+    assert_int_equal(compare(&s, "dp=8,zero=1"), 2);
+    clip_norm = 0;
+    assert_int_equal(compare(&s, "dp=8,zero=1"), 1);
+    clip_norm = 1;
 }
 
 /* Followers stand beside, between and behind those that they follow. */

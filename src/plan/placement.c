@@ -14,26 +14,27 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
 }
 
 /* Returns the length of a part, and the replica that has the first part. A tensor with fewer blocks
- * than replicas begins at the replica of its number. */
-static size_t divide(size_t bytes, int32_t n, int32_t number, int32_t *first_out) {
-    const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
-    size_t n_blocks = (bytes + block - 1) / block;
-    *first_out = n_blocks < (size_t)n ? number % n : 0;
-    return (n_blocks + (size_t)n - 1) / (size_t)n * block;
+ * of the norm than replicas begins at the replica of its number. */
+static size_t divide(size_t bytes, int32_t n, wfi_division how, int32_t *first_out) {
+    bool is_small = wfi_placement_is_small(bytes, n);
+    size_t block =
+        is_small || how.is_measured ? WFI_NORM_BLOCK_ELEMENTS * sizeof(float) : WFI_ALIGN_BYTES;
+    *first_out = is_small ? how.number % n : 0;
+    return wfi_round_up((bytes + (size_t)n - 1) / (size_t)n, block);
 }
 
-int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, int32_t number) {
+int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, wfi_division how) {
     int32_t first;
-    size_t part = divide(bytes, n, number, &first);
+    size_t part = divide(bytes, n, how, &first);
     return bytes ? (int32_t)((begin / part + (size_t)first) % (size_t)n) : 0;
 }
 
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
-                                int32_t number) {
+                                wfi_division how) {
     int32_t first;
     if (placement != WFI_SHARD)
         return (wfi_extent){0, wfi_placement_has(placement, k, 0) ? bytes : 0};
-    size_t part = divide(bytes, n, number, &first);
+    size_t part = divide(bytes, n, how, &first);
     size_t begin = part * (size_t)((k + n - first) % n);
     if (begin > bytes) begin = bytes;
     return (wfi_extent){begin, part < bytes - begin ? part : bytes - begin};

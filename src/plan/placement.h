@@ -28,14 +28,21 @@ typedef struct wfi_extent {
     size_t offset, bytes;
 } wfi_extent;
 
-/* The part of `bytes` bytes that replica k of n has; no bytes: nothing. Parts are whole blocks of
- * elements for which a gradient's norm has a sum of its own (WFI_NORM_BLOCK_ELEMENTS), so parts are
- * measured as the whole would be. They are equal but for the last ones, so most replicas have as
- * much as others. Tensors with fewer blocks than replicas take turns, by their `number`. */
+/* How a tensor is divided. */
+typedef struct wfi_division {
+    int32_t number;   /* of the tensor: small ones take turns */
+    bool is_measured; /* clipping measures the norm of parts */
+} wfi_division;
+
+/* The part of `bytes` bytes that replica k of n has; no bytes: nothing. Parts that are measured are
+ * whole blocks of elements for which a gradient's norm has a sum of its own
+ * (WFI_NORM_BLOCK_ELEMENTS), so they are measured as the whole would be; others are whole cache
+ * lines. Parts are equal but for the last ones, so most replicas have as much as others. Tensors
+ * with fewer blocks than replicas take turns. */
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
-                                int32_t number);
+                                wfi_division how);
 /* The owner of the part of a divided tensor that begins there. */
-int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, int32_t number);
+int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, wfi_division how);
 /* Whether it has fewer blocks than there are replicas. */
 bool wfi_placement_is_small(size_t bytes, int32_t n);
 /* What both have. */

@@ -45,7 +45,7 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     bool is_part = stage->strategy->state == WFI_SHARD;
     wfi_extent part =
         wfi_placement_extent(stage->strategy->state, p->graph->units[unit].param_bytes,
-                             stage->n_parts, k, wfi_unit_number(p, unit));
+                             stage->n_parts, k, wfi_division_of(p, unit));
     wfi_piece piece = {.extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1};
     for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1) {
         int32_t rank = wfi_unit_rank_of(p, k, unit);
@@ -76,7 +76,7 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_na
     }
     piece.extent =
         wfi_placement_extent(n > 1 ? WFI_SHARD : WFI_REPLICATE, p->graph->units[id].param_bytes, n,
-                             k, wfi_unit_number(p, id));
+                             k, wfi_division_of(p, id));
     /* An untrained parameter has no gradient and need not be updated. */
     bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;
     if (name.kind == WFI_BLOCK_GRADIENT || is_update)
@@ -96,7 +96,7 @@ wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32
         k = (int32_t)(begin / wfi_find_piece(p, now, b->name, 0).extent.bytes);
     else if (n > 1)
         k = wfi_placement_owner(p->graph->units[b->name.owner].param_bytes, n, at,
-                                wfi_unit_number(p, b->name.owner));
+                                wfi_division_of(p, b->name.owner));
     wfi_piece piece = wfi_find_piece(p, now, b->name, k);
     if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
     return piece;

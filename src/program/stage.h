@@ -15,9 +15,9 @@ static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, 
     rank = wfi_mesh_move(&p->mesh, WFI_PP, rank, s->pp);
     return wfi_mesh_move(&p->mesh, WFI_DP, rank, s->first_dp + replica);
 }
-/* The number of a unit's tensors where they are divided (wfi_placement_extent). */
-static inline int32_t wfi_unit_number(const wf_program *p, int32_t unit) {
-    return p->rotates_small ? unit : 0;
+/* How a unit's tensors are divided. */
+static inline wfi_division wfi_division_of(const wf_program *p, int32_t unit) {
+    return (wfi_division){p->rotates_small ? unit : 0, p->recipe.clip_norm > 0};
 }
 /* Microbatches of one step and of one replica. */
 static inline int64_t wfi_program_n_micro(const wf_program *p) {

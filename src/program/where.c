@@ -112,7 +112,7 @@ wfi_extent wfi_extent_at(const wf_program *p, wfi_name name, const wfi_where *wh
         int32_t n_parts = p->stages[where->stage].n_parts;
         own = wfi_placement_extent(WFI_SHARD, own.bytes, n_parts,
                                    wfi_stage_member_on(p, where->stage, rank) % n_parts,
-                                   wfi_unit_number(p, name.owner));
+                                   wfi_division_of(p, name.owner));
     }
     if (where->along[WFI_TP] == WFI_SHARD) { /* rows of slices are equal parts */
         own.bytes /= (size_t)p->mesh.tp;
