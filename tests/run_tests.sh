@@ -46,4 +46,11 @@ add_test(cases sh -c "printf '[       OK ] one\n[  FAILED  ] two\n[  FAILED  ] t
 TESTS
 grep -q '^  ctest --test-dir .* -R "^bad$"' <<<"$said" || { echo "no line repeats 'bad'"; failed=1; }
 expect 1 "0 passed, 0 failed" </dev/null
+
+# A pattern that no case of a C test matches is an error.
+if [[ -x $WEFT_BUILD/tests/run ]]; then
+    said=$("$WEFT_BUILD/tests/run" base_crc32 'no such*' 2>&1)
+    [[ $? == 2 && $said == "no case of "*"base_crc32.c matches 'no such*'; its cases are:"*$'\n  '* ]] ||
+        { echo "a case that is not there: $said"; failed=1; }
+fi
 exit $failed

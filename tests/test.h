@@ -80,6 +80,8 @@ static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown) 
 typedef struct test_file {
     const char *source;
     int (*run)(void);
+    const struct CMUnitTest *cases;
+    const size_t *n_cases;
     struct test_file *next;
 } test_file;
 
@@ -91,7 +93,7 @@ void test_register(test_file *file);
         return test_run(setup, teardown);                                                          \
     }                                                                                              \
     __attribute__((constructor)) static void test_add_file(void) {                                 \
-        static test_file self = {__FILE__, test_run_all, NULL};                                    \
+        static test_file self = {__FILE__, test_run_all, test_cases, &test_n_cases, NULL};         \
         test_register(&self);                                                                      \
     }
 
