@@ -5,6 +5,7 @@
  * label: serial once
  */
 #include "group_cases.h"
+#include "mpi_start.h"
 
 #include <weft/launch.h>
 
@@ -118,73 +119,47 @@ static int be_rank(const char *what, int timeout_ms) {
 
 /* ---- starting them ---- */
 
-static const char *self;
-static bool has_open_mpi;
-
-/* The mpirun of that family, or NULL. */
-static const char *find_mpirun(const char *const *names, const char *family) {
-    char command[256];
-    for (; *names; names++) {
-        snprintf(command, sizeof command, "%s --version 2>/dev/null | grep -c '%s' >/dev/null",
-                 *names, family);
-        if (system(command) == 0) return *names;
-    }
-    return NULL;
-}
-
-static int start(const char *mpirun, int n, const char *what, int timeout_ms) {
-    char command[4096];
-    snprintf(command, sizeof command, "timeout %d %s -np %d '%s' %s %d%s", TEST_TIMEOUT_MS / 1000,
-             mpirun, n, self, what, timeout_ms, strcmp(what, "die") ? "" : " >/dev/null 2>&1");
-    return system(command);
-}
-
 typedef struct attempt {
     const char *mpirun;
     int n;
 } attempt;
 
+static int start(const attempt *a, const char *what, int timeout_ms) {
+    char words[64];
+    snprintf(words, sizeof words, "%s %d%s", what, timeout_ms,
+             strcmp(what, "die") ? "" : " >/dev/null 2>&1");
+    return mpi_start(a->mpirun, a->n, words);
+}
+
 static const char *try_all(void *launch, int timeout_ms) {
     static char wrong[100];
     const attempt *a = launch;
     snprintf(wrong, sizeof wrong, "%s -np %d", a->mpirun, a->n);
-    return start(a->mpirun, a->n, "all", timeout_ms) ? wrong : NULL;
+    return start(a, "all", timeout_ms) ? wrong : NULL;
 }
 
-static void run_family(const char *const *names, const char *family) {
-    const char *mpirun = find_mpirun(names, family);
-    if (!mpirun) {
-        print_message("skipped: there is no mpirun of %s\n", family);
+static void run_family(mpi_family family) {
+    attempt a = {.mpirun = mpi_find(family)};
+    if (!a.mpirun) {
+        print_message("skipped: there is no such mpirun, or there is a sanitizer\n");
         skip();
     }
-    has_open_mpi |= !strcmp(family, "Open MPI");
-    for (int n = 2; n <= 3; n++) test_deadlines(try_all, &(attempt){mpirun, n});
-    int status = start(mpirun, 2, "die", TEST_TIMEOUT_MS);
-    if (status == 0 || WEXITSTATUS(status) == 124) fail_msg("%s: a dead rank: %d", mpirun, status);
+    for (a.n = 2; a.n <= 3; a.n++) test_deadlines(try_all, &a);
+    a.n = 2;
+    int status = start(&a, "die", TEST_TIMEOUT_MS);
+    if (status == 0 || WEXITSTATUS(status) == 124)
+        fail_msg("%s: a dead rank: %d", a.mpirun, status);
 }
 
 TEST_CASE(open_mpi) {
-    static const char *const names[] = {"mpirun.openmpi", "mpirun", NULL};
-    run_family(names, "Open MPI");
+    run_family(OPEN_MPI);
 }
 
 /* Where Open MPI is, with WEFT_TEST_FULL=1 only. */
 TEST_CASE(mpich) {
-    static const char *const names[] = {"mpirun.mpich", "mpirun", NULL};
-    if (has_open_mpi && !test_is_full()) return;
-    run_family(names, "HYDRA");
+    if (test_is_full() || !mpi_find(OPEN_MPI)) run_family(MPICH);
 }
 
 int main(int argc, char **argv) {
-    if (argc > 2) return be_rank(argv[1], atoi(argv[2]));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    printf("skipped: a sanitizer finds fault with MPI libraries\n");
-    return 77;
-#endif
-    self = argv[0];
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-    return test_run(NULL, NULL);
+    return argc > 2 ? be_rank(argv[1], atoi(argv[2])) : test_run(NULL, NULL);
 }

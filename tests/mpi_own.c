@@ -4,11 +4,8 @@
  * label: once
  */
 #include "comm/transport/mpi_library.h"
+#include "mpi_start.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <weft/group.h>
 #include <weft/job.h>
 
@@ -58,24 +55,12 @@ static int be_rank(bool starts_mpi) {
     return 0;
 }
 
-static int skip(const char *why) {
-    printf("skipped: %s\n", why);
-    return 77;
-}
-
 int main(int argc, char **argv) {
-    char command[4096];
     if (argc > 1) return be_rank(!strcmp(argv[1], "own"));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return skip("a sanitizer finds fault with MPI libraries");
-#endif
-    if (system("mpirun --version 2>/dev/null | grep -c 'Open MPI' >/dev/null"))
-        return skip("mpirun is not there, or not Open MPI's");
-    for (int own = 0; own < 2; own++) {
-        snprintf(command, sizeof command,
-                 "timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 '%s' %s", argv[0],
-                 own ? "own" : "ours");
-        if (system(command)) return 1;
+    const char *mpirun = mpi_find(OPEN_MPI);
+    if (!mpirun) {
+        printf("skipped: mpirun is not Open MPI's, or there is a sanitizer\n");
+        return 77;
     }
-    return 0;
+    return mpi_start(mpirun, 2, "own") || mpi_start(mpirun, 2, "ours");
 }
