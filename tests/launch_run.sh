@@ -124,6 +124,17 @@ says "rank 1 (process $(cat "$folder/rank.1")) was killed by signal 9"
 grep -hE "^weft: rank 1 has|has died" "$folder/said" "$folder/out" && fail "two lines say that rank 1 has died"
 none_left "found dead"
 
+# ---- a signal that ranks get before the launcher does: an interruption, not a failed rank ----
+start -n 2 -- sh -c 'echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK; exec sleep 600'
+until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
+kill -STOP "$launcher"
+kill -INT "$(cat "$folder/rank.0")" "$(cat "$folder/rank.1")"
+until_true is_gone "$(cat "$folder/rank.0")" "$(cat "$folder/rank.1")" || fail "ranks do not end"
+kill -INT "$launcher"
+kill -CONT "$launcher"
+finishes 130
+says "weft: interrupted by signal 2 (Interrupt); all ranks have ended"
+
 # ---- time is up: 4 ----
 run 4 -n 2 --timeout 0.3 -- sleep 600
 says "has not ended after 0.3 s: ranks 0 and 1 still ran"

@@ -83,6 +83,12 @@ void wfi_process_group_note(wfi_process_group *group, int signal_number) {
     group->stopped_by = signal_number;
 }
 
+/* Whether the failed rank, about which nothing is decided yet, has ended by this signal. */
+static bool ended_by(const wfi_process_group *group, int signal_number) {
+    return group->failed_rank >= 0 && !group->is_decided &&
+           group->ranks[group->failed_rank].exit_status == 128 + signal_number;
+}
+
 void wfi_process_group_interrupt(wfi_process_group *group, int signal_number) {
     if (signal_number == SIGTSTP) {
         suspend(group);
@@ -90,6 +96,10 @@ void wfi_process_group_interrupt(wfi_process_group *group, int signal_number) {
     }
     int request = group->config->stop_signal;
     bool is_mild = request && (signal_number == request || group->stopped_by == request);
+    if (ended_by(group, signal_number)) { /* it has come to ranks and launcher alike */
+        wfi_merge_put_first(&group->merge, group->failed_rank);
+        group->failed_rank = -1;
+    }
     if (group->failed_rank < 0 && !group->interrupted_by && group->status == WF_OK)
         group->interrupted_by = signal_number;
     wfi_process_group_note(group, signal_number);
@@ -275,8 +285,9 @@ static int64_t see_run(wfi_process_group *group, int64_t now_ms) {
 int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms) {
     int64_t next = INT64_MAX;
     if (group->failed_rank >= 0 && !group->is_decided) {
-        if (now_ms >= group->decide_ms || group->is_stopping ||
-            !wfi_process_group_is_running(group))
+        bool may_change = wfi_process_group_is_running(group) || ended_by(group, SIGINT) ||
+                          ended_by(group, SIGTERM);
+        if (now_ms >= group->decide_ms || group->is_stopping || !may_change)
             decide(group, now_ms);
         else
             next = group->decide_ms;
