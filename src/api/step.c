@@ -2,6 +2,7 @@
 #include "api/not_finite.h"
 #include "api/share.h"
 #include "api/trainer.h"
+#include "base/hash.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,9 +59,7 @@ static double *begin_in_job(const wf_trainer *t, const wfi_ready *r) {
     wfi_trainer_name_run(t, r->kind, name, sizeof name);
     snprintf(what, sizeof what, "%s%s", name, whose);
     const uint64_t parts[] = {t->serial, (uint64_t)r->kind, (uint64_t)r->n_samples};
-    uint64_t run = UINT64_C(0xCBF29CE484222325);
-    for (size_t k = 0; k < WFI_COUNT(parts); k++) run = (run ^ parts[k]) * UINT64_C(0x100000001B3);
-    return wfi_control_begin_run(t->job, run, what);
+    return wfi_control_begin_run(t->job, wfi_hash_add(WFI_HASH_INIT, parts, sizeof parts), what);
 }
 
 /* Gradient runs and steps share their hidden state. */

@@ -90,6 +90,23 @@ static void drop_labels(wfi_images *images) {
     }
 }
 
+void wfi_images_describe(wf_data *data, int64_t channels, int64_t height, int64_t width,
+                         float value_of[][256]) {
+    wf_data_description *about = &data->about;
+    about->kind = WF_DATA_IMAGES;
+    about->targets = WF_TARGETS_LABELS;
+    about->x_dtype = WF_F32;
+    about->y_dtype = WF_I32;
+    about->channels = channels;
+    about->height = height;
+    about->width = width;
+    about->x_shape = WF_SHAPE(channels, height, width);
+    about->y_shape = WF_SCALAR;
+    for (int64_t c = 0; c < channels; c++)
+        for (int v = 0; v < 256; v++)
+            value_of[c][v] = ((float)v / 255.0f - (float)about->mean[c]) / (float)about->std[c];
+}
+
 void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_classes) {
     wfi_images *images = data->state;
     wf_data_description *about = &data->about;
@@ -100,20 +117,8 @@ void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_cl
         if (config->normalize == WF_NORMALIZE_GIVEN) mean = config->mean[c], std = config->std[c];
         about->mean[c] = mean;
         about->std[c] = std;
-        for (int v = 0; v < 256; v++) {
-            float value = (float)v / 255.0f;
-            images->value_of[c][v] = (value - (float)mean) / (float)std;
-        }
     }
-    about->kind = WF_DATA_IMAGES;
-    about->targets = WF_TARGETS_LABELS;
-    about->x_dtype = WF_F32;
-    about->y_dtype = WF_I32;
-    about->channels = images->channels;
-    about->height = images->height;
-    about->width = images->width;
-    about->x_shape = WF_SHAPE(images->channels, images->height, images->width);
-    about->y_shape = WF_SCALAR;
+    wfi_images_describe(data, images->channels, images->height, images->width, images->value_of);
     about->n_classes = config->unlabelled && config->n_classes ? config->n_classes : n_classes;
     about->n_train = images->split[WF_DATA_TRAIN].n;
     about->n_test = images->split[WF_DATA_TEST].n;

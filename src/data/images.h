@@ -30,6 +30,11 @@ wf_status wfi_images_create(wf_data *data, wfi_images **images_out);
 wf_status wfi_labels_check(wf_context *ctx, const char *path, const uint8_t *labels, size_t stride,
                            int64_t n, int64_t n_classes);
 
+/* Describes a set of images with labels whose means and deviations are set, and fills the value of
+ * each byte of a pixel, by channel. */
+void wfi_images_describe(wf_data *data, int64_t channels, int64_t height, int64_t width,
+                         float value_of[][256]);
+
 /* When both splits and the sizes are set: normalisation and description. */
 void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_classes);
 

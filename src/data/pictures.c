@@ -3,6 +3,7 @@
 #include "data/pictures.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "data/images.h"
 #include "data/resize.h"
 #include "data/source.h"
 
@@ -342,10 +343,7 @@ static void set_values(wf_data *data, const wf_data_config *config) {
         data->about.mean[c] = is_given ? config->mean[c] : mean[c];
         data->about.std[c] = is_given ? config->std[c] : std[c];
     }
-    for (int64_t c = 0; c < p->channels; c++)
-        for (int v = 0; v < 256; v++)
-            p->value_of[c][v] =
-                ((float)v / 255.0f - (float)data->about.mean[c]) / (float)data->about.std[c];
+    wfi_images_describe(data, p->channels, p->side, p->side, p->value_of);
 }
 
 wf_status wfi_pictures_open(wf_data *data, const wf_data_config *config, const char *path) {
@@ -364,15 +362,7 @@ wf_status wfi_pictures_open(wf_data *data, const wf_data_config *config, const c
     set_values(data, config);
     const wfi_picture_list *named = &p->split[WF_DATA_TRAIN];
     wf_data_description *about = &data->about;
-    about->kind = WF_DATA_IMAGES;
-    about->targets = WF_TARGETS_LABELS;
-    about->x_dtype = WF_F32;
-    about->y_dtype = WF_I32;
-    about->channels = p->channels;
-    about->height = about->width = p->side;
     about->resized = p->resized;
-    about->x_shape = WF_SHAPE(p->channels, p->side, p->side);
-    about->y_shape = WF_SCALAR;
     about->n_classes = config->unlabelled ? config->n_classes : (int64_t)named->n_classes;
     about->n_train = (int64_t)named->n;
     about->n_test = (int64_t)p->split[WF_DATA_TEST].n;
