@@ -98,14 +98,6 @@ static const char *save_and_load(ranks_one *one) {
     return NULL;
 }
 
-typedef enum way { THREADS, MESSAGES, PROCESSES } way;
-
-static void run_as(way how, int n, ranks_body body, work *w) {
-    if (how == THREADS) ranks_threads(n, NULL, body, w);
-    if (how == MESSAGES) ranks_messages(n, NULL, body, w);
-    if (how == PROCESSES) ranks_processes(n, NULL, body, w, 0);
-}
-
 static const struct {
     const char *text;
     int n_ranks;
@@ -123,7 +115,7 @@ TEST_IN_FOLDER(all_see_one_file) {
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
         for (int how = 0; how <= PROCESSES; how++) {
             w.plan = plans[k].text;
-            run_as((way)how, plans[k].n_ranks, save_and_load, &w);
+            ranks_as((ranks_way)how, plans[k].n_ranks, save_and_load, &w);
             if (!is_same(one, many)) fail_msg("%s, way %d: another file", w.plan, how);
             assert_int_equal(unlink(many), 0);
             assert_int_equal(folder_count(f, 0), 1);
@@ -148,7 +140,7 @@ TEST_IN_FOLDER(others_do_not_see_it) {
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
         for (int how = 0; how <= PROCESSES; how++) {
             w.plan = plans[k].text;
-            run_as((way)how, plans[k].n_ranks, save_and_load, &w);
+            ranks_as((ranks_way)how, plans[k].n_ranks, save_and_load, &w);
             if (!is_same(one, many)) fail_msg("%s, way %d: another file", w.plan, how);
             if (!is_same("decoy", decoy)) fail_msg("%s, way %d: others write", w.plan, how);
             assert_int_equal(unlink(many), 0);
@@ -179,7 +171,7 @@ TEST_IN_FOLDER(all_write_shards) {
         for (int how = (int)k % TEST_SAMPLE; how <= 2 * PROCESSES + 1; how += TEST_SAMPLE) {
             w.plan = plans[k].text;
             w.other = how > PROCESSES ? other : NULL;
-            run_as((way)(how % (PROCESSES + 1)), plans[k].n_ranks, save_and_load, &w);
+            ranks_as((ranks_way)(how % (PROCESSES + 1)), plans[k].n_ranks, save_and_load, &w);
             for (size_t i = 1; i < sizeof names / sizeof *names; i++) {
                 snprintf(one, sizeof one, "one/x%s", names[i]);
                 snprintf(many, sizeof many, "many/x%s", names[i]);
@@ -303,7 +295,7 @@ static void run_layout(folder *f, int how, size_t layout, work *w) {
     ranks_one alone = {.ctx = f->ctx, .n = 1, .self = w};
     w->plan = layouts[layout].plan;
     if (how < ALONE)
-        run_as((way)how, layouts[layout].n_ranks, go_on, w);
+        ranks_as((ranks_way)how, layouts[layout].n_ranks, go_on, w);
     else
         ranks_expect(go_on(&alone));
 }

@@ -206,4 +206,23 @@ static inline void ranks_processes(int n, const wf_group_config *config, ranks_b
     ranks_expect(ranks_try_processes(n, config, body, self, n_killed));
 }
 
+typedef enum ranks_way { THREADS, MESSAGES, PROCESSES } ranks_way;
+
+/* The thread sanitizer sees what orders ranks only where one process has all of it, each word at
+ * one address: by messages. Ranks of a segment map it each for itself; the happens-before checker
+ * has looked at those (WEFT_CHECK_EVENTS). */
+#if defined(__SANITIZE_THREAD__)
+#define FIRST_WAY MESSAGES
+#define LAST_WAY  MESSAGES
+#else
+#define FIRST_WAY THREADS
+#define LAST_WAY  PROCESSES
+#endif
+
+static inline void ranks_as(ranks_way how, int n, ranks_body body, void *self) {
+    if (how == THREADS) ranks_threads(n, NULL, body, self);
+    if (how == MESSAGES) ranks_messages(n, NULL, body, self);
+    if (how == PROCESSES) ranks_processes(n, NULL, body, self, 0);
+}
+
 #endif

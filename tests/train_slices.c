@@ -79,29 +79,6 @@ static void shared_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
 }
 
-static wf_tensor mlp(wf_tensor x, const char *first, const char *second) {
-    return wf_linear(wf_gelu(wf_linear(x, first, 48)), second, 24);
-}
-
-/* Eight tokens a sample. Between the pairs slices have rows: a pair reads the residual stream
- * itself (its gradient goes two ways unchanged), then the norm of it, then the sum of the pair
- * before, beside a dropout; all rows of the last sum are read at once. */
-static void token_net(wf_graph *g, const void *config) {
-    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
-    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
-    x = wf_linear(wf_reshape(x, WF_SHAPE(-1, 8, 24)), "in", 24);
-    x = wf_layer_norm(wf_add(x, mlp(x, "a1", "a2")), "ln1");
-    wf_cut(x, "b");
-    x = wf_add(x, wf_dropout(mlp(wf_layer_norm(x, "ln2"), "b1", "b2"), "drop", 0.1f));
-    wf_cut(x, "c");
-    wf_tensor c = mlp(x, "c1", "c2");
-    wf_cut(c, "d");
-    x = wf_add(mlp(c, "d1", "d2"), wf_add(x, c));
-    wf_tensor logits = wf_linear(wf_reshape(x, WF_SHAPE(-1, SMALL_IMAGE)), "head", CLASSES);
-    wf_output(logits, "logits");
-    wf_loss(wf_cross_entropy(logits, y));
-}
-
 /* Slices of images, which kernels hold in layouts of their own: so does what is summed. */
 static void image_net(wf_graph *g, const void *config) {
     const wf_conv2d_shape same = {.stride = 1, .pad = 1};

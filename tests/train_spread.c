@@ -1,6 +1,6 @@
 /* Units spread from rank 0 over others: one rank's bits also where the batch is smaller than the
- * devices, where the last one is shorter, and for gradients that are read. tests/train_plans.c and
- * tests/train_processes.c train such plans, too.
+ * devices, where the last one is shorter, and for gradients that are read. train_plans trains
+ * such plans, too.
  *
  * label: serial
  */

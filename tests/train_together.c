@@ -14,19 +14,6 @@
 #define MAX_ROUNDS  20000
 #define N_LONG_NAPS 100 /* of a millisecond */
 
-typedef enum way { THREADS, MESSAGES, PROCESSES } way;
-
-/* The thread sanitizer sees what orders ranks only where one process has all of it, each word at
- * one address: by messages. Ranks of a segment map it each for itself; the happens-before checker
- * has looked at those (WEFT_CHECK_EVENTS). */
-#if defined(__SANITIZE_THREAD__)
-#define FIRST_WAY MESSAGES
-#define LAST_WAY  MESSAGES
-#else
-#define FIRST_WAY THREADS
-#define LAST_WAY  PROCESSES
-#endif
-
 /* What the ranks are to do, in memory that processes share, too. */
 typedef struct work {
     const char *plan;
@@ -44,12 +31,6 @@ static work *make_work(const char *plan) {
     assert_true(w != MAP_FAILED);
     w->plan = plan;
     return w;
-}
-
-static void run_as(way how, int n, ranks_body body, work *w) {
-    if (how == THREADS) ranks_threads(n, NULL, body, w);
-    if (how == MESSAGES) ranks_messages(n, NULL, body, w);
-    if (how == PROCESSES) ranks_processes(n, NULL, body, w, 0);
 }
 
 static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, int n_micro,
@@ -140,9 +121,9 @@ TEST(several_trainers) {
     work *w = make_work("");
     TEST_OK(ctx, use_several(ctx, NULL, "", w->want));
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
-        for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
+        for (ranks_way how = FIRST_WAY; how <= LAST_WAY; how++) {
             w->plan = plans[k].plan;
-            run_as(how, plans[k].n_ranks, several, w);
+            ranks_as(how, plans[k].n_ranks, several, w);
         }
     munmap(w, sizeof *w);
 }
@@ -280,17 +261,17 @@ static const char *refused_alone(ranks_one *one) {
 
 TEST_CASE(who_differs_is_named) {
     work *w = make_work("dp=2");
-    for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
-        if (how == FIRST_WAY) run_as(how, 2, too_many, w);
-        if (how != PROCESSES) run_as(how, 2, one_after_another, w);
-        run_as(how, 2, left_at_other_times, w);
-        run_as(how, 2, made_in_another_order, w);
+    for (ranks_way how = FIRST_WAY; how <= LAST_WAY; how++) {
+        if (how == FIRST_WAY) ranks_as(how, 2, too_many, w);
+        if (how != PROCESSES) ranks_as(how, 2, one_after_another, w);
+        ranks_as(how, 2, left_at_other_times, w);
+        ranks_as(how, 2, made_in_another_order, w);
         for (int trains = 0; trains < 2; trains++) {
             w->trains = trains;
-            run_as(how, 2, run_in_another_order, w);
-            run_as(how, 2, meets_in_another_order, w);
-            run_as(how, 2, refused_together, w);
-            run_as(how, 2, refused_alone, w);
+            ranks_as(how, 2, run_in_another_order, w);
+            ranks_as(how, 2, meets_in_another_order, w);
+            ranks_as(how, 2, refused_together, w);
+            ranks_as(how, 2, refused_alone, w);
         }
     }
     munmap(w, sizeof *w);
@@ -346,7 +327,8 @@ static int count_other_reasons(const work *w, int n) {
     return n_other;
 }
 
-static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way how, int n_rounds) {
+static void idle_ranks(const char *plan, int n, bool trains, int n_micro, ranks_way how,
+                       int n_rounds) {
     work *w = make_work(plan);
     wf_context *ctx = test_context();
     wf_trainer *one;
@@ -361,7 +343,7 @@ static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way ho
     }
     wf_trainer_destroy(one);
     test_context_end(ctx);
-    run_as(how, n, idle, w);
+    ranks_as(how, n, idle, w);
     int n_other = count_other_reasons(w, n);
     if (getenv("TEST_ROUNDS"))
         printf("%s, %s, way %d: %d runs on %d ranks, %d wrong losses, %d other reasons\n", plan,
@@ -375,7 +357,7 @@ static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way ho
 TEST_CASE(ranks_may_idle) {
     const char *text = getenv("TEST_ROUNDS");
     int n_rounds = text ? atoi(text) : 60 / (TEST_SAMPLE * TEST_SAMPLE);
-    for (way how = FIRST_WAY; how <= LAST_WAY; how++) {
+    for (ranks_way how = FIRST_WAY; how <= LAST_WAY; how++) {
         /* Elsewhere a few are enough to see that they wait at all. */
         int n = how == THREADS || text ? n_rounds : n_rounds / 3;
         idle_ranks("dp=2", 2, false, 4, how, n);
