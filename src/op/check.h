@@ -79,6 +79,9 @@ static inline wfi_numbers wfi_row_numbers(const wf_shape *x) {
     int64_t n_rows = wfi_n_rows(x);
     return (wfi_numbers){.n_groups = n_rows, .n = {n_rows, wfi_last_dim(x)}};
 }
+/* Of norms over rows, and of the gradients of their weights (layer_norm.c). */
+wfi_numbers wfi_norm_numbers(const wfi_call *call);
+wfi_numbers wfi_norm_weight_numbers(const wfi_call *call);
 static inline wfi_numbers wfi_element_numbers(const wf_shape *x, int64_t row) {
     int64_t n = wf_shape_n_elem(x);
     return (wfi_numbers){.n_threads = n, .n = {n, row}};

@@ -18,21 +18,21 @@ static wf_status layer_norm_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &rows);
 }
 
-static wfi_numbers layer_norm_numbers(const wfi_call *call) {
+wfi_numbers wfi_norm_numbers(const wfi_call *call) {
     wfi_numbers own = wfi_row_numbers(&call->in[0].shape);
     own.f[0] = call->attr->norm.eps;
     return own;
 }
 
-static wfi_numbers weight_numbers(const wfi_call *call) {
-    wfi_numbers own = layer_norm_numbers(call);
+wfi_numbers wfi_norm_weight_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_norm_numbers(call);
     own.n_threads = own.n[1];
     return own;
 }
 
-PLAIN_REFERENCE(layer_norm_reference, layer_norm, layer_norm_numbers)
-PLAIN_REFERENCE(backward_weight, layer_norm_backward_weight, weight_numbers)
-PLAIN_REFERENCE(backward_data, layer_norm_backward_data, layer_norm_numbers)
+PLAIN_REFERENCE(layer_norm_reference, layer_norm, wfi_norm_numbers)
+PLAIN_REFERENCE(backward_weight, layer_norm_backward_weight, wfi_norm_weight_numbers)
+PLAIN_REFERENCE(backward_data, layer_norm_backward_data, wfi_norm_numbers)
 
 static void layer_norm_backward_reference(const wfi_call *call) {
     backward_weight(call);
@@ -55,7 +55,7 @@ const wfi_op wfi_op_layer_norm = {
                                           {0}},
     .work = {8, WFI_Y}, /* mean 1, variance 3, y 4 */
     .reference = layer_norm_reference,
-    .numbers = layer_norm_numbers,
+    .numbers = wfi_norm_numbers,
     .samples = layer_norm_samples,
     .place = wfi_place_rows,
 };
@@ -68,7 +68,7 @@ const wfi_op wfi_op_layer_norm_backward = {
     .makes = {WFI_X + 1, WFI_X + 4, WFI_X + 4},
     .work = {13, WFI_Y},
     .reference = layer_norm_backward_reference,
-    .numbers = layer_norm_numbers,
+    .numbers = wfi_norm_numbers,
 };
 
 wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps) {

@@ -16,21 +16,9 @@ static wf_status rms_norm_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &rows);
 }
 
-static wfi_numbers rms_norm_numbers(const wfi_call *call) {
-    wfi_numbers own = wfi_row_numbers(&call->in[0].shape);
-    own.f[0] = call->attr->norm.eps;
-    return own;
-}
-
-static wfi_numbers weight_numbers(const wfi_call *call) {
-    wfi_numbers own = rms_norm_numbers(call);
-    own.n_threads = own.n[1];
-    return own;
-}
-
-PLAIN_REFERENCE(rms_norm_reference, rms_norm, rms_norm_numbers)
-PLAIN_REFERENCE(backward_weight, rms_norm_backward_weight, weight_numbers)
-PLAIN_REFERENCE(backward_data, rms_norm_backward_data, rms_norm_numbers)
+PLAIN_REFERENCE(rms_norm_reference, rms_norm, wfi_norm_numbers)
+PLAIN_REFERENCE(backward_weight, rms_norm_backward_weight, wfi_norm_weight_numbers)
+PLAIN_REFERENCE(backward_data, rms_norm_backward_data, wfi_norm_numbers)
 
 static void rms_norm_backward_reference(const wfi_call *call) {
     backward_weight(call);
@@ -53,7 +41,7 @@ const wfi_op wfi_op_rms_norm = {
                                           {0}},
     .work = {4, WFI_Y}, /* squares 2, y 2 */
     .reference = rms_norm_reference,
-    .numbers = rms_norm_numbers,
+    .numbers = wfi_norm_numbers,
     .samples = rms_norm_samples,
     .place = wfi_place_rows,
 };
@@ -65,7 +53,7 @@ const wfi_op wfi_op_rms_norm_backward = {
     .makes = {WFI_X + 1, WFI_X + 3},
     .work = {9, WFI_Y},
     .reference = rms_norm_backward_reference,
-    .numbers = rms_norm_numbers,
+    .numbers = wfi_norm_numbers,
 };
 
 wf_tensor wf_rms_norm_with(wf_tensor x, wf_tensor scale, float eps) {
