@@ -53,7 +53,7 @@ size_t wf_program_image_bytes(const wf_program *p) {
 static wf_status lay_out(wfi_state_call *x, uint64_t *hash_out) {
     char sums[WFI_SUMS_BYTES];
     size_t at = HEAD_BYTES;
-    x->at = wfi_alloc(x->t->ctx, (size_t)x->list.n_tensors, sizeof *x->at, "an image");
+    x->at = wfi_pool_alloc(&x->pool, (size_t)x->list.n_tensors, sizeof *x->at);
     if (!x->at) return WF_NO_MEMORY;
     wfi_state_sums(x->t, sums);
     uint64_t hash = wfi_hash_add(WFI_HASH_INIT, sums, strlen(sums));

@@ -136,7 +136,7 @@ static wf_status load(wfi_state_call *x) {
     wf_trainer *t = x->t;
     wfi_state_opened o = {0};
     size_t n = (size_t)x->list.n_tensors;
-    x->index = wfi_alloc(t->ctx, n, sizeof *x->index, "a list of tensors");
+    x->index = wfi_pool_alloc(&x->pool, n, sizeof *x->index);
     if (!x->index) return WF_NO_MEMORY;
     WF_TRY(wfi_state_create_digests(x));
     if (wfi_trainer_is_root(t)) WF_TRY(open_file(x, &o));

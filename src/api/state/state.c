@@ -32,16 +32,11 @@ wf_status wfi_state_finish(const wf_trainer *t, const char *what, wf_status stat
 }
 
 void wfi_state_release(wfi_state_call *x) {
-    wf_context *ctx = x->t->ctx;
     wfi_background_destroy(x->background);
     wf_safetensors_writer_destroy(x->writer);
     wf_safetensors_close(x->file);
     wfi_state_list_release(&x->list);
-    wfi_free(ctx, x->index);
-    wfi_free(ctx, x->at);
-    wfi_free(ctx, x->digests);
-    wfi_free(ctx, x->sees);
-    wfi_free(ctx, x->buffer);
+    wfi_pool_release(&x->pool);
     *x = (wfi_state_call){.t = x->t};
 }
 
@@ -50,10 +45,11 @@ wf_status wfi_state_perform(wfi_state_call *x, const char *what, wfi_state_scope
     const wf_trainer *t = x->t;
     const wfi_ready *r = scope == WFI_STATE_GRADIENTS ? t->ran_last : t->ready[0];
     WF_TRY(wfi_trainer_barrier(t, what));
-    x->buffer = wfi_alloc(t->ctx, WFI_STATE_CHUNK_BYTES, 1, "a part of the state");
-    x->sees = wfi_alloc(t->ctx, (size_t)t->n_workers, sizeof *x->sees, "ranks");
+    wfi_pool_init(&x->pool, t->ctx);
+    x->buffer = wfi_pool_array(&x->pool, WFI_STATE_CHUNK_BYTES, 1, "a part of the state");
+    x->sees = wfi_pool_alloc(&x->pool, (size_t)t->n_workers, sizeof *x->sees);
     wf_status status = wfi_state_list_create(r->program, scope, &x->list);
-    if (!x->buffer || !x->sees) status = WF_NO_MEMORY;
+    if (status == WF_OK) status = wfi_pool_status(&x->pool);
     for (int k = 0; k < t->n_workers && status == WF_OK; k++) x->sees[k] = true;
     if (status == WF_OK) status = act(x);
     if (status != WF_OK || !x->background) wfi_state_release(x);

@@ -24,6 +24,7 @@ typedef struct wfi_state_part {
 } wfi_state_part;
 
 typedef struct wfi_state_call {
+    wfi_pool pool;               /* of the arrays */
     wf_trainer *t, *to;          /* `to`: of a copy from trainer to trainer */
     struct wfi_state_call *from; /* of such a copy: the other trainer's call */
     wfi_state_list list;

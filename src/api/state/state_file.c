@@ -69,9 +69,9 @@ wf_status wfi_state_compare_files(const wfi_state_call *x, const wfi_state_opene
 #define DIGESTS_TOLD (sizeof(wfi_control_numbers) / (sizeof(uint32_t)))
 
 wf_status wfi_state_create_digests(wfi_state_call *x) {
-    x->digests = wfi_alloc(x->t->ctx, (size_t)x->list.n_tensors + DIGESTS_TOLD, sizeof *x->digests,
-                           "digests");
-    return x->digests ? WF_OK : WF_NO_MEMORY;
+    size_t n = (size_t)x->list.n_tensors + DIGESTS_TOLD;
+    x->digests = wfi_pool_alloc(&x->pool, n, sizeof *x->digests);
+    return wfi_pool_status(&x->pool);
 }
 
 /* From those of each process's parts to those of all parts. */
