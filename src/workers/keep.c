@@ -84,17 +84,12 @@ static wf_status check_begin(const wf_workers *w, const wfi_record *r, const cha
                     path, (long long)r->first_step, (long long)w->n_steps);
 }
 
-/* The record up to the run's step, in a copy. */
-static wf_status cut(const wf_workers *w, const uint8_t *bytes, size_t n_bytes, const char *path,
-                     wfi_record *cut_out) {
-    WF_TRY(wfi_record_unpack(w->ctx, path, bytes, n_bytes, cut_out));
-    wf_status status = check_match(w, cut_out, path);
-    if (status == WF_OK) status = check_begin(w, cut_out, path);
-    if (status == WF_OK)
-        status = wfi_record_cut(cut_out, (size_t)(w->n_steps - cut_out->first_step));
-    if (status == WF_OK) status = check_batches(w, cut_out, path);
-    if (status != WF_OK) wfi_record_release(cut_out);
-    return status;
+/* The record up to the run's step; its owner still releases it. */
+static wf_status cut(const wf_workers *w, const char *path, wfi_record *r) {
+    WF_TRY(check_match(w, r, path));
+    WF_TRY(check_begin(w, r, path));
+    WF_TRY(wfi_record_cut(r, (size_t)(w->n_steps - r->first_step)));
+    return check_batches(w, r, path);
 }
 
 /* Goes on with the file, if there is one. */
@@ -102,23 +97,21 @@ static wf_status continue_record(wf_workers *w, const uint8_t *bytes, size_t n_b
     wfi_record before;
     if (!w->records) return WF_OK;
     if (!n_bytes) return begin_record(w);
-    WF_TRY(cut(w, bytes, n_bytes, w->config.record, &before));
-    wfi_record_release(&w->record);
-    w->record = before;
-    return WF_OK;
+    WF_TRY(wfi_record_unpack(w->ctx, w->config.record, bytes, n_bytes, &before));
+    wf_status status = cut(w, w->config.record, &before);
+    wfi_record old = w->record;
+    if (status == WF_OK) w->record = before;
+    wfi_record_release(status == WF_OK ? &old : &before);
+    return status;
 }
 
 static wf_status continue_replay(wf_workers *w) {
-    uint8_t *bytes;
-    size_t n_bytes;
     wfi_record before;
-    WF_TRY(wfi_record_pack(&w->record, &bytes, &n_bytes));
-    wf_status status = cut(w, bytes, n_bytes, w->config.replay, &before);
-    wfi_free(w->ctx, bytes);
-    if (status != WF_OK) return status;
-    w->order.replayed = before.n_pushes;
+    WF_TRY(wfi_record_read(w->ctx, w->config.replay, &before));
+    wf_status status = cut(w, w->config.replay, &before);
+    if (status == WF_OK) w->order.replayed = before.n_pushes;
     wfi_record_release(&before);
-    return WF_OK;
+    return status;
 }
 
 wf_status wfi_workers_resume_record(wf_workers *w) {

@@ -16,16 +16,18 @@ static size_t of_local(const wf_workers *w, int rank) {
                                 wfi_round_up(wfi_vector_buffer_bytes(&w->vector), WFI_ALIGN_BYTES));
 }
 
+static size_t bytes_to(const wf_workers *w, int server) {
+    return wfi_message_bytes(w, server) + (server ? 0 : wfi_asking_bytes(w));
+}
+
 /* A worker on the server's rank shares its messages with it. */
 static size_t of_messages(const wf_workers *w, int rank) {
     size_t bytes = 0;
     for (int worker = 0; worker < w->n_workers; worker++)
         for (int k = 0; k < w->n_servers; k++) {
-            size_t each = wfi_message_bytes(w, k) + (k ? 0 : wfi_asking_bytes(w));
-            bool is_mine = rank < w->n_ranks && worker >= wfi_workers_first(w, rank) &&
-                           worker < wfi_workers_first(w, rank + 1);
+            bool is_mine = wfi_workers_rank_of(w, worker) == rank;
             bool serves = are_processes(w) && wfi_workers_server_rank(w, k) == rank;
-            bytes += is_mine || serves ? each : 0;
+            bytes += is_mine || serves ? bytes_to(w, k) : 0;
         }
     return bytes;
 }
@@ -51,11 +53,8 @@ static uint64_t sent_async(const wf_workers *w, int rank) {
     uint64_t bytes = 0;
     for (int worker = 0; worker < w->n_workers; worker++)
         for (int k = 0; k < w->n_servers; k++) {
-            int server = wfi_workers_server_rank(w, k);
-            bool is_mine = rank < w->n_ranks && worker >= wfi_workers_first(w, rank) &&
-                           worker < wfi_workers_first(w, rank + 1);
-            if (is_mine != (server == rank))
-                bytes += wfi_message_bytes(w, k) + (k ? 0 : wfi_asking_bytes(w));
+            bool is_mine = wfi_workers_rank_of(w, worker) == rank;
+            if (is_mine != (wfi_workers_server_rank(w, k) == rank)) bytes += bytes_to(w, k);
         }
     return bytes;
 }
