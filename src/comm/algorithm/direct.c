@@ -14,24 +14,10 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     return wfi_reduce_push(steps, 0, sum);
 }
 
-const wfi_allreduce wfi_allreduce_direct = {
-    .name = "direct",
-    .n_phases = wfi_reduce_two_phases,
-    .n_sums = wfi_reduce_one_phase,
-    .steps = list_steps,
-    .owns = wfi_reduce_owns_slice,
-    .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER,
-    .pushes = true,
-};
+#define DIRECT                                                                                     \
+    .n_phases = wfi_reduce_two_phases, .n_sums = wfi_reduce_one_phase, .steps = list_steps,        \
+    .owns = wfi_reduce_owns_slice, .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER, .pushes = true
 
+const wfi_allreduce wfi_allreduce_direct = {.name = "direct", DIRECT};
 /* While all ranks of a program share memory, direct is the fastest. */
-const wfi_allreduce wfi_allreduce_auto = {
-    .name = "auto",
-    .alias = "direct",
-    .n_phases = wfi_reduce_two_phases,
-    .n_sums = wfi_reduce_one_phase,
-    .steps = list_steps,
-    .owns = wfi_reduce_owns_slice,
-    .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER,
-    .pushes = true,
-};
+const wfi_allreduce wfi_allreduce_auto = {.name = "auto", .alias = "direct", DIRECT};

@@ -62,10 +62,6 @@ wf_status wfi_works_add(wf_group *group, const wfi_operation *operation, wf_work
 void wfi_works_drain(wfi_works *works);
 void wfi_works_destroy(wf_group *group);
 
-/* choose.c: the algorithm that "auto" selects. */
-const wfi_allreduce *wfi_choose(wfi_collective collective, size_t bytes, int32_t n,
-                                const char *wire);
-
 /* The exchange of messages between ranks while a group is created. */
 #define WFI_CARD_BYTES (WFI_CONTROL_NUMBERS * sizeof(int64_t))
 typedef struct wfi_bootstrap {

@@ -7,12 +7,18 @@ static bool has_engine(const wfi_operation *o) {
     return o->collective == WFI_COLLECTIVE_ALL_REDUCE && (o->dtype != WF_U8 || o->op == WF_SUM);
 }
 
+/* "auto", by bytes that ranks without shared memory sum: few phases matter for small data, and even
+ * traffic for large data. With shared memory, direct has the fewest phases and moves the fewest
+ * bytes at every size. */
+#define TREE_BYTES ((size_t)64 << 10)
+
 const wfi_allreduce *wfi_group_algorithm(const wf_group *g, const wfi_operation *o, size_t bytes) {
     /* With one rank all algorithms are the same. */
     if (g->n == 1) return &wfi_allreduce_direct;
     bool is_left = g->how == &wfi_allreduce_engine && !has_engine(o);
     if (!g->how->alias && !is_left) return g->how;
-    return wfi_choose(o->collective, bytes, g->n, g->wire->name);
+    if (g->wire->pushes) return &wfi_allreduce_direct;
+    return bytes <= TREE_BYTES ? &wfi_allreduce_tree : &wfi_allreduce_pairwise;
 }
 
 wfi_reduce_part wfi_group_part(const wf_group *g, const wfi_operation *o) {

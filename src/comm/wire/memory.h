@@ -101,6 +101,10 @@ typedef struct wfi_memory {
     wf_status (*resolve)(struct wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out);
 } wfi_memory;
 
+static inline wfi_group_channel *wfi_memory_channel(const wfi_memory *m, int32_t from, int32_t to) {
+    return &m->channels[from * m->group->n + to];
+}
+
 size_t wfi_segment_bytes(int32_t n);
 wf_status wfi_memory_create(wf_group *group, wfi_group_segment *segment, wfi_memory **memory_out);
 /* Marks this rank as having left. Returns whether it is the last. */
@@ -132,6 +136,8 @@ wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value
                               wfi_memory_deadline *deadline);
 /* Makes the failure the group's. */
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status);
+/* Fails with REMOTE: this rank and the other call different operations. */
+wf_status wfi_memory_mismatch(const wfi_memory *m, int32_t other);
 /* Fails with REMOTE: that rank has left or died. */
 wf_status wfi_memory_lost(wfi_memory *m, int32_t rank);
 /* Returns the group's failure in this thread's context. */

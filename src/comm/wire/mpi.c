@@ -41,14 +41,10 @@ static wf_status send_arrival(wfi_memory *m) {
     return send_to_all(m, &w);
 }
 
-static wfi_group_channel *channel(const wfi_memory *m, int32_t from, int32_t to) {
-    return &m->channels[from * m->group->n + to];
-}
-
 static wf_status send_channel(wfi_memory *m, int32_t rank, bool is_sender) {
     int32_t own = m->group->rank;
-    const wfi_shared_epoch *e =
-        is_sender ? &channel(m, own, rank)->sent : &channel(m, rank, own)->received;
+    const wfi_shared_epoch *e = is_sender ? &wfi_memory_channel(m, own, rank)->sent
+                                          : &wfi_memory_channel(m, rank, own)->received;
     group_message w = {.kind = is_sender ? SENT : RECEIVED,
                        .epoch = e->epoch,
                        .call = m->segment->members[own].call};
@@ -94,10 +90,10 @@ static void receive_message(void *self, int job_rank, const void *data) {
         store_epoch(&member->arrival[w->epoch & 1], w);
         break;
     case SENT:
-        store_epoch(&channel(m, rank, g->rank)->sent, w);
+        store_epoch(&wfi_memory_channel(m, rank, g->rank)->sent, w);
         break;
     case RECEIVED:
-        store_epoch(&channel(m, g->rank, rank)->received, w);
+        store_epoch(&wfi_memory_channel(m, g->rank, rank)->received, w);
         break;
     case FAILED:
         wfi_failure_receive(&m->segment->failure, w->status, w->sentence);

@@ -6,17 +6,13 @@
 
 enum { SENT_HANDLE, SENT_N_ELEM, SENT_DTYPE, SENT_IS_WINDOW };
 
-static wfi_group_channel *channel(wfi_memory *m, int32_t from, int32_t to) {
-    return &m->channels[from * m->group->n + to];
-}
-
 static size_t chunk_bytes(const wfi_operation *o, size_t at, bool is_window) {
     size_t left = (size_t)o->n_elem * wf_dtype_bytes(o->dtype) - at;
     return is_window && left > WFI_WINDOW_BYTES ? WFI_WINDOW_BYTES : left;
 }
 
 static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
-    wfi_group_channel *c = channel(m, m->group->rank, o->root);
+    wfi_group_channel *c = wfi_memory_channel(m, m->group->rank, o->root);
     size_t bytes = (size_t)o->n_elem * wf_dtype_bytes(o->dtype), at = 0, n;
     wfi_handle handle = bytes ? m->find(m, o->in, bytes) : 0;
     bool is_window = handle == WFI_HANDLE_NONE;
@@ -41,14 +37,6 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
     return WF_OK;
 }
 
-static wf_status fail_mismatch(wfi_memory *m, const wfi_operation *o) {
-    char own[WFI_CALL_TEXT], theirs[WFI_CALL_TEXT];
-    const wfi_member *members = m->segment->members;
-    return wfi_fail(m->group->ctx, WF_REMOTE, "ranks disagree: rank %d calls %s, rank %d calls %s",
-                    m->group->rank, wfi_call_describe(&members[m->group->rank].call, own), o->root,
-                    wfi_call_describe(&members[o->root].call, theirs));
-}
-
 /* Without shared memory the receiver acknowledges the call, then receives the bytes. */
 static wf_status take(wfi_memory *m, wfi_group_channel *c, uint64_t number,
                       const wfi_operation *o) {
@@ -58,7 +46,7 @@ static wf_status take(wfi_memory *m, wfi_group_channel *c, uint64_t number,
 }
 
 static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
-    wfi_group_channel *c = channel(m, o->root, m->group->rank);
+    wfi_group_channel *c = wfi_memory_channel(m, o->root, m->group->rank);
     size_t bytes = (size_t)o->n_elem * wf_dtype_bytes(o->dtype), at = 0, n;
     do {
         uint64_t number = c->received.epoch + 1;
@@ -67,7 +55,7 @@ static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
         const uint64_t *message = c->sent.message;
         bool is_window = message[SENT_IS_WINDOW];
         if (message[SENT_N_ELEM] != (uint64_t)o->n_elem || message[SENT_DTYPE] != o->dtype)
-            return fail_mismatch(m, o);
+            return wfi_memory_mismatch(m, o->root);
         n = chunk_bytes(o, at, is_window);
         if (m->messages) return take(m, c, number, o);
         if (is_window)

@@ -120,12 +120,12 @@ static wf_status prepare_buffers(wfi_run *r) {
 
 /* ---- arrival ---- */
 
-static wf_status fail_mismatch(wfi_run *r, int32_t other) {
+wf_status wfi_memory_mismatch(const wfi_memory *m, int32_t other) {
     char own[WFI_CALL_TEXT], theirs[WFI_CALL_TEXT];
-    const wfi_member *members = r->m->segment->members;
-    return wfi_fail(r->m->group->ctx, WF_REMOTE,
-                    "ranks disagree: rank %d calls %s, rank %d calls %s", r->part.own,
-                    wfi_call_describe(&members[r->part.own].call, own), other,
+    const wfi_member *members = m->segment->members;
+    int32_t rank = m->group->rank;
+    return wfi_fail(m->group->ctx, WF_REMOTE, "ranks disagree: rank %d calls %s, rank %d calls %s",
+                    rank, wfi_call_describe(&members[rank].call, own), other,
                     wfi_call_describe(&members[other].call, theirs));
 }
 
@@ -137,7 +137,7 @@ static wf_status arrive(wfi_run *r) {
         wfi_shared_epoch *arrival = &m->segment->members[k].arrival[m->epoch & 1];
         WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, k, &deadline));
         if (arrival->message[WFI_ARRIVAL_FINGERPRINT] != r->message[WFI_ARRIVAL_FINGERPRINT])
-            return wfi_memory_fail(m, fail_mismatch(r, k));
+            return wfi_memory_fail(m, wfi_memory_mismatch(m, k));
     }
     return WF_OK;
 }
