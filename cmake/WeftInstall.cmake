@@ -82,27 +82,21 @@ if(kind STREQUAL "system" AND "$ENV{DESTDIR}" STREQUAL "")
 endif()
 ]])
 
-# The program, and what it prints of its table of options: man page and completion.
+# The program, the man page that it prints of its table of options, and the completion.
 if(WEFT_DATA)
   install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 if(WEFT_DATA AND NOT WEFT_SANITIZE)
-  set(shells bash zsh fish)
-  set(help_files ${generated}/weft.1.gz)
-  set(commands COMMAND weft_cli help --man > ${generated}/weft.1
-    COMMAND gzip -9nf ${generated}/weft.1)
-  foreach(shell IN LISTS shells)
-    list(APPEND help_files ${generated}/weft.${shell})
-    list(APPEND commands COMMAND weft_cli help --completion ${shell} > ${generated}/weft.${shell})
-  endforeach()
-  add_custom_command(OUTPUT ${help_files} DEPENDS weft_cli VERBATIM ${commands})
-  add_custom_target(weft_help ALL DEPENDS ${help_files})
+  add_custom_command(OUTPUT ${generated}/weft.1.gz DEPENDS weft_cli VERBATIM
+    COMMAND weft_cli help --man > ${generated}/weft.1 COMMAND gzip -9nf ${generated}/weft.1)
+  add_custom_target(weft_help ALL DEPENDS ${generated}/weft.1.gz)
   install(FILES ${generated}/weft.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${generated}/weft.bash RENAME weft
+  set(completion ${PROJECT_SOURCE_DIR}/cli/completion)
+  install(FILES ${completion}/weft.bash RENAME weft
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(FILES ${generated}/weft.zsh RENAME _weft
+  install(FILES ${completion}/weft.zsh RENAME _weft
     DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${generated}/weft.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  install(FILES ${completion}/weft.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 # The headers as manual pages.

@@ -97,7 +97,7 @@ run 1 "but a device" train --config /dev/zero
 run 1 "but a device" draw /dev/zero
 
 # ---- standard output that takes nothing ----
-for words in --version --help "help" "help train" "help --man" "help --completion bash" "train --help" info \
+for words in --version --help "help" "help train" "help --man" "train --help" info \
     "simulate --stages 2 --micro 2 --forward-ms 1 --backward-ms 1 --weight-ms 0" "$mlp --steps 1" "plan --model mlp" "$mlp --steps 1 --quiet --json -"; do
     timeout $patience "$WEFT" $words >/dev/full 2>"$folder/said"
     [[ $? == 1 ]] || fail "weft $words >/dev/full: not exit 1"

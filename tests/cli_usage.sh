@@ -245,7 +245,7 @@ grep -q '^.TH WEFT 1' <("$WEFT" help --man) || fail "no man page"
 if command -v man >/dev/null; then
     "$WEFT" help --man | LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l - 2>&1 >/dev/null | grep . >/dev/null && fail "the man page has warnings"
 fi
-"$WEFT" help --completion bash | bash -n || fail "the completion is no bash"
+bash -n cli/completion/weft.bash || fail "the completion is no bash"
 "$WEFT" $mlp --json - 2>/dev/null | sed -n 1p | grep -x '{' >/dev/null || fail "--json -: something stands before the report"
 grep -q $'\033' <("$WEFT" trian 2>&1) && fail "colours where there is no terminal"
 "$WEFT" info --json - 2>/dev/null | grep WEFT_LOG >/dev/null || fail "info: no variables"

@@ -79,8 +79,6 @@ const command *find_command(int argc, char *const *argv, int *n_words_out);
 /* Prints the completions of the last of the words, one a line. argv[0] is the first word after
  * weft. ":files N" stands for any path, after N characters of the word. */
 void complete(int argc, char *const *argv);
-/* The script of bash, zsh or fish; false for any other. */
-bool print_completion(FILE *out, const char *shell);
 
 /* ---- help.c ---- */
 

@@ -1,5 +1,6 @@
 /* Completion: lists the possible last words of a line, from the table of options. The shells'
- * scripts ask for it, `weft help --complete WORDS...`, and show it in their way. */
+ * scripts in cli/completion/ ask for it, `weft help --complete WORDS...`, and show it in their way.
+ */
 #include "common/cli.h"
 #include "common/text.h"
 
@@ -137,79 +138,4 @@ void complete(int argc, char *const *argv) {
     }
     if (!*word || *word == '-') offer_options(word, about);
     if (about->flag & (FOR_RUN | FOR_DRAW) && *word != '-') offer_files(word, word);
-}
-
-/* ---- the shells' side ---- */
-
-static const struct {
-    const char *shell, *script;
-} scripts[] = {
-    {"bash",
-     "# bash completion of weft; made by `weft help --completion bash`\n"
-     "_weft() {\n"
-     "    local line=${COMP_LINE:0:COMP_POINT} words found word current skip=\n"
-     "    read -ra words <<<\"$line\"\n"
-     "    [[ $line == *[[:space:]] ]] && words+=(\"\")\n"
-     "    current=${words[-1]}\n"
-     "    [[ $current == *[=:]* ]] && skip=${current%\"${current##*[=:]}\"} # there readline "
-     "begins\n"
-     "    mapfile -t found < <(\"${words[0]/#\\~/$HOME}\" help --complete \"${words[@]:1}\" "
-     "2>/dev/null)\n"
-     "    COMPREPLY=()\n"
-     "    for word in \"${found[@]}\"; do\n"
-     "        if [[ $word == :files* ]]; then\n"
-     "            compopt -o filenames 2>/dev/null # folders get a slash\n"
-     "            mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "
-     "\"${current:${word#:files }}\")\n"
-     "        else\n"
-     "            COMPREPLY+=(\"${word#\"$skip\"}\")\n"
-     "        fi\n"
-     "    done\n"
-     "    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2>/dev/null\n"
-     "    return 0\n"
-     "}\n"
-     "complete -F _weft weft\n"},
-    {"zsh", "#compdef weft\n"
-            "# zsh completion of weft; made by `weft help --completion zsh`\n"
-            "_weft() {\n"
-            "    local word n=-1\n"
-            "    local -a open whole\n"
-            "    for word in \"${(@f)$(\"${words[1]/#\\~/$HOME}\" help --complete "
-            "\"${(@)words[2,CURRENT]}\" 2>/dev/null)}\"; do\n"
-            "        case $word in\n"
-            "            (:files*) n=${word#:files } ;;\n"
-            "            (*=) open+=(\"$word\") ;;\n"
-            "            (?*) whole+=(\"$word\") ;;\n"
-            "        esac\n"
-            "    done\n"
-            "    (( $#whole )) && compadd -- \"${whole[@]}\"\n"
-            "    (( $#open )) && compadd -S '' -- \"${open[@]}\"\n"
-            "    (( n > 0 )) && compset -p $n\n"
-            "    (( n >= 0 )) && _files\n"
-            "}\n"
-            "_weft \"$@\"\n"},
-    {"fish", "# fish completion of weft; made by `weft help --completion fish`\n"
-             "function __weft_complete\n"
-             "    set -l current (commandline -ct)\n"
-             "    set -l words (commandline -opc) \"$current\"\n"
-             "    for line in (command $words[1] help --complete $words[2..] 2>/dev/null)\n"
-             "        if string match -q ':files *' -- $line\n"
-             "            set -l n (string replace ':files ' '' -- $line)\n"
-             "            set -l before (string sub -l $n -- \"$current\")\n"
-             "            for path in (__fish_complete_path (string sub -s (math $n + 1) -- "
-             "\"$current\"))\n"
-             "                echo $before$path\n"
-             "            end\n"
-             "        else\n"
-             "            echo $line\n"
-             "        end\n"
-             "    end\n"
-             "end\n"
-             "complete -c weft -f -a '(__weft_complete)'\n"},
-};
-
-bool print_completion(FILE *out, const char *shell) {
-    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
-        if (!strcmp(scripts[i].shell, shell)) return fputs(scripts[i].script, out) >= 0;
-    return false;
 }

@@ -178,8 +178,6 @@ exit_status run_help(int argc, char *const *argv) {
         complete(argc - 1, argv + 1);
         return EXIT_DONE;
     }
-    if (argc == 2 && !strcmp(argv[0], "--completion") && print_completion(stdout, argv[1]))
-        return EXIT_DONE;
     bool is_all = argc > 1 && !strcmp(argv[argc - 1], "all");
     int n_found = 0; /* "bench" has several */
     for (const command *about = commands; about->name; about++) {
