@@ -1,6 +1,7 @@
 /* One row, once: plan, trainer, an untimed batch, timed ones. */
 #include "bench/experiment.h"
 #include "common/tuned.h"
+#include "job/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,6 @@ static wf_status run_batches(const experiment *e, json_t *row, wf_trainer *train
 /* Stores the properties that all repeats share. */
 static wf_status describe(json_t *row, const wf_plan *plan, const wf_trainer *trainer) {
     const wf_program *program = wf_trainer_program(trainer);
-    json_t *peaks = json_object_get(row, "peak_bytes");
     wf_timeline *timeline;
     json_object_set_new(row, "plan", json_string(wf_plan_text(plan)));
     if (ranks_of(row) > 1) {
@@ -151,7 +151,7 @@ static wf_status describe(json_t *row, const wf_plan *plan, const wf_trainer *tr
     }
     for (int rank = 0; rank < ranks_of(row); rank++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
-        row_append_peak(peaks, &memory);
+        report_add_peaks(row, &memory, 1);
     }
     wf_status status = wf_program_simulate(program, NULL, &timeline);
     if (status != WF_OK) return status;

@@ -1,6 +1,7 @@
 /* weft bench predict: costs of one rank, and a run of one row. */
 #include "bench/predict.h"
 #include "common/speed.h"
+#include "job/report.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -111,12 +112,11 @@ static void keep_least(json_t *row, const char *field, double ms) {
 
 static wf_status keep(json_t *row, const wf_trainer *trainer, const wf_costs *costs) {
     const wf_program *program = wf_trainer_program(trainer);
-    json_t *peaks = json_object_get(row, "peak_bytes");
-    bool is_first = !json_array_size(json_object_get(peaks, "planned"));
+    bool is_first = isnan(row_number(row, "measured_ms"));
     wf_timeline *measured, *predicted;
     for (int k = 0; k < wf_program_n_ranks(program) && is_first; k++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, k);
-        row_append_peak(peaks, &memory);
+        report_add_peaks(row, &memory, 1);
     }
     wf_status status = wf_trainer_replay(trainer, &measured);
     if (status != WF_OK) return status;

@@ -131,10 +131,3 @@ exit_status row_append(json_t *row, const char *name, double value) {
         return complain(EXIT_FAILED, "no memory left");
     return EXIT_DONE;
 }
-
-void row_append_peak(json_t *peaks, const wf_trainer_memory *memory) {
-    json_array_append_new(json_object_get(peaks, "planned"),
-                          json_integer((json_int_t)memory->planned_peak_bytes));
-    json_array_append_new(json_object_get(peaks, "measured"),
-                          json_integer((json_int_t)memory->measured_peak_bytes));
-}

@@ -53,7 +53,5 @@ double row_mean(const json_t *row, const char *list);       /* NAN: it is empty 
 void row_set(json_t *row, const char *field, double value); /* NAN: null */
 /* Appends to a list of the row. Complains. */
 exit_status row_append(json_t *row, const char *list, double value);
-/* Appends the peak of a rank to the lists "planned" and "measured". */
-void row_append_peak(json_t *peaks, const wf_trainer_memory *memory);
 
 #endif

@@ -13,32 +13,25 @@ const char *costs_text(const wf_program *program) {
     return wf_costs_is_measured(wf_program_costs(program)) ? "measured" : "computed";
 }
 
-/* null: the part with most memory has not run. */
-static json_t *measured_of(const wf_trainer_memory *m, size_t bytes) {
-    return m->is_measured ? json_integer((json_int_t)bytes) : json_null();
-}
-
-/* Peaks of each rank, in the host's memory or on disk. */
-static json_t *peaks_elsewhere(wf_trainer *trainer, int n_ranks, bool is_disk) {
-    json_t *planned = json_array(), *measured = json_array();
-    for (int rank = 0; rank < n_ranks; rank++) {
-        wf_trainer_memory m = wf_trainer_memory_of(trainer, rank);
-        size_t p = is_disk ? m.planned_disk_peak_bytes : m.planned_host_peak_bytes;
-        size_t q = is_disk ? m.measured_disk_peak_bytes : m.measured_host_peak_bytes;
-        json_array_append_new(planned, json_integer((json_int_t)p));
-        json_array_append_new(measured, measured_of(&m, q));
+void report_add_peaks(json_t *report, const wf_trainer_memory *m, int n_places) {
+    const struct {
+        const char *name;
+        size_t planned, measured;
+    } places[] = {{"peak_bytes", m->planned_peak_bytes, m->measured_peak_bytes},
+                  {"host_peak_bytes", m->planned_host_peak_bytes, m->measured_host_peak_bytes},
+                  {"disk_peak_bytes", m->planned_disk_peak_bytes, m->measured_disk_peak_bytes}};
+    for (int k = 0; k < n_places; k++) {
+        json_t *peaks = json_object_get(report, places[k].name);
+        if (!peaks) {
+            peaks = json_pack("{s:[], s:[]}", "planned", "measured");
+            json_object_set_new(report, places[k].name, peaks);
+        }
+        json_array_append_new(json_object_get(peaks, "planned"),
+                              json_integer((json_int_t)places[k].planned));
+        json_array_append_new(json_object_get(peaks, "measured"),
+                              m->is_measured ? json_integer((json_int_t)places[k].measured)
+                                             : json_null());
     }
-    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
-}
-
-static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
-    json_t *planned = json_array(), *measured = json_array();
-    for (int rank = 0; rank < n_ranks; rank++) {
-        wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
-        json_array_append_new(planned, json_integer((json_int_t)memory.planned_peak_bytes));
-        json_array_append_new(measured, measured_of(&memory, memory.measured_peak_bytes));
-    }
-    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
 }
 
 /* Bytes that each rank sends and receives in a step, from the program of the training step. */
@@ -91,10 +84,11 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
                         json_pack("{s:o, s:o}", "median",
                                   json_number(samples_median(&r->ms, first)), "min",
                                   json_number(samples_least(&r->ms, first))));
-    json_object_set_new(report, "peak_bytes", memory_of(trainer, n_ranks));
+    for (int rank = 0; rank < n_ranks; rank++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
+        report_add_peaks(report, &memory, 3);
+    }
     add_traffic(wf_trainer_program(trainer), report);
-    json_object_set_new(report, "host_peak_bytes", peaks_elsewhere(trainer, n_ranks, false));
-    json_object_set_new(report, "disk_peak_bytes", peaks_elsewhere(trainer, n_ranks, true));
     json_object_set_new(report, "weights_sha256", json_string(sha));
     *report_out = report;
     return WF_OK;

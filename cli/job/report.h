@@ -13,6 +13,11 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
 /* The training data: samples, the normalization of pixels, the hash if there is one yet. */
 json_t *report_data(const job *j);
 
+/* Appends the peaks of a rank to "planned" and "measured" of "peak_bytes", and with 3 places of
+ * "host_peak_bytes" and "disk_peak_bytes". A measured peak is null where the part with most memory
+ * has not run. */
+void report_add_peaks(json_t *report, const wf_trainer_memory *memory, int n_places);
+
 /* "computed" or "measured". */
 const char *costs_text(const wf_program *program);
 /* Whether o->json can be written, before the work; leaves the file as it is. */

@@ -2,6 +2,7 @@
 
 #include "common/output.h"
 #include "job/progress.h"
+#include "job/report.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -226,40 +227,22 @@ static json_t *staleness_json(const updates *w) {
     return all;
 }
 
-static json_t *pair(json_t *planned, json_t *measured) {
-    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
-}
-
 wf_status updates_report(const updates *w, json_t *report) {
-    json_t *lists[8];
-    int n_ranks = wf_plan_n_ranks(w->j->plan);
-    for (int k = 0; k < 8; k++) lists[k] = json_array();
-    for (int r = 0; r < n_ranks; r++) {
+    static const char *const replaced[] = {"peak_bytes", "host_peak_bytes", "disk_peak_bytes"};
+    json_t *sent = json_array(), *received = json_array();
+    for (int k = 0; k < 3 && report; k++) json_object_del(report, replaced[k]);
+    for (int r = 0; r < wf_plan_n_ranks(w->j->plan); r++) {
         wf_workers_rank of;
         wf_status status = wf_workers_rank_get(w->workers, r, &of);
         if (status != WF_OK) return status;
-        const wf_trainer_memory *m = &of.memory;
-        const uint64_t numbers[8] = {m->planned_peak_bytes,
-                                     m->measured_peak_bytes,
-                                     m->planned_host_peak_bytes,
-                                     m->measured_host_peak_bytes,
-                                     m->planned_disk_peak_bytes,
-                                     m->measured_disk_peak_bytes,
-                                     of.sent_bytes,
-                                     of.received_bytes};
-        for (int k = 0; k < 8; k++)
-            json_array_append_new(lists[k], json_integer((json_int_t)numbers[k]));
+        if (report) report_add_peaks(report, &of.memory, 3);
+        json_array_append_new(sent, json_integer((json_int_t)of.sent_bytes));
+        json_array_append_new(received, json_integer((json_int_t)of.received_bytes));
     }
-    if (!report) {
-        for (int k = 0; k < 8; k++) json_decref(lists[k]);
-        return WF_OK;
-    }
+    json_object_set_new(report, "sent_bytes", sent);
+    json_object_set_new(report, "received_bytes", received);
+    if (!report) return WF_OK;
     json_object_set_new(report, "plan", json_string(wf_plan_text(w->j->plan)));
-    json_object_set_new(report, "peak_bytes", pair(lists[0], lists[1]));
-    json_object_set_new(report, "host_peak_bytes", pair(lists[2], lists[3]));
-    json_object_set_new(report, "disk_peak_bytes", pair(lists[4], lists[5]));
-    json_object_set_new(report, "sent_bytes", lists[6]);
-    json_object_set_new(report, "received_bytes", lists[7]);
     if (w->j->c->o.recipe.update == WF_UPDATE_ASYNC)
         json_object_set_new(report, "staleness", staleness_json(w));
     if (w->j->c->o.record) json_object_set_new(report, "record", json_string(w->j->c->o.record));
