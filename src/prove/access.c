@@ -135,7 +135,8 @@ wf_status wfi_accesses_find(const wf_program *p, wfi_accesses *a) {
     a->ranges = wfi_alloc(p->ctx, n_blocks, sizeof *a->ranges, what);
     a->next = wfi_alloc(p->ctx, n_blocks, sizeof *a->next, what);
     a->uses = has_rows ? wfi_alloc(p->ctx, n_blocks, sizeof *a->uses, what) : NULL;
-    bool ok = a->ranges && a->next && (a->uses || !has_rows);
+    a->has_lost = wfi_alloc(p->ctx, has_rows ? n_blocks : 0, sizeof *a->has_lost, what);
+    bool ok = a->ranges && a->next && (a->uses || !has_rows) && a->has_lost;
     wf_status status = ok ? add_borders(&table) : WF_NO_MEMORY;
     if (status == WF_OK) status = list_stretches(&table, a);
     for (int32_t b = 0; b < p->n_blocks && status == WF_OK; b++) {
@@ -155,6 +156,7 @@ void wfi_accesses_release(wfi_accesses *a) {
     wfi_free(a->p->ctx, a->ranges);
     wfi_free(a->p->ctx, a->next);
     wfi_free(a->p->ctx, a->uses);
+    wfi_free(a->p->ctx, a->has_lost);
 }
 
 /* Which of the block's stretches begins at `at`; the end, if none does. It is near the first. */
@@ -204,19 +206,22 @@ static bool is_of_rows(const wfi_accesses *a, int32_t block) {
 static bool takes(const wfi_accesses *a, wfi_stretch *s, int32_t block, const int32_t *clock,
                   wfi_stream stream) {
     int32_t before = s->user;
+    if (before == block) return true;
     s->user = block;
-    return before == block || before < 0 || !is_of_rows(a, before) ||
-           is_ordered(&a->uses[before], clock, stream, true);
+    if (before < 0 || !is_of_rows(a, before)) return true;
+    a->has_lost[before] = true;
+    return is_ordered(&a->uses[before], clock, stream, true);
 }
 
+/* The first access takes all stretches of the block. Later ones need that it has lost none. */
 static bool takes_all(wfi_accesses *a, int32_t block, const int32_t *clock, wfi_stream stream) {
     wfi_access_history *use = &a->uses[block];
-    bool is_first = true, does = true;
+    bool is_first = true, does = !a->has_lost[block];
     for (int s = 0; s < WFI_N_STREAMS; s++) is_first &= !use->reads[s];
-    for (int32_t at = a->ranges[block].first; at < a->ranges[block].end && does; at++) {
+    wfi_stretches all = is_first ? a->ranges[block] : (wfi_stretches){0, 0};
+    for (int32_t at = all.first; at < all.end && does; at++) {
         wfi_stretch *s = &a->stretches[at];
-        bool has = s->user == block;
-        does = has || (is_first && is_ordered(&s->history, clock, stream, true));
+        does = is_ordered(&s->history, clock, stream, true);
         does &= takes(a, s, block, clock, stream);
     }
     use->reads[stream] = clock[stream];

@@ -28,6 +28,7 @@ typedef struct wfi_accesses {
     wfi_stretches *ranges;    /* [block] */
     int32_t *next;            /* [block] the stretch behind the part that was found last */
     wfi_access_history *uses; /* [block] all accesses to it, as reads; NULL: ranks access no rows */
+    bool *has_lost;           /* [block] another one has taken a stretch of it; with `uses` */
 } wfi_accesses;
 
 /* Finds the stretches; none is accessed yet. The caller releases, also after an error. */
