@@ -26,6 +26,7 @@ typedef struct ordering {
     int32_t *at;        /* [rank][stream] how many have run */
     int32_t *now;       /* [rank][stream] the stream's latest, or -1 */
     int32_t *ran;       /* [instruction] in which round, from 1 on; 0: not yet */
+    int32_t *blocker;   /* [rank][stream] a dependency of its head that had not run, or -1 */
     int32_t n_run, round;
 } ordering;
 
@@ -42,11 +43,20 @@ static bool has_run(const ordering *o, int32_t i) {
 /* Whether its predecessor in the stream and its dependencies ran in earlier rounds. */
 static bool is_ready(const ordering *o, int32_t i) {
     const wfi_instruction *now = &o->p->instructions[i];
-    int32_t before = o->now[now->rank * WFI_N_STREAMS + (int)now->stream];
+    int32_t at = now->rank * WFI_N_STREAMS + (int)now->stream, before = o->now[at];
     if (before >= 0 && !has_run(o, before)) return false;
     for (int32_t k = 0; k < now->n_depends; k++)
-        if (!has_run(o, now->depends[k])) return false;
+        if (!has_run(o, now->depends[k])) {
+            o->blocker[at] = now->depends[k];
+            return false;
+        }
     return true;
+}
+
+static bool is_blocked(const ordering *o, int32_t rank, int stream) {
+    int32_t *blocker = &o->blocker[rank * WFI_N_STREAMS + stream];
+    if (*blocker >= 0 && has_run(o, *blocker)) *blocker = -1;
+    return *blocker >= 0;
 }
 
 static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive,
@@ -205,6 +215,7 @@ static wf_status run_all(ordering *o, int32_t *group, int32_t *joined) {
         o->round++;
         for (int s = 0; s < WFI_N_STREAMS; s++)
             for (int32_t k = 0; k < p->n_lowered; k++) {
+                if (is_blocked(o, p->lowered[k], s)) continue;
                 int32_t i = head(o, p->lowered[k], (wfi_stream)s);
                 int32_t n = i >= 0 && is_ready(o, i) ? gather_group(o, i, group) : 0;
                 if (n) WF_TRY(run_group(o, group, n, joined));
@@ -227,13 +238,15 @@ wf_status wfi_program_order(wf_program *p) {
     o.now = wfi_alloc(p->ctx, n_streams, sizeof *o.now, "the program's order");
     o.ran = wfi_alloc(p->ctx, n, sizeof *o.ran, "the program's order");
     o.row_of = wfi_alloc(p->ctx, n, sizeof *o.row_of, "the program's order");
+    o.blocker = wfi_alloc(p->ctx, n_streams, sizeof *o.blocker, "the program's order");
     o.n_waiting = wfi_alloc(p->ctx, n, sizeof *o.n_waiting, "the program's order");
     int32_t *group =
         wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *group, "the program's order");
     int32_t *joined = wfi_alloc(p->ctx, o.width, sizeof *joined, "the program's clocks");
-    bool ok = p->clock && p->order && o.at && o.now && o.ran && o.row_of && o.n_waiting && group &&
-              joined;
+    bool ok = p->clock && p->order && o.at && o.now && o.ran && o.row_of && o.blocker &&
+              o.n_waiting && group && joined;
     if (ok) memset(o.now, -1, n_streams * sizeof *o.now);
+    if (ok) memset(o.blocker, -1, n_streams * sizeof *o.blocker);
     if (ok) count_waiting(&o);
     wf_status status = ok ? run_all(&o, group, joined) : WF_NO_MEMORY;
     wfi_free(p->ctx, o.rows);
@@ -243,6 +256,7 @@ wf_status wfi_program_order(wf_program *p) {
     wfi_free(p->ctx, o.at);
     wfi_free(p->ctx, o.now);
     wfi_free(p->ctx, o.ran);
+    wfi_free(p->ctx, o.blocker);
     wfi_free(p->ctx, group);
     return status;
 }
