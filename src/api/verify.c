@@ -20,7 +20,8 @@ typedef struct comparison {
     wfi_state_call call; /* the first member: the visit gets its address */
     replicated block[N_BLOCK];
     size_t n_block;
-    int64_t n_bytes; /* compared */
+    wfi_control_numbers *own; /* [n_workers] hashes of a block, of this process's ranks */
+    int64_t n_bytes;          /* compared */
     bool differs[WFI_MAX_RANKS], is_undecided;
     char first_name[120]; /* of a tensor that differs */
 } comparison;
@@ -82,51 +83,36 @@ static void judge(comparison *c, const replicated *r, const uint64_t *hashes) {
     if (!*c->first_name) snprintf(c->first_name, sizeof c->first_name, "%s", r->tensor->name);
 }
 
-/* Hashes the pieces of this process's rank; zeros for pieces that it does not keep. */
-static wf_status hash_own(const comparison *c, uint64_t own[N_BLOCK]) {
+/* In a job each process has hashed the pieces of one rank. */
+static wf_status compare_block(comparison *c) {
+    const wf_trainer *t = c->call.t;
+    const wfi_control_numbers *all = c->own;
+    uint64_t hashes[WFI_MAX_RANKS];
     for (size_t b = 0; b < c->n_block; b++) {
         const replicated *r = &c->block[b];
-        for (int32_t k = 0; k < r->n; k++)
-            if (c->call.t->workers[r->pieces[k].rank].is_local)
-                WF_TRY(hash_piece(c, r, &r->pieces[k], &own[b]));
+        for (int32_t k = 0; k < r->n; k++) {
+            int32_t rank = r->pieces[k].rank;
+            if (t->workers[rank].is_local)
+                WF_TRY(hash_piece(c, r, &r->pieces[k], (uint64_t *)&c->own[rank][b]));
+        }
     }
-    return WF_OK;
-}
-
-static wf_status compare_in_job(comparison *c) {
-    wfi_control_numbers told = {0};
-    const wfi_control_numbers *all;
-    uint64_t hashes[WFI_MAX_RANKS], own[N_BLOCK] = {0};
-    WF_TRY(hash_own(c, own));
-    memcpy(told, own, sizeof told);
-    WF_TRY(wfi_control_all_gather(c->call.t->job, "compare replicas", told, &all));
+    if (t->job)
+        WF_TRY(
+            wfi_control_all_gather(t->job, "compare replicas", c->own[wf_job_rank(t->job)], &all));
     for (size_t b = 0; b < c->n_block; b++) {
         const replicated *r = &c->block[b];
         for (int32_t k = 0; k < r->n; k++)
             memcpy(&hashes[k], &all[r->pieces[k].rank][b], sizeof *hashes);
         judge(c, r, hashes);
     }
-    return WF_OK;
-}
-
-static wf_status compare_in_process(comparison *c) {
-    uint64_t hashes[WFI_MAX_RANKS];
-    for (size_t b = 0; b < c->n_block; b++) {
-        const replicated *r = &c->block[b];
-        for (int32_t k = 0; k < r->n; k++) WF_TRY(hash_piece(c, r, &r->pieces[k], &hashes[k]));
-        judge(c, r, hashes);
-    }
-    return WF_OK;
-}
-
-static wf_status compare_block(comparison *c) {
-    wf_status status = c->call.t->job ? compare_in_job(c) : compare_in_process(c);
     c->n_block = 0;
-    return status;
+    return WF_OK;
 }
 
 static wf_status compare_all(wfi_state_call *x) {
     comparison *c = (comparison *)x;
+    c->own = wfi_pool_alloc(&x->pool, (size_t)x->t->n_workers, sizeof *c->own);
+    WF_TRY(wfi_pool_status(&x->pool));
     for (int32_t i = 0; i < x->list.n_tensors; i++) {
         const wfi_state_tensor *tensor = &x->list.tensors[i];
         const wfi_state_piece *piece = tensor->pieces, *end = piece + tensor->n_pieces;
