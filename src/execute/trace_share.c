@@ -1,73 +1,34 @@
 /* A trace of processes: each process knows the times of its own rank's instructions and units. Here
- * all processes exchange them, over the board of a step's records. Their clocks are one:
- * CLOCK_MONOTONIC of one machine (wfi_trainer_check_job). */
+ * all processes exchange them: a row that is another rank's is zeros, so all rows are sums. Their
+ * clocks are one: CLOCK_MONOTONIC of one machine (wfi_trainer_check_job). */
 #include "comm/job/control.h"
 #include "execute/trace.h"
 
 #include <math.h>
-#include <string.h>
+#include <weft/group.h>
 
 /* Pairs of numbers, of which each is some rank's. */
 typedef struct pairs {
     double (*rows)[2];
-    bool *is_own;
     int64_t n;
 } pairs;
 
 static wf_status pairs_create(wf_context *ctx, int64_t n, pairs *out) {
-    *out = (pairs){.n = n};
-    out->rows = wfi_alloc(ctx, (size_t)n, sizeof *out->rows, "a trace");
-    out->is_own = wfi_alloc(ctx, (size_t)n, sizeof *out->is_own, "a trace");
-    return out->rows && out->is_own ? WF_OK : WF_NO_MEMORY;
-}
-
-static void pairs_release(wf_context *ctx, pairs *p) {
-    wfi_free(ctx, p->rows);
-    wfi_free(ctx, p->is_own);
+    *out = (pairs){wfi_alloc(ctx, (size_t)n, sizeof *out->rows, "a trace"), n};
+    return out->rows ? WF_OK : WF_NO_MEMORY;
 }
 
 static void put(pairs *p, int64_t i, double a, double b) {
     p->rows[i][0] = a;
     p->rows[i][1] = b;
-    p->is_own[i] = true;
 }
 
-/* Without a board each says all that it knows, one after the other. */
-static wf_status say(wf_job *job, int speaker, pairs *p, double (*said)[3]) {
-    bool speaks = wf_job_rank(job) == speaker;
-    for (int64_t i = 0; i < p->n && speaks; i++) {
-        memcpy(said[i], p->rows[i], sizeof *p->rows);
-        said[i][2] = p->is_own[i];
-    }
-    for (int r = 0; r < wf_job_n_ranks(job); r++)
-        WF_TRY(wfi_control_move(job, speaker, r, said, said, (size_t)p->n * sizeof *said));
-    WF_TRY(wfi_control_moved(job));
-    for (int64_t i = 0; i < p->n && !speaks; i++)
-        if (said[i][2] > 0) memcpy(p->rows[i], said[i], sizeof *p->rows);
-    return WF_OK;
-}
-
-static wf_status gather_messages(wf_context *ctx, wf_job *job, pairs *p) {
-    double(*said)[3] = wfi_alloc(ctx, (size_t)p->n, sizeof *said, "a trace");
-    wf_status status = said ? WF_OK : WF_NO_MEMORY;
-    for (int r = 0; r < wf_job_n_ranks(job) && status == WF_OK; r++) status = say(job, r, p, said);
-    if (status == WF_OK) wfi_free(ctx, said); /* else it may still be written to */
+static wf_status gather(wf_job *job, pairs *p) {
+    wf_group *all;
+    WF_TRY(wf_group_create(job, NULL, &all));
+    wf_status status = wf_group_all_reduce(all, p->rows, p->rows, 2 * p->n, WF_F64, WF_SUM, NULL);
+    wf_group_destroy(all);
     return status;
-}
-
-/* A board full at a time. */
-static wf_status gather(wf_context *ctx, wf_job *job, pairs *p) {
-    if (wfi_control_transport(job)) return gather_messages(ctx, job, p);
-    double *board = wfi_control_board(job);
-    for (int64_t at = 0; at < p->n; at += WFI_CONTROL_RECORDS) {
-        int64_t n = wfi_min_i64(p->n - at, WFI_CONTROL_RECORDS);
-        WF_TRY(wfi_control_barrier(job, "share a trace"));
-        for (int64_t i = 0; i < n; i++)
-            if (p->is_own[at + i]) memcpy(board + 2 * i, p->rows[at + i], sizeof *p->rows);
-        WF_TRY(wfi_control_barrier(job, "read a trace"));
-        memcpy(p->rows[at], board, (size_t)n * sizeof *p->rows);
-    }
-    return wfi_control_barrier(job, "continue after a trace");
 }
 
 /* ---- when instructions ran ---- */
@@ -93,10 +54,10 @@ wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
             if (p->instructions[i].rank == own)
                 put(&x, i, (double)t->begin_ns[i], (double)t->end_ns[i]);
         put(&x, n + own, (double)t->start_ns, 0);
-        status = gather(p->ctx, job, &x);
+        status = gather(job, &x);
     }
     if (status == WF_OK) take_times(t, &x);
-    pairs_release(p->ctx, &x);
+    wfi_free(p->ctx, x.rows);
     return status;
 }
 
@@ -128,9 +89,9 @@ wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums 
         }
         for (int k = 0; k < WFI_N_RATES; k++)
             put(&x, at + n + k, sums->rates[k].us, sums->rates[k].bytes);
-        status = gather(p->ctx, job, &x);
+        status = gather(job, &x);
     }
     if (status == WF_OK) take_sums(sums, &x, n, p->n_ranks);
-    pairs_release(p->ctx, &x);
+    wfi_free(p->ctx, x.rows);
     return status;
 }

@@ -91,8 +91,6 @@ int *wfi_control_n_writing(wfi_control *control);
 bool wfi_control_was_writing(const wfi_control *control);
 /* Whether that rank has begun this rank's current run. */
 bool wfi_control_has_begun(const wfi_control *control, int rank);
-/* The memory of the losses, for use between barriers and outside of runs. */
-double *wfi_control_board(const wfi_control *control);
 /* Requests a stop from the next run on. Any thread may call it, also a signal handler. */
 void wfi_control_request_stop(wfi_control *control, int reason);
 

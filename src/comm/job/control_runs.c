@@ -154,10 +154,6 @@ bool wfi_control_was_writing(const wfi_control *c) {
     return was;
 }
 
-double *wfi_control_board(const wfi_control *c) {
-    return &c->shared->records[0][0][0];
-}
-
 void wfi_control_request_stop(wfi_control *c, int reason) {
     __atomic_store_n(&c->stop, reason, __ATOMIC_RELAXED);
 }
