@@ -14,9 +14,10 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
 }
 
 /* Returns the length of a part, and the replica that has the first part. A tensor with fewer blocks
- * of the norm than replicas begins at the replica of its number. */
+ * of the norm than replicas begins at the replica of its number. If so many replicas each had a
+ * block of it, they would not be equal. */
 static size_t divide(size_t bytes, int32_t n, wfi_division how, int32_t *first_out) {
-    bool is_small = wfi_placement_is_small(bytes, n);
+    bool is_small = wfi_placement_is_small(bytes, n) && (how.is_measured || n <= WFI_MOST_ROTATING);
     size_t block =
         is_small || how.is_measured ? WFI_NORM_BLOCK_ELEMENTS * sizeof(float) : WFI_ALIGN_BYTES;
     *first_out = is_small ? how.number % n : 0;

@@ -28,9 +28,12 @@ typedef struct wfi_extent {
     size_t offset, bytes;
 } wfi_extent;
 
+/* Small tensors do not rotate among more replicas. */
+#define WFI_MOST_ROTATING 64
+
 /* How a tensor is divided. */
 typedef struct wfi_division {
-    int32_t number;   /* of the tensor: small ones take turns */
+    int32_t number;   /* of the tensor: small ones rotate */
     bool is_measured; /* clipping measures the norm of parts */
 } wfi_division;
 
@@ -38,7 +41,7 @@ typedef struct wfi_division {
  * whole blocks of elements for which a gradient's norm has a sum of its own
  * (WFI_NORM_BLOCK_ELEMENTS), so they are measured as the whole would be; others are whole cache
  * lines. Parts are equal but for the last ones, so most replicas have as much as others. Tensors
- * with fewer blocks than replicas take turns. */
+ * with fewer blocks than replicas rotate, if they are measured or there are few replicas. */
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
                                 wfi_division how);
 /* The owner of the part of a divided tensor that begins there. */

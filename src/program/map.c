@@ -166,8 +166,7 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
 /* Replicas with equal parts are planned once (classes.c). So the first replica keeps all small
  * tensors if there are more replicas than this, or if these tensors have less than this part of the
  * bytes that a replica keeps. */
-#define MOST_ROTATING 64
-#define SMALL_SHARE   32
+#define SMALL_SHARE 32
 
 static void choose_small(wf_program *p) {
     size_t all = 0, small = 0;
@@ -179,7 +178,7 @@ static void choose_small(wf_program *p) {
         if (wfi_placement_is_small(bytes, n)) small += bytes;
         if (n > most) most = n;
     }
-    p->rotates_small = most <= MOST_ROTATING && small > all / (size_t)most / SMALL_SHARE;
+    p->rotates_small = most <= WFI_MOST_ROTATING && small > all / (size_t)most / SMALL_SHARE;
 }
 
 /* Lists each stage once for each unit that it reads parameters of: those of unit u come from
