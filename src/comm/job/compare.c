@@ -124,16 +124,11 @@ void wfi_difference_describe(const char *first, const char *own, int rank, char 
  * first difference. */
 static wf_status name_difference(wfi_control *c, const char *own, size_t n_first, int rank) {
     wf_context *ctx = wfi_control_context(c);
-    char difference[600], part[WFI_BROADCAST_BYTES];
+    char difference[600];
     char *first = wfi_alloc(ctx, n_first + 1, 1, "a statement");
     if (!first) return wfi_control_fail_all(c, WF_NO_MEMORY);
-    wf_status status = WF_OK;
-    for (size_t at = 0; at < n_first && status == WF_OK; at += sizeof part) {
-        size_t n = n_first - at < sizeof part ? n_first - at : sizeof part;
-        if (wf_job_rank(c) == 0) memcpy(part, own + at, n);
-        status = wfi_control_broadcast(c, "receive rank 0's settings", part, n);
-        if (status == WF_OK) memcpy(first + at, part, n);
-    }
+    if (wf_job_rank(c) == 0) memcpy(first, own, n_first);
+    wf_status status = wfi_control_broadcast(c, "receive rank 0's settings", first, n_first);
     if (status == WF_OK && wf_job_rank(c) == rank) {
         wfi_difference_describe(first, own, rank, difference, sizeof difference);
         status = wfi_control_fail_all(

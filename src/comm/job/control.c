@@ -188,13 +188,16 @@ wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_con
 
 /* The first barrier checks the size, and that all ranks have read the broadcast before. */
 wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, size_t bytes) {
-    WF_TRY(wfi_control_barrier(c, what));
-    if (c->rank == 0) memcpy(c->shared->broadcast, data, bytes);
-    for (int r = 1; r < c->n_ranks; r++)
-        WF_TRY(wfi_control_move(c, 0, r, c->shared->broadcast, c->shared->broadcast, bytes));
-    WF_TRY(wfi_control_moved(c));
-    WF_TRY(wfi_control_barrier(c, "go on"));
-    memcpy(data, c->shared->broadcast, bytes);
+    char *at = data, *shared = c->shared->broadcast;
+    for (size_t n; bytes; at += n, bytes -= n) {
+        n = bytes < WFI_BROADCAST_BYTES ? bytes : WFI_BROADCAST_BYTES;
+        WF_TRY(wfi_control_barrier(c, what));
+        if (c->rank == 0) memcpy(shared, at, n);
+        for (int r = 1; r < c->n_ranks; r++) WF_TRY(wfi_control_move(c, 0, r, shared, shared, n));
+        WF_TRY(wfi_control_moved(c));
+        WF_TRY(wfi_control_barrier(c, "go on"));
+        memcpy(at, shared, n);
+    }
     return WF_OK;
 }
 

@@ -152,7 +152,7 @@ int wfi_control_n_local(const wfi_control *control, int below);
 
 /* Publishes this rank's state (its wfi_control_rank); barriers do so, too. */
 void wfi_control_publish(wfi_control *control);
-/* Broadcasts rank 0's bytes, at most WFI_BROADCAST_BYTES. `what` contains the size, unless it is
+/* Broadcasts rank 0's bytes, WFI_BROADCAST_BYTES at a time. `what` contains the size, unless it is
  * the same on all ranks anyway. Errors: those of a barrier. */
 wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
 

@@ -102,12 +102,7 @@ int wf_job_n_local_ranks(const wf_job *job) {
 wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes) {
     char what[WFI_CONTROL_DOING];
     snprintf(what, sizeof what, "a broadcast of %zu bytes", n_bytes);
-    for (size_t done = 0; done < n_bytes;) {
-        size_t n = n_bytes - done < WFI_BROADCAST_BYTES ? n_bytes - done : WFI_BROADCAST_BYTES;
-        WF_TRY(wfi_control_broadcast(job, what, (char *)data + done, n));
-        done += n;
-    }
-    return WF_OK;
+    return wfi_control_broadcast(job, what, data, n_bytes);
 }
 
 wf_status wf_job_barrier(wf_job *job) {
