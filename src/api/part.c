@@ -62,8 +62,8 @@ void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *fir
 static bool counts(const wf_trainer *t, const wf_program *p) {
     int32_t labels = p->graph->labels;
     int32_t rank = wf_job_rank(t->job);
-    bool is_first = !wfi_mesh_at(&p->mesh, WFI_TP, rank);
-    if (labels < 0 || !is_first || !wfi_trainer_loads(t, p, labels)) return false;
+    if (labels < 0 || !wfi_mesh_reports(&p->mesh, rank) || !wfi_trainer_loads(t, p, labels))
+        return false;
     int32_t stage, replica = replica_on(p, rank, &stage);
     for (int32_t s = 0; s < stage; s++)
         if (loads(p, wfi_program_rank_of(p, replica, s, 0), labels)) return false;

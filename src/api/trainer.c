@@ -127,7 +127,7 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
 static void find_reporters(const wf_program *p, int32_t *reporter) {
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
-        bool reports = now->kind == WFI_REPORT && !wfi_mesh_at(&p->mesh, WFI_TP, now->rank);
+        bool reports = now->kind == WFI_REPORT && wfi_mesh_reports(&p->mesh, now->rank);
         for (int32_t k = 0; k < now->n_references && reports; k++)
             reporter[p->blocks[now->references[k].block].name.micro] = now->rank;
     }

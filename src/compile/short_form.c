@@ -90,7 +90,7 @@ static void list_events(const search *s) {
             const wfi_action *a = &s->lists[rank].actions[k];
             s->events[s->sequence->begin[rank][k]] = (event){rank, k, true};
             s->events[s->sequence->end[rank][k]] = (event){rank, k, false};
-            if (is_first && !wfi_mesh_at(&p->mesh, WFI_TP, rank) && !a->stage &&
+            if (is_first && wfi_mesh_reports(&p->mesh, rank) && !a->stage &&
                 a->kind == WFI_ACTION_F)
                 s->begins[a->micro - first_micro(p, rank)] = s->sequence->begin[rank][k];
         }

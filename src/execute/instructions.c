@@ -141,7 +141,7 @@ static wf_status to_host(const wfi_executor *e, const wfi_instruction *now,
 static wf_status run_report(wfi_executor *e, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
         double *record = e->step.records + 2 * e->p->blocks[now->references[k].block].name.micro;
-        if (wfi_mesh_at(&e->p->mesh, WFI_TP, now->rank)) record = NULL;
+        if (!wfi_mesh_reports(&e->p->mesh, now->rank)) record = NULL;
         WF_TRY(to_host(e, now, &now->references[k], record, 2 * sizeof *record));
     }
     return WF_OK;

@@ -152,7 +152,7 @@ static wf_status emit_outputs(wfi_lowering *l) {
     const wf_graph *g = p->graph;
     for (int32_t k = 0; k < g->n_outputs; k++) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
-        if (wfi_mesh_at(&p->mesh, WFI_TP, l->rank)) continue; /* all of them have it */
+        if (!wfi_mesh_reports(&p->mesh, l->rank)) continue;
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
         wfi_name name = wfi_named(WFI_BLOCK_VALUE, v, 0);
         WF_TRY(wfi_emit_named(l, wfi_make(WFI_STORE, -1, k, 0), 1, &name));

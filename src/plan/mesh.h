@@ -8,6 +8,7 @@
 #ifndef WFI_MESH_H
 #define WFI_MESH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* By default in this order, the innermost first: ranks divide the slices of a stage (tp), the
@@ -54,6 +55,10 @@ static inline int32_t wfi_mesh_group(const wfi_mesh *mesh, unsigned axes, int32_
     for (int a = WFI_N_AXES - 1; a >= 0; a--)
         if (!(axes >> a & 1)) group = group * mesh->size[a] + wfi_mesh_at(mesh, (wfi_axis)a, rank);
     return group;
+}
+/* Whether the rank is the first of its equals: ranks that differ along no axis of stages. */
+static inline bool wfi_mesh_reports(const wfi_mesh *mesh, int32_t rank) {
+    return wfi_mesh_group(mesh, WFI_STAGE_AXES, rank) == 0;
 }
 /* The member with coordinate 0 along all axes of the set. */
 static inline int32_t wfi_mesh_first(const wfi_mesh *mesh, unsigned axes, int32_t group) {

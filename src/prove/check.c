@@ -35,7 +35,8 @@ typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
     wfi_accesses accesses;
-    bool *reported;     /* [n_micro][tp] by each rank along tp */
+    bool *reported; /* [n_micro][n_each], by each rank along other axes than those of stages */
+    int32_t n_each;
     bool *stored;       /* [n_outputs] */
     wfi_term *scratch;  /* large enough for any instruction's references, twice, ... */
     wfi_term *summands; /* ... and for the members of any group */
@@ -282,11 +283,10 @@ static wf_status run_local(checker *c, const wfi_instruction *now) {
 
 /* By the rank and those that follow it. */
 static void mark_reported(checker *c, int32_t rank, int64_t micro) {
-    const wfi_mesh *mesh = &c->p->mesh;
     for (int32_t r = 0; r < c->p->n_ranks; r++)
         if (c->p->ranks[r].like == rank)
-            c->reported[wfi_rank_micro(c->p, r, micro) * mesh->tp + wfi_mesh_at(mesh, WFI_TP, r)] =
-                true;
+            c->reported[wfi_rank_micro(c->p, r, micro) * c->n_each +
+                        wfi_mesh_group(&c->p->mesh, WFI_STAGE_AXES, r)] = true;
 }
 
 static wf_status run_host(checker *c, int32_t i) {
@@ -409,13 +409,12 @@ static wf_status check_end(const checker *c) {
                             "check: the gradient of unit %s is not kept on rank %d as one rank "
                             "sums it",
                             p->graph->units[p->blocks[b].name.owner].name, p->blocks[b].rank);
-    int64_t n_reports = p->graph->record < 0 ? 0 : p->recipe.n_micro * p->mesh.tp;
+    int64_t n_reports = p->graph->record < 0 ? 0 : p->recipe.n_micro * c->n_each;
     for (int64_t k = 0; k < n_reports; k++)
         if (!c->reported[k])
             return wfi_fail(p->ctx, WF_BUG,
-                            "check: the loss of microbatch %lld is not reported by rank %lld "
-                            "along tp",
-                            (long long)(k / p->mesh.tp), (long long)(k % p->mesh.tp));
+                            "check: a rank does not report the loss of microbatch %lld",
+                            (long long)(k / c->n_each));
     for (int32_t k = 0; k < p->graph->n_outputs && wfi_properties_of(p->kind).stores; k++)
         if (!c->stored[k])
             return wfi_fail(p->ctx, WF_BUG, "check: output '%s' is never stored",
@@ -436,12 +435,12 @@ static wf_status check_all(checker *c) {
 
 wf_status wf_program_check(const wf_program *program) {
     wf_program *p = (wf_program *)wfi_emitted_of(program); /* order.c rewrites the same order */
-    checker c = {.p = p};
+    checker c = {.p = p, .n_each = wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES)};
     wf_context *ctx = p->ctx;
     int32_t most = p->n_ranks;
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
-    c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro * (size_t)p->mesh.tp, sizeof *c.reported,
+    c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro * (size_t)c.n_each, sizeof *c.reported,
                            "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 3 * (size_t)most, sizeof *c.scratch, "the program check");

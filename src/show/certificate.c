@@ -106,7 +106,8 @@ static void add_recipe(const wf_program *p, wfi_text *text) {
                  "\"clips\": %d,\n\"reports\": %d,\n\"free_sums\": %d,\n\"variants\": [",
                  wf_program_plan(p), p->n_ranks, (long long)p->recipe.n_micro,
                  (long long)p->recipe.n_lanes, p->graph->n_slices, wfi_recipe_n_states(&p->recipe),
-                 p->recipe.clip_norm > 0, p->graph->record >= 0 ? p->mesh.tp : 0, is_free);
+                 p->recipe.clip_norm > 0,
+                 p->graph->record >= 0 ? wfi_mesh_n_groups(&p->mesh, WFI_STAGE_AXES) : 0, is_free);
     for (int32_t v = 0; v < p->n_variants; v++)
         wfi_text_add(text, "%s%lld", v ? ", " : "", (long long)p->variants[v].first_micro);
     wfi_text_add(text, "],\n");

@@ -46,7 +46,7 @@ static wfi_extent first_held(const wf_program *p, int32_t stage, wfi_block_kind 
     int32_t member = wfi_stage_member_on(p, stage, rank);
     const int32_t others[] = {0, member % s->n_parts};
     wfi_extent own = wfi_kept_extent(p, kind, unit, rank);
-    if (wfi_mesh_at(&p->mesh, WFI_TP, rank) != wfi_tp_of(p, unit)) return (wfi_extent){0, 0};
+    if (wfi_unit_rank_of(p, member, unit) != rank) return (wfi_extent){0, 0};
     for (int k = 0; k < 2; k++) {
         int32_t other = wfi_program_rank_of(p, others[k], stage, rank);
         if (others[k] < member && is_same(wfi_kept_extent(p, kind, unit, other), own))
