@@ -124,9 +124,7 @@ static wf_status change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_
 static wf_status change_along(wfi_lowering *l, const wfi_where *from, const wfi_where *to) {
     const wf_program *p = l->p;
     bool is_sum = from->along[WFI_DP] == WFI_PARTIAL;
-    if (from->along[WFI_TP] != to->along[WFI_TP])
-        WF_TRY(change(l, wfi_slice_group(p, l->rank), from->along[WFI_TP], to->along[WFI_TP]));
-    if (from->along[WFI_DP] == to->along[WFI_DP]) return WF_OK;
+    WF_TRY(change(l, wfi_slice_group(p, l->rank), from->along[WFI_TP], to->along[WFI_TP]));
     WF_TRY(change(l, wfi_stage_shards(p, from->stage, l->rank), from->along[WFI_DP],
                   to->along[WFI_DP]));
     int32_t copies = is_sum ? wfi_stage_copies(p, from->stage, l->rank) : -1;

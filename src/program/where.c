@@ -73,16 +73,13 @@ wfi_where wfi_where_on(const wf_program *p, wfi_name name, int32_t stage, wfi_ro
     bool is_at_root =
         role == WFI_MADE && name.kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan);
     int32_t replica = name.micro < 0 ? 0 : wfi_stage_replica_of(p, stage, name.micro);
-    const wfi_placement along[] = {[WFI_TP] = along_tp(p, name, unit, role),
-                                   [WFI_PP] = WFI_AT,
-                                   [WFI_DP] = along_dp(name.kind, s, role)};
-    const int32_t at[] = {[WFI_TP] = along[WFI_TP] == WFI_AT ? wfi_tp_of(p, unit) : 0,
-                          [WFI_PP] = s->pp,
-                          [WFI_DP] = s->first_dp + replica};
-    for (int a = 0; a < WFI_N_AXES; a++) {
-        where.along[a] = is_at_root ? WFI_AT : along[a];
-        where.at[a] = is_at_root ? 0 : at[a];
-    }
+    where.along[WFI_TP] = along_tp(p, name, unit, role);
+    where.along[WFI_PP] = WFI_AT;
+    where.along[WFI_DP] = along_dp(name.kind, s, role);
+    where.at[WFI_TP] = wfi_tp_of(p, unit);
+    where.at[WFI_PP] = s->pp;
+    where.at[WFI_DP] = s->first_dp + replica;
+    for (int a = 0; a < WFI_N_AXES && is_at_root; a++) where.along[a] = WFI_AT, where.at[a] = 0;
     where.is_trained = name.kind == WFI_BLOCK_STATE || name.kind == WFI_BLOCK_GRADIENT ||
                        (name.kind == WFI_BLOCK_PARAM && role >= WFI_UPDATED);
     choose_copy(p, name, unit, role, &where);
