@@ -13,8 +13,6 @@ found=$("$WEFT" info | grep -o "opencl: .*")
 mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5)
 on opencl:1 "${mlp[@]}"
 one=$(field weights_sha256 <"$folder/report")
-for plan in dp=2 dp=2,zero=3 dp=2,allreduce=tree; do same 2 "$plan" "${mlp[@]}"; done
-same 4 dp=4,allreduce=direct "${mlp[@]}"
 same 4 dp=4,allreduce=tree "${mlp[@]}"
 # Two of four are on one device.
 on opencl:0,opencl:1,opencl:0,opencl:1 --plan dp=4 "${mlp[@]}"

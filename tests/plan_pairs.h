@@ -26,7 +26,7 @@ enum {
 };
 enum { WIDE, SMALL, PLAIN, TOKENS, TOKENS_BF16, N_NETS };
 enum { TRAINED, RESUMED, CONTINUED };
-#define MPI (PROCESSES + 1) /* a carrier, as a ranks_way */
+enum { MPI = PROCESSES + 1, OPENCL, CUDA }; /* carriers, as a ranks_way */
 
 /* A plan is the values from GRID to RECOMPUTE. A strategy with a colon comes first, for
  * sharded_parse. */
@@ -52,7 +52,7 @@ static const char *const options[N_OPTIONS][MOST_VALUES] = {
     [WAY] = {"AdamW", "SGD, clipped", "uneven, AdamW, clipped", "uneven, descent",
              "few microbatches"},
     [USE] = {[TRAINED] = "trained", "resumed", "continued"},
-    [CARRIER] = {[THREADS] = "threads", "messages", "processes", "MPI"},
+    [CARRIER] = {[THREADS] = "threads", "messages", "processes", "MPI", "OpenCL", "CUDA"},
     [DELAY] = {"", "delayed"},
 };
 
@@ -117,6 +117,8 @@ static bool grid_fits(const char *grid, int option, int y) {
     if (option == NET && y == PLAIN && (n_stages > 2 || has(grid, "block"))) return false;
     if (option == NET && is_tensor != (y >= TOKENS)) return !is_tensor;
     if (option == CARRIER && y == MPI) return n == 2 || n == 4;
+    if (option == CARRIER && y == OPENCL && (is_tensor || n_stages > 2 || has(grid, "block")))
+        return false;
     if (option == CARRIER && y) return n > 1 && n <= 4; /* each compiles the program of all */
     if (has(grid, "dp=4,pp=2")) return eight_fit(option, y, value);
     if (has(grid, "lanes") && !lanes_fit(option, y, value)) return false;
@@ -133,8 +135,12 @@ static bool pair_fits(int a, int x, int b, int y) {
     const char *one = options[a][x], *other = options[b][y];
     if (a == GRID) return grid_fits(one, b, y);
     if (a == ZERO && b == ALLREDUCE) return !*other || !has(one, "zero");
-    if (a == SCHEDULE && b == NET && y == PLAIN) return !has_chunks(one);
-    if (a == CARRIER && b == DELAY && x == MPI) return !y;
+    if (a == SCHEDULE && (b == NET ? y == PLAIN : b == CARRIER && y == OPENCL))
+        return !has_chunks(one);
+    /* Kernels of few networks are compiled, and emulated. */
+    if (a == NET && b == CARRIER && y >= OPENCL) return x == PLAIN || (x == TOKENS && y == CUDA);
+    if (a == USE && b == CARRIER && y >= OPENCL) return x == TRAINED;
+    if (a == CARRIER && b == DELAY && x >= MPI) return !y;
     return true;
 }
 

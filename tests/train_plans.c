@@ -1,8 +1,9 @@
 /* Every plan trains as one rank does, bit for bit, whatever carries its ranks: threads, messages
- * between threads that share nothing, processes, or MPI. The test compares the losses of each step,
- * an evaluation between steps, the weights, and every replica's and slice's state; also under
- * random delays, after a load of a saved state, and after an update of the caller's. The planned
- * peak of every rank is the measured one in each space, and the checker of events watches.
+ * between threads that share nothing, processes, MPI, or devices of a kind. The test compares the
+ * losses of each step, an evaluation between steps, the weights, and every replica's and slice's
+ * state; also under random delays, after a load of a saved state, and after an update of the
+ * caller's. The planned peak of every rank is the measured one in each space, and the checker of
+ * events watches.
  *
  * plan_pairs.h has the plans. WEFT_TEST_FULL=1 gives each pair of options a plan of its own, with
  * the other options at random.
@@ -35,6 +36,7 @@ static const struct {
                   [TOKENS_BF16] = {token_net, "head.bias", true}};
 
 static char state_path[200];
+static const wfi_device_class *device; /* of this process's trainers; NULL: the CPU */
 
 /* ---- one run ---- */
 
@@ -77,7 +79,7 @@ static wf_recipe recipe_of(const row *r) {
     recipe.optimizer = way % 2 ? WF_SGD : WF_ADAMW;
     if (way == 3) recipe.momentum = 0;
     recipe.n_threads = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    if (!device) recipe.kernels = WF_KERNELS_REFERENCE;
     return recipe;
 }
 
@@ -86,7 +88,11 @@ static wf_status make_trainer(run *u, wf_trainer **trainer_out) {
     wf_recipe recipe = recipe_of(&u->row);
     wf_model *model = NULL;
     wf_plan *plan = NULL;
+    char devices[32];
     config.job = u->job;
+    if (device) config.devices = devices;
+    snprintf(devices, sizeof devices, "%s:%d", device ? device->name : "cpu",
+             *u->plan ? n_ranks(text_at(&u->row, GRID)) : 1);
     wf_status status =
         wf_model_create(u->ctx, "net", nets[u->row.value[NET]].function, NULL, 0, &model);
     if (!status) status = sharded_parse(u->ctx, u->plan, &plan);
@@ -184,6 +190,14 @@ static const run *oracle_of(const row *r) {
     return one;
 }
 
+static int destroy_oracles(void **state) {
+    for (int k = 0; k < n_oracles; k++) {
+        wf_trainer_destroy(oracles[k].t);
+        test_context_end(oracles[k].ctx);
+    }
+    return 0;
+}
+
 static const char *memory_of(const wf_trainer *t, const wfi_block *b) {
     return t->ready[0]->executor->workers[b->rank].arenas[b->space].base + b->offset;
 }
@@ -249,7 +263,7 @@ static const char *run_uses(run *u, ranks_one *one) {
     RUN_TRY(u, train(u, u->row.value[USE] == RESUMED));
     assert_non_null(u->t->ready[0]->executor->happens);
     const char *wrong = oracle ? other_outcome(&u->outcome, &oracle->outcome) : NULL;
-    if (!wrong && oracle) wrong = other_state(u->t, oracle->t, one ? one->rank : -1);
+    if (!wrong && oracle && !device) wrong = other_state(u->t, oracle->t, one ? one->rank : -1);
     if (!wrong && u->row.value[USE] == CONTINUED) {
         RUN_TRY(u, train_on(u));
         if (oracle) wrong = other_later(&u->later, &oracle->later);
@@ -372,6 +386,47 @@ TEST_CASE(mpi_does) {
     skip();
 }
 
+/* The arguments of run_devices. */
+static int be_devices(char **argv) {
+    wf_context *ctx = test_context();
+    char text[512];
+    int carrier = atoi(argv[1]);
+    device = carrier == CUDA ? &wfi_device_cuda : &wfi_device_opencl;
+    snprintf(state_path, sizeof state_path, "%s", argv[2]);
+    bool is_there = device->describe(ctx, device, text, sizeof text) == WF_OK;
+    if (!is_there) printf("skipped: %s\n", wf_context_error(ctx));
+    test_context_end(ctx);
+    (void)add_rows(false);
+    if (is_there) run_jobs(carrier, run_threads);
+    (void)destroy_oracles(NULL);
+    return is_there ? 0 : 77;
+}
+
+/* Two OpenCL devices do not reach each other's memory; CUDA's driver is a stand-in. */
+static void run_devices(int carrier) {
+    if (TEST_SAMPLE > 1) {
+        print_message("skipped: devices run without sanitizers\n");
+        skip();
+    }
+    char command[8192], folder[2048] = "";
+    assert_true(readlink("/proc/self/exe", folder, sizeof folder - 1) > 0);
+    *strrchr(folder, '/') = 0;
+    snprintf(command, sizeof command,
+             "LD_LIBRARY_PATH='%s'/%s POCL_DEVICES='pthread pthread' '%s'/train_plans %d '%s'",
+             folder, carrier == CUDA ? "stand_in" : "none", folder, carrier, state_path);
+    int status = system(command);
+    if (WEXITSTATUS(status) == 77) skip();
+    if (status) fail_msg("%s", command);
+}
+
+TEST_CASE(opencl_does) {
+    run_devices(OPENCL);
+}
+
+TEST_CASE(cuda_does) {
+    run_devices(CUDA);
+}
+
 /* The arguments of run_mpi. */
 static int be_rank(char **argv) {
     job_rows j = {.carrier = MPI, .n_ranks = atoi(argv[1]), .delay = atoi(argv[2])};
@@ -453,18 +508,11 @@ TEST(state_moves_between_plans) {
     }
 }
 
-static int destroy_oracles(void **state) {
-    for (int k = 0; k < n_oracles; k++) {
-        wf_trainer_destroy(oracles[k].t);
-        test_context_end(oracles[k].ctx);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv) {
     const char *base = getenv("TMPDIR");
     char folder[128];
     setenv("WEFT_CHECK_EVENTS", "1", 1);
+    if (argc == 3) return be_devices(argv);
     if (argc > 1) return be_rank(argv);
     snprintf(folder, sizeof folder, "%.80s/weft-test-XXXXXX", base ? base : "/tmp");
     if (!mkdtemp(folder)) return 1;
