@@ -4,7 +4,6 @@
  * is whole and nothing else is left. */
 #include "data_folder.h"
 #include "group_ranks.h"
-#include "sharded_plan.h"
 #include "small_models.h"
 
 #include <fcntl.h>
@@ -34,17 +33,10 @@ static wf_status make_dividing(wf_context *ctx, wf_job *job, const char *plan_te
                                size_t shard_bytes, bool is_async, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = rank_recipe(seed);
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
     config.job = job;
     config.shard_bytes = shard_bytes;
     config.save_async = is_async;
-    wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
-    if (!status) status = sharded_parse(ctx, plan_text, &plan);
-    if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return status;
+    return test_try_trainer(ctx, small_net, &recipe, plan_text, &config, trainer_out);
 }
 
 static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,

@@ -2,7 +2,7 @@
 #ifndef TESTS_TEST_TRAINER_H
 #define TESTS_TEST_TRAINER_H
 
-#include "test.h"
+#include "sharded_plan.h"
 
 #include <weft/trainer.h>
 
@@ -16,6 +16,21 @@ static inline wf_trainer *test_trainer(wf_context *ctx, wf_model *model, const w
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return t;
+}
+
+/* Of a model that needs no configuration; may fail. */
+static inline wf_status test_try_trainer(wf_context *ctx, wf_model_function function,
+                                         const wf_recipe *recipe, const char *plan_text,
+                                         const wf_trainer_config *config,
+                                         wf_trainer **trainer_out) {
+    wf_model *model = NULL;
+    wf_plan *plan = NULL;
+    wf_status status = wf_model_create(ctx, "small", function, NULL, 0, &model);
+    if (!status) status = sharded_parse(ctx, plan_text, &plan);
+    if (!status) status = wf_trainer_create(ctx, model, recipe, plan, config, trainer_out);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return status;
 }
 
 #endif

@@ -216,16 +216,10 @@ static const char *swap_late(ranks_one *one) {
     const seen *want = one->self;
     wf_recipe recipe = recipe_of(WF_ADAMW);
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
     wf_trainer *t;
     double loss;
     config.job = one->job;
-    RANKS_TRY(one, wf_model_create(one->ctx, "wide", wide_net, NULL, 0, &model));
-    RANKS_TRY(one, wf_plan_parse(one->ctx, "dp=2,zero=1", &plan));
-    RANKS_TRY(one, wf_trainer_create(one->ctx, model, &recipe, plan, &config, &t));
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
+    RANKS_TRY(one, test_try_trainer(one->ctx, wide_net, &recipe, "dp=2,zero=1", &config, &t));
     for (int s = 0; s < N_STEPS; s++) RANKS_TRY(one, small_try_step(t, s, NULL));
     wfi_device *device = t->workers[one->rank].device;
     if (one->rank == 0) n_late = 1, device->kind = &late_device; /* evaluates, too */

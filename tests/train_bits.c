@@ -221,29 +221,20 @@ TEST_CASE(deadlines) {
     setenv("WEFT_DELAY_US", "200000", 1);
     for (int k = 0; k < 2; k++) {
         wf_context *ctx = test_context();
-        wf_model *model;
-        wf_plan *plan;
         wf_trainer *trainer;
         wf_recipe recipe = small_recipe();
         recipe.n_micro = recipe.n_lanes = 2;
         wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
         config.devices = plans[k][1];
         config.timeout_ms = 30;
-        TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k][0], &plan));
-        wf_status status = wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer);
+        wf_status status =
+            test_try_trainer(ctx, small_net, &recipe, plans[k][0], &config, &trainer);
         if (status == WF_OK) {
-            static small_batch batch;
-            small_batch_fill(&batch, 0);
-            wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
-            wf_step_result result;
-            status = wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result);
+            status = small_try_step(trainer, 0, NULL);
             wf_trainer_destroy(trainer);
         }
         assert_int_equal(status, WF_TIMEOUT);
         assert_non_null(strstr(wf_context_error(ctx), "waited 30 ms for stream"));
-        wf_model_destroy(model);
-        wf_plan_destroy(plan);
         test_context_end(ctx);
     }
     unsetenv("WEFT_DELAY_US");

@@ -73,8 +73,6 @@ static wf_status make_trainer(wf_context *ctx, const trial *x, wf_job *job,
                               wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = small_recipe();
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
     recipe.n_micro = 8;
     recipe.n_lanes = 4;
     recipe.n_threads = 1;
@@ -82,12 +80,7 @@ static wf_status make_trainer(wf_context *ctx, const trial *x, wf_job *job,
     if (x->c->is_adam) recipe.lr = 1e-6;
     config.job = job;
     config.keep_undo = x->undoes;
-    wf_status status = wf_model_create(ctx, "small", x->c->function, NULL, 0, &model);
-    if (!status) status = wf_plan_parse(ctx, x->plan, &plan);
-    if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return status;
+    return test_try_trainer(ctx, x->c->function, &recipe, x->plan, &config, trainer_out);
 }
 
 /* A step, or with `logits` a forward run, of the batch as it is or spoiled. */

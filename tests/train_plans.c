@@ -14,7 +14,6 @@
 #include "group_ranks.h"
 #include "mpi_start.h"
 #include "plan_pairs.h"
-#include "sharded_plan.h"
 #include "small_models.h"
 #include "wide_net.h"
 
@@ -86,20 +85,13 @@ static wf_recipe recipe_of(const row *r) {
 static wf_status make_trainer(run *u, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = recipe_of(&u->row);
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
     char devices[32];
     config.job = u->job;
     if (device) config.devices = devices;
     snprintf(devices, sizeof devices, "%s:%d", device ? device->name : "cpu",
              *u->plan ? n_ranks(text_at(&u->row, GRID)) : 1);
-    wf_status status =
-        wf_model_create(u->ctx, "net", nets[u->row.value[NET]].function, NULL, 0, &model);
-    if (!status) status = sharded_parse(u->ctx, u->plan, &plan);
-    if (!status) status = wf_trainer_create(u->ctx, model, &recipe, plan, &config, trainer_out);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return status;
+    return test_try_trainer(u->ctx, nets[u->row.value[NET]].function, &recipe, u->plan, &config,
+                            trainer_out);
 }
 
 typedef wf_status (*run_fn)(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,

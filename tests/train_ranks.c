@@ -32,17 +32,10 @@ static wf_status make_with(ranks_one *one, const wf_recipe *recipe, bool traces,
                            wf_trainer **trainer_out) {
     const work *w = one->self;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
     config.job = one->job;
     config.timeout_ms = w->timeout_ms;
     config.trace = traces;
-    wf_status status = wf_model_create(one->ctx, "small", small_net, NULL, 0, &model);
-    if (!status) status = wf_plan_parse(one->ctx, w->plan, &plan);
-    if (!status) status = wf_trainer_create(one->ctx, model, recipe, plan, &config, trainer_out);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return status;
+    return test_try_trainer(one->ctx, small_net, recipe, w->plan, &config, trainer_out);
 }
 
 static wf_status make_trainer(ranks_one *one, wf_trainer **trainer_out) {

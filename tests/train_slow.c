@@ -148,17 +148,11 @@ TEST_CASE(one_worker_of_two) {
 /* The trainer reads the variable before it makes anything. */
 TEST(refused_by_trainer) {
     wf_recipe recipe = small_recipe();
-    wf_model *model;
-    wf_plan *plan;
     wf_trainer *trainer;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
     setenv("WEFT_SLOW_RANK", "fast", 1);
-    TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, test_try_trainer(ctx, small_net, &recipe, "", NULL, &trainer), WF_INVALID_ARG,
                  "WEFT_SLOW_RANK='fast'");
     unsetenv("WEFT_SLOW_RANK");
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -37,8 +37,6 @@ static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_tex
                               uint64_t seed, bool forward_only, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = small_recipe();
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
     recipe.n_micro = n_micro;
     recipe.n_lanes = n_micro < 4 ? n_micro : 4;
     recipe.n_threads = 1;
@@ -46,12 +44,7 @@ static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_tex
     recipe.kernels = WF_KERNELS_REFERENCE;
     config.job = job;
     config.forward_only = forward_only;
-    wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
-    if (!status) status = wf_plan_parse(ctx, plan_text, &plan);
-    if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return status;
+    return test_try_trainer(ctx, small_net, &recipe, plan_text, &config, trainer_out);
 }
 
 static wf_status run_batch(wf_trainer *trainer, int number, bool trains, wf_step_result *result) {
