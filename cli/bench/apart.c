@@ -2,6 +2,7 @@
 #include "common/text.h"
 #include "job/job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -61,14 +62,13 @@ exit_status apart_open(cli *c, apart *a) {
                     strerror(errno));
 }
 
+/* A run that was killed may leave half a report under another name. */
 void apart_close(apart *a) {
-    static const char *const names[] = {"report.json", "rows.json", "trace.json", "log",
-                                        "store",       "peer",      "disk"};
-    char path[300];
-    if (!*a->folder) return;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        (void)unlink(apart_path(a, names[i], path));
-    (void)rmdir(a->folder);
+    DIR *folder = *a->folder ? opendir(a->folder) : NULL;
+    for (struct dirent *f; folder && (f = readdir(folder));)
+        (void)unlinkat(dirfd(folder), f->d_name, 0);
+    if (folder) closedir(folder);
+    if (*a->folder) (void)rmdir(a->folder);
 }
 
 const char *apart_path(const apart *a, const char *name, char path[300]) {
