@@ -234,6 +234,11 @@ WEFT_LOG=info:progress "$WEFT" $search >"$folder/out" 2>"$folder/said"
 grep -qE 'progress: trying plan 1 of about [0-9]+: dp=' "$folder/said" || fail "the search shows no progress"
 line 1 '^fits    no'
 is_one_fit
+# Of a step of many microbatches a short one is drafted first. Only programs that may fit are proved.
+WEFT_LOG=info:progress "$WEFT" plan $gpt --optimizer adamw --batch 256 --micro 256 --plan dp=2,pp=2 --device-memory 600KiB >"$folder/out" 2>"$folder/said"
+n_tried=$(grep -c ' progress: trying plan ' "$folder/said") n_proved=$(grep -c ' progress: proving instruction 0 of ' "$folder/said")
+((n_tried >= 8 && n_proved > 0 && n_proved <= 6)) || fail "256 microbatches: $n_proved programs are proved for $n_tried plans"
+has -- '--plan .* --micro 256 ' "$folder/out" || fail "256 microbatches: no plan fits: $(head -3 "$folder/out")"
 if command -v script >/dev/null; then
     TERM=xterm script -qec "stty cols 100; $WEFT plan $gpt --micro auto" /dev/null </dev/null | tr '\r' '\n' >"$folder/terminal"
     grep -qE 'measuring --micro 8, 1 of at most 1, [0-9]+:[0-9][0-9] so far' "$folder/terminal" || fail "--micro auto on a terminal: $(cat "$folder/terminal")"
