@@ -1,6 +1,9 @@
 """weft bench allreduce: rows of one all-reduce for each size, algorithm and wire; Open MPI's and
-gloo's beside them. A peer's wire is "open-mpi" or "gloo"."""
-from bench import Measured
+gloo's beside them. A peer's wire is "open-mpi" or "gloo". Wires and peers take turns. Ranks of a job
+that another program has started measure all rounds themselves."""
+import os
+
+from bench import Measured, fail
 from table import csv, median, value_at
 
 SIZES = ((1 << 30, "GiB"), (10 ** 9, "GB"), (1 << 20, "MiB"), (10 ** 6, "MB"), (1 << 10, "KiB"),
@@ -8,6 +11,7 @@ SIZES = ((1 << 30, "GiB"), (10 ** 9, "GB"), (1 << 20, "MiB"), (10 ** 6, "MB"), (
 COLORS = ("d55e00", "56b4e9", "cc79a7", "009e73", "0072b2", "333333")
 PEERS = {"mpi": ("Open MPI", "999999", 4), "gloo": ("gloo (PyTorch)", "e69f00", 6)}
 TITLES = {"inproc": "threads", "shm": "processes that share memory", "mpi": "processes over MPI"}
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 FIELDS = ("algorithm", "wire", "bytes", "ranks", "time_us", "stream_time_us", "algbw_gb_s",
           "busbw_gb_s")
 
@@ -22,9 +26,105 @@ def is_peer(row):
 
 
 class Allreduce(Measured):
+    def main(self):
+        self.versions, self.missing = {"mpi": "", "gloo": ""}, {"mpi": "", "gloo": ""}
+        super().main()
+
+    # ---- rounds ----
+
+    def add_rows(self):
+        sizes = [int(word) for word in self.plans if word.isdecimal()]
+        wires, chosen = (self.value[key].split(",") for key in ("wires", "chosen"))
+        self.state = {"algorithms": [word for word in self.plans if not word.isdecimal()],
+                      "n_algorithms": len(chosen), "n_wires": len(wires), "copy_gb_s": 0.0}
+        peers = [("open-mpi", ["mpi"]), ("gloo", ["gloo"])] if self.has_peers else []
+        for wire, algorithms in [*((wire, chosen) for wire in wires), *peers]:
+            self.rows += [{".streams": [], "bytes": n_bytes, "ranks": self.ranks,
+                           "algorithm": algorithm, "wire": wire, "time_us": None,
+                           "stream_time_us": None, "algbw_gb_s": None, "busbw_gb_s": None,
+                           "sent_bytes": None, "received_bytes": None, "rounds_us": []}
+                          for n_bytes in sizes for algorithm in algorithms]
+        self.bytes = f"--bytes={','.join(map(str, sizes))}"
+
+    def turns(self, number):
+        wires = dict.fromkeys(row["wire"] for row in self.rows)
+        return [{".name": wire, "number": number} for wire in wires]
+
+    def run(self, turn):
+        wire, value, n = turn[".name"], self.value, str(self.ranks)
+        rows = [row for row in self.rows if row["wire"] == wire]
+        if is_peer(rows[0]):
+            return self.run_peer(rows, rows[0]["algorithm"])
+        words = [value["weft"], "bench", "allreduce", self.bytes, f"--algorithm={value['chosen']}",
+                 f"--wire={wire}", f"--ranks={n}", f"--memory={value['memory']}", "--quiet"]
+        begin = {"inproc": [], "shm": [value["weft"], "run", "-n", n, "--"],
+                 "mpi": self.mpirun()}[wire]
+        part = self.must([*begin, *words], self.cores, MPI_ENVIRONMENT | {
+            "WEFT_BENCH_PART": f"{turn['number']} {self.path('report.json')}"})
+        self.state["copy_gb_s"] = max(self.state["copy_gb_s"], part["copy_gb_s"])
+        for row, other in zip(rows, part["rows"]):
+            if ".why" in other:
+                row[".why"] = other[".why"]
+                continue
+            row["rounds_us"] += other["rounds_us"]
+            row[".streams"] += other[".streams"]
+            row.update({key: other[key] for key in ("sent_bytes", "received_bytes")})
+
+    def mpirun(self):
+        crowded = ["--oversubscribe", "--bind-to", "none"] if self.ranks > self.cores else []
+        return ["mpirun", "-n", str(self.ranks), *crowded]
+
+    def run_peer(self, rows, name):
+        if self.missing[name]:
+            return
+        command, self.missing[name] = self.peer_command(name)
+        if not command:
+            return
+        own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        status, said, report = self.execute(
+            [*command, self.bytes, f"--json={self.path('report.json')}"], self.cores,
+            own | MPI_ENVIRONMENT)
+        if status or report is None:
+            self.missing[name] = self.last_line(said)
+            return
+        self.versions[name] = str(report.get("version", ""))[:99]
+        if name == "mpi" and not self.versions[name].startswith("Open MPI"):
+            self.missing[name] = f"mpirun and mpicc are of another MPI: {self.versions[name]}"
+            return
+        times = {row["bytes"]: row["time_us"] for row in report["rows"]}
+        for row in rows:
+            if not times.get(row["bytes"]):
+                fail(f"{name}: its report has no time for {row['bytes']} bytes")
+            row["rounds_us"].append(float(times[row["bytes"]]))
+
+    def peer_command(self, name):
+        """Or None, and why there is none. Compiles Open MPI's program once."""
+        value, program, store = self.value, self.path("peer"), self.path("store")
+        if name == "gloo":
+            if os.path.exists(store):
+                os.remove(store)
+            command = [value["weft"], "run", "-n", str(self.ranks), "--", value["peer_python"],
+                       value["gloo_script"], f"--store={store}"]
+            missing = "gloo_allreduce.py is not installed with weft"
+            return (command, "") if value["gloo_script"] else (None, missing)
+        if not value["mpi_source"]:
+            return None, "mpi_allreduce.c is not installed with weft"
+        if not os.access(program, os.X_OK):
+            _, said, _ = self.execute(["mpicc", "-O2", "-o", program, value["mpi_source"]],
+                                      self.cores)
+            if not os.access(program, os.X_OK):
+                return None, f"mpicc: {self.last_line(said)}"
+        return [*self.mpirun(), program], ""
+
+    # ---- results ----
+
     def finish(self):
         """busbw is counted as nccl-tests do. The first row of each wire and algorithm has the reason
         why all of its sizes are left out."""
+        reasons = [row[".why"] for row in self.rows if ".why" in row]
+        if reasons and not self.is_measured and not any(
+                row["rounds_us"] for row in self.rows if not is_peer(row)):
+            fail(reasons[0], 2)
         self.sizes = sorted({row["bytes"] for row in self.rows})
         n, first = self.ranks, self.sizes[0]
         self.left_out = [{key: row[key] for key in ("algorithm", "wire")} | {"why": row[".why"]}
@@ -89,12 +189,11 @@ class Allreduce(Measured):
                          f"{', '.join(texts)}")
         for row in self.left_out:
             self.say(f"left out: {row['algorithm']} on {row['wire']}: {row['why']}")
-        versions = [state[key] for key in ("mpi_version", "gloo_version") if state[key]]
-        if versions:
-            self.say(f"beside: {', '.join(versions)}")
-        for key, name in (("no_mpi", "Open MPI"), ("no_gloo", "gloo")):
-            if state[key]:
-                self.say(f"no figures of {name}'s: {state[key]}")
+        if any(self.versions.values()):
+            self.say(f"beside: {', '.join(filter(None, self.versions.values()))}")
+        for key, name in (("mpi", "Open MPI"), ("gloo", "gloo")):
+            if self.missing[key]:
+                self.say(f"no figures of {name}'s: {self.missing[key]}")
 
     def report(self):
         state = self.state
@@ -105,10 +204,10 @@ class Allreduce(Measured):
         if self.has_peers:
             report |= {"weft_over_peer": [{"bytes": n, "open_mpi": self.ratio(n, "open-mpi"),
                                            "gloo": self.ratio(n, "gloo")} for n in self.sizes],
-                       "open_mpi_version": state["mpi_version"],
-                       "gloo_version": state["gloo_version"]}
-            report |= {report_key: state[key] for key, report_key in
-                       (("no_mpi", "no_open_mpi"), ("no_gloo", "no_gloo")) if state[key]}
+                       "open_mpi_version": self.versions["mpi"],
+                       "gloo_version": self.versions["gloo"]}
+            report |= {key: self.missing[name] for name, key in
+                       (("mpi", "no_open_mpi"), ("gloo", "no_gloo")) if self.missing[name]}
         return report
 
     # ---- pictures ----

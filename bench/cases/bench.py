@@ -68,9 +68,10 @@ class Bench:
         try:
             self.add_rows()
             for number in range(self.repeat):
-                active = sum(".left_out" not in row for row in self.rows)
+                turns = self.turns(number)
+                active = sum(".left_out" not in row for row in turns)
                 self.n_runs = self.n_done + active * (self.repeat - number)
-                self.once("run", self.rows, self.run, number % 2)
+                self.once("run", turns, self.run, number % 2)
                 if number == 0:
                     self.after_first()
             self.finish()
@@ -87,6 +88,10 @@ class Bench:
                 self.progress(f"{verb} {self.n_done + 1}/{self.n_runs}  {row['.name']}")
                 self.n_done += 1
                 run(row)
+
+    def turns(self, number):
+        """What takes turns in that round."""
+        return self.rows
 
     def after_first(self):
         pass
@@ -123,11 +128,15 @@ class Bench:
         if len(cores) > n_cores:
             os.sched_setaffinity(0, sorted(cores)[-n_cores:])
         with open(self.path("log"), "w+b") as log:
-            status = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                     env=environment)
+            try:
+                status = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         env=environment)
+            except OSError as error:
+                return 127, f"{command[0]} cannot be started: {error.strerror}", None
+            finally:
+                os.sched_setaffinity(0, cores)
             log.seek(max(0, log.tell() - LOG_BYTES))
             said = log.read().decode(errors="replace").rstrip("\n")
-        os.sched_setaffinity(0, cores)
         try:
             with open(report, encoding="utf-8") as file:
                 return status, said, json.load(file)
@@ -136,7 +145,11 @@ class Bench:
 
     def weft(self, words, n_cores, more=None):
         """The report of a run of weft."""
-        status, said, report = self.execute([self.value["weft"], *words], n_cores, more)
+        return self.must([self.value["weft"], *words], n_cores, more)
+
+    def must(self, command, n_cores, more=None):
+        """The report of a run, without which the bench fails."""
+        status, said, report = self.execute(command, n_cores, more)
         if status == 0 and report is not None:
             return report
         if status < 0:
@@ -183,9 +196,13 @@ class Bench:
         if status == 0 and report is not None:
             self.peer_version = str(report.get("version", ""))[:99]
             return report, ""
+        return None, self.last_line(said)
+
+    def last_line(self, said):
+        """Of the program, if weft run has not said all."""
         last = said.split("\n")
-        own_last = [line for line in last if not line.startswith("weft: ")]  # not weft run's
-        return None, shown((own_last or last)[-1])[:299]
+        own = [line for line in last if not line.startswith("weft: ")]
+        return shown((own or last)[-1])[:299]
 
     # ---- the report ----
 
@@ -222,6 +239,10 @@ class Measured(Bench):
     """A bench with rows that weft has measured itself, which are in FOLDER/rows.json."""
 
     def main(self):
+        self.is_measured = os.path.exists(self.path("rows.json"))
+        if not self.is_measured:
+            super().main()
+            return
         with open(self.path("rows.json"), encoding="utf-8") as file:
             self.state = json.load(file)
         self.rows, self.recipe = self.state["rows"], self.state.get("recipe")

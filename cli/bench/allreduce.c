@@ -4,6 +4,7 @@
 #include "common/text.h"
 #include "job/report.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_BYTES      "4KiB,64KiB,1MiB,4MiB,16MiB,100MB"
@@ -94,10 +95,6 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
 
 /* ---- rows ---- */
 
-bool reduce_is_peer(const json_t *row) {
-    return !strcmp(row_text(row, "wire"), "open-mpi") || !strcmp(row_text(row, "wire"), "gloo");
-}
-
 static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm, const char *wire) {
     json_t *row = json_pack("{s:s, s:I, s:i, s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:n}", ".name",
                             wire, "bytes", (json_int_t)bytes, "ranks", b->n_ranks, "algorithm",
@@ -112,16 +109,12 @@ static exit_status add_rows(bench_allreduce *b) {
         for (int s = 0; s < b->n_bytes; s++)
             for (int a = 0; a < b->n_algorithms && !bad; a++)
                 bad = add(b, b->bytes[s], b->algorithms[a], b->wires[w]);
-    for (int s = 0; s < b->n_bytes && b->all.c->o.peers && !bad; s++)
-        bad = add(b, b->bytes[s], "mpi", "open-mpi");
-    for (int s = 0; s < b->n_bytes && b->all.c->o.peers && !bad; s++)
-        bad = add(b, b->bytes[s], "gloo", "gloo");
     return bad;
 }
 
 /* ---- rounds ---- */
 
-/* The rows of one wire or peer, from `first` on, once. */
+/* The rows of one wire, from `first` on, once. */
 static exit_status run_wire(bench_allreduce *b, int first, int n_rows, int repeat) {
     const json_t *row = json_array_get(b->all.rows, (size_t)first);
     rounds *all = &b->all;
@@ -131,25 +124,19 @@ static exit_status run_wire(bench_allreduce *b, int first, int n_rows, int repea
     snprintf(text, sizeof text, "run %d/%d  %s", all->n_runs_done + 1, all->n_runs,
              row_text(row, "wire"));
     progress_show(&all->bar, (double)all->n_runs_done++ / all->n_runs, text);
-    if (b->is_worker) return reduce_run_here(b, first, n_rows, repeat);
-    if (reduce_is_peer(row)) return reduce_run_peer(b, first, n_rows);
-    if (!strcmp(row_text(row, "wire"), "inproc"))
-        return reduce_run_threads(b, first, n_rows, repeat);
-    return reduce_run_processes(b, first, n_rows);
+    return b->is_worker ? reduce_run_here(b, first, n_rows, repeat)
+                        : reduce_run_threads(b, first, n_rows, repeat);
 }
 
-static exit_status run_all(bench_allreduce *b) {
+/* `repeat` < 0: all rounds. */
+static exit_status run_all(bench_allreduce *b, int repeat) {
     const options *o = &b->all.c->o;
     exit_status bad = add_rows(b);
-    int n_rows = (int)json_array_size(b->all.rows);
-    b->all.n_runs = (b->n_wires + (o->peers ? 2 : 0)) * (int)o->repeat;
+    int n = b->n_bytes * b->n_algorithms, n_rounds = repeat < 0 ? (int)o->repeat : repeat + 1;
+    b->all.n_runs = b->n_wires * n_rounds;
     progress_open(&b->all.bar, !o->quiet);
-    for (int repeat = 0; repeat < o->repeat; repeat++)
-        for (int first = 0, n; first < n_rows && !bad; first += n) {
-            bool is_peer = reduce_is_peer(json_array_get(b->all.rows, (size_t)first));
-            n = b->n_bytes * (is_peer ? 1 : b->n_algorithms);
-            bad = run_wire(b, first, n, repeat);
-        }
+    for (int k = repeat < 0 ? 0 : repeat; k < n_rounds; k++)
+        for (int w = 0; w < b->n_wires && !bad; w++) bad = run_wire(b, w * n, n, k);
     progress_clear(&b->all.bar);
     return bad;
 }
@@ -173,7 +160,7 @@ static exit_status check_worker(const bench_allreduce *b, const wf_place *place)
     return EXIT_DONE;
 }
 
-static exit_status prepare(bench_allreduce *b) {
+static exit_status prepare(bench_allreduce *b, bool is_part) {
     cli *c = b->all.c;
     wf_place place;
     bool done;
@@ -189,52 +176,73 @@ static exit_status prepare(bench_allreduce *b) {
     if (!bad && b->is_worker) bad = processes_begin(c, &done);
     if (!bad && c->is_root) bad = report_check(c);
     if (!bad && c->is_root && c->o.out) bad = checkpoint_folder(c);
-    if (!bad && c->is_root) bad = apart_open(c, &b->all.run);
+    if (!bad && b->is_worker && c->is_root && !is_part) bad = apart_open(c, &b->all.run);
     return bad;
 }
 
-/* A list of algorithms of which none can run is refused; a rank says it in its report. */
-static exit_status check_rows(const bench_allreduce *b) {
-    const char *why = "";
-    for (json_t *row = NULL; (row = next_row(b->all.rows, row));) {
-        if (!reduce_is_peer(row) && json_is_array(json_object_get(row, "rounds_us")))
-            return EXIT_DONE;
-        if (!*why) why = row_text(row, ".why");
-    }
-    return b->is_worker || !*why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
-}
+/* A round that bench/cases/ has begun: "ROUND FILE", of which the state goes to the file. */
+#define PART_ENV "WEFT_BENCH_PART"
 
-static json_t *state_of(const bench_allreduce *b) {
-    json_t *algorithms = json_array();
+static json_t *algorithm_names(void) {
+    json_t *names = json_array();
     for (int k = 0; wf_group_algorithm_name(k); k++)
-        json_array_append_new(algorithms, json_string(wf_group_algorithm_name(k)));
-    return json_pack("{s:O, s:o, s:i, s:i, s:f, s:s, s:s, s:s, s:s}", "rows", b->all.rows,
-                     "algorithms", algorithms, "n_algorithms", b->n_algorithms, "n_wires",
-                     b->n_wires, "copy_gb_s", b->copy_gb_s, "mpi_version", b->mpi_version,
-                     "gloo_version", b->gloo_version, "no_mpi", b->no_mpi, "no_gloo", b->no_gloo);
+        json_array_append_new(names, json_string(wf_group_algorithm_name(k)));
+    return names;
 }
 
-static exit_status finish(bench_allreduce *b) {
+static exit_status finish(bench_allreduce *b, const char *part) {
     cli *c = b->all.c;
     effort spent;
     exit_status measured = complain_of(c, effort_since(c, &b->all.begin, &spent));
     if (measured || !c->is_root) return measured;
-    if (check_rows(b)) return EXIT_USAGE;
-    return cases_show(c, &b->all.run, state_of(b), &spent);
+    json_t *state = json_pack("{s:O, s:o, s:i, s:i, s:f}", "rows", b->all.rows, "algorithms",
+                              algorithm_names(), "n_algorithms", b->n_algorithms, "n_wires",
+                              b->n_wires, "copy_gb_s", b->copy_gb_s);
+    if (!part) return cases_show(c, &b->all.run, state, &spent);
+    int failed = state ? json_dump_file(state, strchr(part, ' ') + 1, 0) : -1;
+    json_decref(state);
+    return failed ? complain(EXIT_FAILED, "%s cannot be written", part) : EXIT_DONE;
+}
+
+static void add_names(words *w, const char *key, const char *const *names, int n) {
+    char text[400] = "";
+    for (int k = 0; k < n; k++) TEXT_ADD(text, "%s%s", k ? "," : "", names[k]);
+    words_add(w, "%s=%s", key, text);
+}
+
+/* bench/cases/ runs the rounds. */
+static exit_status run_rounds(const bench_allreduce *b) {
+    char path[4096], python[4096];
+    words w = {0};
+    for (int k = 0; k < b->n_bytes; k++) words_add(&w, "row=%lld", (long long)b->bytes[k]);
+    add_names(&w, "wires", b->wires, b->n_wires);
+    add_names(&w, "chosen", b->algorithms, b->n_algorithms);
+    json_t *names = algorithm_names();
+    for (size_t k = 0; k < json_array_size(names); k++)
+        words_add(&w, "row=%s", json_string_value(json_array_get(names, k)));
+    json_decref(names);
+    words_add(&w, "mpi_source=%s", bench_file("peers/mpi_allreduce.c", path) ? path : "");
+    words_add(&w, "gloo_script=%s", bench_file("peers/gloo_allreduce.py", path) ? path : "");
+    words_add(&w, "peer_python=%s", peer_python(&b->all.c->o, python));
+    exit_status bad = cases_run(b->all.c, 0, NULL, &w);
+    words_release(&w);
+    return bad;
 }
 
 exit_status run_bench_allreduce(cli *c) {
     bench_allreduce b = {.all = {.c = c, .rows = json_array()}};
-    exit_status bad = prepare(&b);
+    const char *part = getenv(PART_ENV);
+    bool is_part = part && strchr(part, ' ');
+    exit_status bad = prepare(&b, is_part);
     if (!bad) {
         interrupt_watch();
         say(c, "all-reduce of %d ranks, sums of floats in place, %s memory; %lld rounds\n",
             b.n_ranks, c->o.memory == MEMORY_SHARED ? "shared" : "ordinary",
             (long long)c->o.repeat);
         b.all.begin = effort_now();
-        bad = run_all(&b);
+        if (b.is_worker || is_part) bad = run_all(&b, is_part ? atoi(part) : -1);
+        if (!bad) bad = b.is_worker || is_part ? finish(&b, is_part ? part : NULL) : run_rounds(&b);
     }
-    if (!bad) bad = finish(&b);
     rounds_close(&b.all);
     return bad;
 }

@@ -1,5 +1,6 @@
-/* weft bench allreduce: one all-reduce, timed for each size, algorithm and wire; Open MPI's and
- * gloo's beside it. A row is one of them; rows take turns, and so do wires and peers.
+/* weft bench allreduce: one all-reduce, timed for each size, algorithm and wire. bench/cases/ runs
+ * rounds: in each, weft measures one wire, as threads or as a rank of a job, and peers run beside
+ * it.
  */
 #ifndef CLI_BENCH_ALLREDUCE_H
 #define CLI_BENCH_ALLREDUCE_H
@@ -11,8 +12,7 @@
 
 /* Rows of one wire are together, smaller sizes first. Their ".times" and ".streams" are those of
  * the rounds: microseconds of one call, the longest of the ranks', and by a work handle. A row that
- * cannot be measured has ".why". The algorithm "mpi" on the wire "open-mpi" and "gloo" on "gloo"
- * are peers'. */
+ * cannot be measured has ".why". */
 typedef struct bench_allreduce {
     rounds all;
     int n_ranks;
@@ -22,11 +22,7 @@ typedef struct bench_allreduce {
     const char *algorithms[REDUCE_MAX_LIST], *wires[REDUCE_MAX_LIST];
     int n_algorithms, n_wires;
     double copy_gb_s; /* the most of any round */
-    char mpi_version[100], gloo_version[100];
-    char no_mpi[400], no_gloo[400]; /* why there are no figures of theirs, or "" */
 } bench_allreduce;
-
-bool reduce_is_peer(const json_t *row);
 
 /* ---- allreduce_measure.c: one rank's part ---- */
 
@@ -38,11 +34,9 @@ bool reduce_is_peer(const json_t *row);
 wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
                          int n_rows, int repeat, json_t **report_out);
 
-/* ---- allreduce_run.c: a round of one wire or peer. Complains. ---- */
+/* ---- allreduce_run.c: a round of one wire. Complains. ---- */
 
 exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int repeat);
-exit_status reduce_run_processes(bench_allreduce *b, int first, int n_rows);
 exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat);
-exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows);
 
 #endif

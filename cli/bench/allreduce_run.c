@@ -1,10 +1,9 @@
-/* weft bench allreduce: a round of one wire or peer, in threads or processes. */
+/* weft bench allreduce: a round of one wire, in threads or as a rank of a job. */
 #include "bench/allreduce.h"
 
 #include <math.h>
 #include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- cores ---- */
 
@@ -26,13 +25,13 @@ static void take_share(int rank, int n_ranks) {
 
 /* ---- results ---- */
 
-/* The entry of the report's list that is about the row; NULL. Peers' have no algorithm. */
+/* The entry of the report's list that is about the row; NULL. */
 static json_t *find(const json_t *report, const char *list, const json_t *row) {
     const json_t *entries = json_object_get(report, list);
     for (json_t *entry = NULL; (entry = next_row(entries, entry));) {
         const char *algorithm = row_text(entry, "algorithm");
         double bytes = row_number(entry, "bytes");
-        if ((!*algorithm || !strcmp(algorithm, row_text(row, "algorithm"))) &&
+        if (!strcmp(algorithm, row_text(row, "algorithm")) &&
             (isnan(bytes) || bytes == row_number(row, "bytes")))
             return entry;
     }
@@ -56,7 +55,7 @@ static exit_status keep(bench_allreduce *b, int first, int n_rows, const json_t 
         exit_status bad = row_append(row, "rounds_us", time_us);
         if (!bad) bad = row_append(row, ".streams", row_number(result, "stream_time_us"));
         if (bad) return bad;
-        if (reduce_is_peer(row) || !json_object_get(result, "sent_bytes")) continue;
+        if (!json_object_get(result, "sent_bytes")) continue;
         json_object_set(row, "sent_bytes", json_object_get(result, "sent_bytes"));
         json_object_set(row, "received_bytes", json_object_get(result, "received_bytes"));
     }
@@ -107,116 +106,5 @@ exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int re
     exit_status bad = complain_of(b->all.c, wf_spawn(b->all.c->ctx, &config, NULL));
     if (!bad) bad = keep(b, first, n_rows, round.report, "rank 0");
     json_decref(round.report);
-    return bad;
-}
-
-/* ---- ranks as processes ---- */
-
-static void add_list(words *w, const bench_allreduce *b) {
-    char list[REDUCE_MAX_LIST * 24] = "";
-    for (int i = 0; i < b->n_bytes; i++)
-        TEXT_ADD(list, "%s%lld", i ? "," : "", (long long)b->bytes[i]);
-    words_add(w, "--bytes=%s", list);
-}
-
-/* A launcher's variables are not ours to hand on: mpirun sets its own. */
-static void add_mpirun(words *w, int n_ranks) {
-    words_add_text(w, "env -u RANK -u WORLD_SIZE -u LOCAL_RANK -u LOCAL_WORLD_SIZE "
-                      "-u WEFT_CONTROL_FD OMPI_ALLOW_RUN_AS_ROOT=1 "
-                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n");
-    words_add(w, "%d", n_ranks);
-    if (n_ranks > apart_n_cores()) words_add_text(w, "--oversubscribe --bind-to none");
-}
-
-exit_status reduce_run_processes(bench_allreduce *b, int first, int n_rows) {
-    static const option_id own[] = {OPT_bytes, OPT_wire,  OPT_repeat, OPT_out,  OPT_json,
-                                    OPT_quiet, OPT_peers, OPT_python, OPT_ranks};
-    const char *wire = row_text(json_array_get(b->all.rows, (size_t)first), "wire");
-    bool is_mpi = !strcmp(wire, "mpi");
-    char self[4096] = "", path[300];
-    words w = {0};
-    json_t *report;
-    if (is_mpi) add_mpirun(&w, b->n_ranks);
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    words_add(&w, "%s", n > 0 ? self : "weft");
-    words_add_text(&w, "bench allreduce --repeat=1 --quiet");
-    words_add_options(&w, &b->all.c->o, FOR_BENCH_ALLREDUCE, own, sizeof own / sizeof *own);
-    add_list(&w, b);
-    words_add(&w, "--wire=%s", wire);
-    words_add(&w, "--ranks=%d", b->n_ranks);
-    words_add(&w, "--json=%s", apart_path(&b->all.run, "report.json", path));
-    exit_status bad = apart_run(&b->all.run, is_mpi ? NULL : APART_SELF, &w,
-                                is_mpi ? 0 : b->n_ranks, apart_n_cores(), false, &report);
-    words_release(&w);
-    if (bad) return bad;
-    bad = keep(b, first, n_rows, report, wire);
-    json_decref(report);
-    return bad;
-}
-
-/* ---- peers ---- */
-
-/* Compiles the program once. */
-static bool compile_mpi(bench_allreduce *b, char program[300]) {
-    char source[4096];
-    words w = {0};
-    apart_path(&b->all.run, "peer", program);
-    if (access(program, X_OK) == 0) return true;
-    if (!bench_file("peers/mpi_allreduce.c", source)) {
-        snprintf(b->no_mpi, sizeof b->no_mpi, "mpi_allreduce.c is not installed with weft");
-        return false;
-    }
-    words_add_text(&w, "mpicc -O2 -o");
-    words_add(&w, "%s", program);
-    words_add(&w, "%s", source);
-    (void)apart_run(&b->all.run, NULL, &w, 0, apart_n_cores(), true, NULL);
-    words_release(&w);
-    if (access(program, X_OK) == 0) return true;
-    snprintf(b->no_mpi, sizeof b->no_mpi, "mpicc: %.300s", b->all.run.last);
-    return false;
-}
-
-static bool mpi_words(bench_allreduce *b, words *w) {
-    char program[300];
-    if (!compile_mpi(b, program)) return false;
-    add_mpirun(w, b->n_ranks);
-    words_add(w, "%s", program);
-    return true;
-}
-
-static bool gloo_words(bench_allreduce *b, words *w) {
-    char file[4096], python[4096], path[300];
-    if (!bench_file("peers/gloo_allreduce.py", file)) {
-        snprintf(b->no_gloo, sizeof b->no_gloo, "gloo_allreduce.py is not installed with weft");
-        return false;
-    }
-    apart_path(&b->all.run, "store", path);
-    words_add_text(w, "env OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo");
-    words_add(w, "%s", peer_python(&b->all.c->o, python));
-    words_add(w, "%s", file);
-    words_add(w, "--store=%s", path);
-    return true;
-}
-
-exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows) {
-    bool is_mpi = !strcmp(row_text(json_array_get(b->all.rows, (size_t)first), "wire"), "open-mpi");
-    char *why = is_mpi ? b->no_mpi : b->no_gloo, path[300];
-    words w = {0};
-    json_t *report;
-    if (*why) return EXIT_DONE;
-    if (!(is_mpi ? mpi_words(b, &w) : gloo_words(b, &w))) {
-        words_release(&w);
-        return EXIT_DONE;
-    }
-    add_list(&w, b);
-    words_add(&w, "--json=%s", apart_path(&b->all.run, "report.json", path));
-    exit_status bad = peer_run(&b->all.run, &w, is_mpi ? 0 : b->n_ranks, apart_n_cores(), why,
-                               is_mpi ? b->mpi_version : b->gloo_version, &report);
-    if (bad || !report) return bad;
-    if (is_mpi && strncmp(b->mpi_version, "Open MPI", 8) != 0)
-        snprintf(why, sizeof b->no_mpi, "mpirun and mpicc are of another MPI: %s", b->mpi_version);
-    else
-        bad = keep(b, first, n_rows, report, is_mpi ? "Open MPI" : "gloo");
-    json_decref(report);
     return bad;
 }

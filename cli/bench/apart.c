@@ -4,14 +4,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MAX_LOG 8192
 
 /* ---- words ---- */
 
@@ -27,19 +23,10 @@ void words_add(words *w, const char *format, ...) {
         w->broken = true;
 }
 
-void words_add_text(words *w, const char *text) {
-    for (size_t n; *text; text += n + (text[n] == ' ')) {
-        n = strcspn(text, " ");
-        words_add(w, "%.*s", (int)n, text);
-    }
-}
-
-void words_add_options(words *w, const options *o, unsigned other, const option_id *without,
-                       int n_without) {
+void words_add_options(words *w, const options *o, unsigned other) {
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES], text[TEXT_BYTES];
         bool is_wanted = option_is_given(o, id) && option_about(id).commands & other;
-        for (int i = 0; i < n_without; i++) is_wanted &= without[i] != id;
         if (is_wanted) words_add(w, "%s=%s", option_name(name, id), option_text(o, id, text));
     }
 }
@@ -100,33 +87,13 @@ void cores_give_back(const cpu_set_t *all) {
 
 /* ---- a run ---- */
 
-/* Prints the output of the run to standard error, or stores its last line in a->last. */
-static void show_log(apart *a, bool is_peer) {
-    char path[300], text[MAX_LOG + 1];
-    FILE *log = fopen(apart_path(a, "log", path), "r");
-    *a->last = 0;
-    if (!log) return;
-    if (!fseek(log, 0, SEEK_END) && ftell(log) > MAX_LOG)
-        (void)fseek(log, -MAX_LOG, SEEK_END);
-    else
-        rewind(log);
-    size_t n = fread(text, 1, MAX_LOG, log);
-    fclose(log);
-    while (n > 0 && text[n - 1] == '\n') n--;
-    text[n] = 0;
-    const char *line = strrchr(text, '\n');
-    wf_text_escape(line ? line + 1 : text, a->last, sizeof a->last);
-    if (!is_peer && n) fprintf(stderr, "%s\n", text);
-}
-
 exit_status apart_report(apart *a, const char *name, json_t **report_out) {
     char path[300];
     json_error_t error;
     *report_out =
         json_load_file(apart_path(a, "report.json", path), JSON_REJECT_DUPLICATES, &error);
     if (*report_out) return EXIT_DONE;
-    snprintf(a->last, sizeof a->last, "its report cannot be read: %.160s", error.text);
-    return complain(EXIT_FAILED, "%s: %s", name, a->last);
+    return complain(EXIT_FAILED, "%s: its report cannot be read: %.160s", name, error.text);
 }
 
 exit_status apart_outcome(const wf_launch_result *result, bool has_said) {
@@ -138,35 +105,6 @@ exit_status apart_outcome(const wf_launch_result *result, bool has_said) {
     if (result->signal || !has_said) complain(EXIT_FAILED, "%s", result->sentence);
     if (result->signal) return EXIT_RANK;
     return result->exit_status > EXIT_RANK ? EXIT_FAILED : (exit_status)result->exit_status;
-}
-
-exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,
-                      bool is_peer, json_t **report_out) {
-    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
-    wf_launch_result result;
-    cpu_set_t cores;
-    char path[300];
-    if (report_out) *report_out = NULL;
-    if (w->broken) return complain(EXIT_FAILED, "no memory left, or too many options");
-    (void)unlink(apart_path(a, "report.json", path));
-    int log = open(apart_path(a, "log", path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (log < 0) return complain(EXIT_FAILED, "%s cannot be written: %s", path, strerror(errno));
-    config.n_ranks = n_ranks > 0 ? n_ranks : 1;
-    config.program = program;
-    config.argv = w->word;
-    config.out = config.err = log;
-    signal(SIGCHLD, SIG_DFL);
-    bool taken = cores_take(n_cores, &cores);
-    wf_status status = wf_launch(a->c->ctx, &config, &result);
-    if (taken) cores_give_back(&cores);
-    close(log);
-    if (status != WF_OK && is_peer)
-        snprintf(a->last, sizeof a->last, "%.250s", wf_context_error(a->c->ctx));
-    if (status != WF_OK) return is_peer ? EXIT_FAILED : complain_of(a->c, status);
-    if (result.failed_rank >= 0) show_log(a, is_peer);
-    bool is_left_out = is_peer && result.failed_rank >= 0 && !result.interrupted_by;
-    exit_status bad = is_left_out ? EXIT_FAILED : apart_outcome(&result, *a->last);
-    return bad || !report_out ? bad : apart_report(a, w->word[0], report_out);
 }
 
 /* ---- benches that train ---- */
@@ -242,20 +180,4 @@ const char *peer_python(const options *o, char path[4096]) {
     if (o->python) return o->python;
     snprintf(path, 4096, "%.3000s/weft-peers/bin/python", parent && *parent ? parent : "/tmp");
     return access(path, X_OK) == 0 ? path : "python3";
-}
-
-exit_status peer_run(apart *a, words *w, int n_ranks, int n_cores, char *why, char version[100],
-                     json_t **report_out) {
-    char path[300];
-    (void)remove(apart_path(a, "store", path));
-    exit_status bad = apart_run(a, NULL, w, n_ranks, n_cores, true, report_out);
-    words_release(w);
-    if (bad > EXIT_RANK) return bad;
-    if (bad) {
-        snprintf(why, 300, "%s", a->last);
-        return EXIT_DONE;
-    }
-    const char *text = json_string_value(json_object_get(*report_out, "version"));
-    snprintf(version, 100, "%.99s", text ? text : "");
-    return EXIT_DONE;
 }

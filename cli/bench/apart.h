@@ -19,33 +19,20 @@ typedef struct words {
 } words;
 
 void words_add(words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds the words of a text with spaces between them. */
-void words_add_text(words *w, const char *text);
 /* Options of this command that were given and that `other`, a command, has, too, as one would type
  * them. */
-void words_add_options(words *w, const options *o, unsigned other, const option_id *without,
-                       int n_without);
+void words_add_options(words *w, const options *o, unsigned other);
 void words_release(words *w);
 
 typedef struct apart {
     cli *c;
     char folder[200]; /* for reports; removed by apart_close */
-    char last[300];   /* the last line that a run which failed has said */
 } apart;
 
 exit_status apart_open(cli *c, apart *a);
 void apart_close(apart *a);
 /* FOLDER/name */
 const char *apart_path(const apart *a, const char *name, char path[300]);
-
-#define APART_SELF "/proc/self/exe" /* this very program */
-
-/* Runs `program` (NULL: the command in PATH with the first word's name) with the words as n_ranks
- * processes (0: as one that starts its own) on n_cores cores. Reads the report that it wrote to
- * apart_path(a, "report.json"). The output of the program appears only if it fails. With `is_peer`
- * it does not even then, but a->last has a line of it. */
-exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,
-                      bool is_peer, json_t **report_out);
 
 /* Reads the report of a run, `name` in sentences. Complains. */
 exit_status apart_report(apart *a, const char *name, json_t **report_out);
@@ -74,10 +61,5 @@ exit_status apart_check_alone(const cli *c);
 const char *bench_file(const char *name, char path[4096]);
 /* --python, or the interpreter that bench/setup-peers installs, or python3. */
 const char *peer_python(const options *o, char path[4096]);
-
-/* Runs a peer; releases the words. Where it fails, why[300] says how, and *report_out is NULL.
- * Complains of an interruption alone. */
-exit_status peer_run(apart *a, words *w, int n_ranks, int n_cores, char *why, char version[100],
-                     json_t **report_out);
 
 #endif

@@ -32,7 +32,7 @@ static void add_options(const cli *c, unsigned child, words *w) {
         if (about.commands & c->command && !is_open)
             words_add(w, "%s=%s", about.key, option_text(&c->o, id, text));
     }
-    words_add_options(w, &c->o, child, NULL, 0);
+    words_add_options(w, &c->o, child);
 }
 
 /* `peer`: PyTorch's script, or NULL. */
@@ -70,7 +70,8 @@ static exit_status run_script(const cli *c, const apart *a, unsigned child, cons
     words w = {0};
     if (!bench_file(SCRIPT, path))
         return complain(EXIT_FAILED, SCRIPT " is not installed with weft");
-    words_add_text(&w, "python3 -B -E -S");
+    words_add(&w, "python3");
+    words_add(&w, "-BES");
     words_add(&w, "%s", path);
     words_add(&w, "%s", a->folder);
     add_options(c, child, &w);
@@ -123,30 +124,37 @@ exit_status cases_show(cli *c, apart *a, json_t *state, const effort *spent) {
 
 /* ---- rows that the script runs ---- */
 
-/* Checks and completes the options of one of the benches, and adds words for the script. */
-typedef exit_status case_check(cli *c, words *more);
-
-static exit_status run(cli *c, unsigned child, int usual, const char *peer, case_check *check) {
-    words more = {0};
+exit_status cases_run(cli *c, unsigned child, const char *peer, const words *more) {
     apart a = {.c = c};
     effort begin, spent;
-    exit_status bad = apart_resolve(c, usual);
-    if (!bad && check) bad = check(c, &more);
-    if (!bad) bad = apart_check_alone(c);
+    exit_status bad = apart_check_alone(c);
     if (!bad) bad = report_check(c);
     if (!bad && c->o.out) bad = checkpoint_folder(c);
     if (!bad) bad = apart_open(c, &a);
     if (!bad) {
         interrupt_watch();
         begin = effort_now();
-        words_add(&more, "unit=%s",
-                  wf_model_registry_find(c->o.model)->takes_tokens ? "tokens" : "images");
-        bad = run_script(c, &a, child, peer, &more);
+        bad = run_script(c, &a, child, peer, more);
     }
     if (!bad) bad = complain_of(c, effort_since(c, &begin, &spent));
     if (!bad) bad = finish(c, &a, &spent);
-    words_release(&more);
     apart_close(&a);
+    return bad;
+}
+
+/* Checks and completes the options of one of the benches, and adds words for the script. */
+typedef exit_status case_check(cli *c, words *more);
+
+static exit_status run(cli *c, unsigned child, int usual, const char *peer, case_check *check) {
+    words more = {0};
+    exit_status bad = apart_resolve(c, usual);
+    if (!bad && check) bad = check(c, &more);
+    if (!bad) {
+        words_add(&more, "unit=%s",
+                  wf_model_registry_find(c->o.model)->takes_tokens ? "tokens" : "images");
+        bad = cases_run(c, child, peer, &more);
+    }
+    words_release(&more);
     return bad;
 }
 
