@@ -94,7 +94,7 @@ train="train $gpt --steps 2 --optimizer adam"
     grep -q "was measured with another" "$folder/said" && fail "--tuned leaves a warning of the table of --config"
 
     # ---- what is refused ----
-    expect 2 "--kernels: " $train --kernels "$folder/nothing"
+    expect 1 "--kernels: " $train --kernels "$folder/nothing"
     echo '{"weft_kernels": 1' >"$folder/half.json"
     expect 2 "half.json: line" $train --kernels "$folder/half.json"
     refused() { edit refused "$1"; expect 2 "$2" $train --kernels "$folder/refused.json"; }

@@ -334,33 +334,48 @@ TEST(received_rows_are_ones_own) {
     wf_program_destroy(p);
 }
 
-/* The pieces that a lowered rank sends its followers are of the same value as its own. */
-TEST(followers_get_pieces_of_one_value) {
-    subject s = {.plan = "tp=2,sp", .recipe = WF_RECIPE_INIT, .n_layers = 1};
-    wf_program *p;
+/* Returns how often a collective that names one piece of another tensor is refused. */
+static int break_pieces(wf_program *p, wfi_block_kind kind) {
     int n_broken = 0;
-    s.recipe.n_slices = 4;
-    s.recipe.batch = s.recipe.n_micro = s.recipe.n_lanes = 1;
-    TEST_OK(ctx, make(ctx, &s, WFI_USE_LOOK, &p));
-    assert_int_equal(p->n_lowered, 1);
     for (int32_t i = 0; i < p->n_instructions; i++)
         for (int32_t k = 0; k < p->instructions[i].n_references; k++) {
             wfi_reference *r = &p->instructions[i].references[k];
             int32_t kept = r->block;
             const wfi_block *b = &p->blocks[kept];
-            if (p->instructions[i].kind != WFI_CHANGE || b->name.kind != WFI_BLOCK_VALUE) continue;
+            if (p->instructions[i].kind != WFI_CHANGE || b->name.kind != kind) continue;
             for (r->block = 0; r->block < p->n_blocks; r->block++) {
                 const wfi_block *other = &p->blocks[r->block];
-                if (other->name.kind != b->name.kind || other->bytes != b->bytes || other == b)
-                    continue;
+                if (other->name.kind != kind || other->bytes != b->bytes || other == b) continue;
                 assert_int_equal(wf_program_check(p), WF_BUG);
                 n_broken++;
             }
             r->block = kept;
         }
-    TEST_OK(ctx, wf_program_check(p));
-    assert_true(n_broken > 0);
-    wf_program_destroy(p);
+    return n_broken;
+}
+
+/* The pieces that a lowered rank sends its followers are of the same tensor as its own. */
+TEST(followers_get_pieces_of_one_tensor) {
+    static const struct {
+        const char *plan;
+        wfi_block_kind kind;
+        bool is_lstm;
+    } cases[] = {{"tp=2,sp", WFI_BLOCK_VALUE, false},
+                 {"dp=2,zero=1", WFI_BLOCK_PARAM, true},
+                 {"dp=2,zero=2", WFI_BLOCK_GRADIENT, true},
+                 {"dp=2,zero=2", WFI_BLOCK_PARAM, true}};
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        subject s = {.recipe = WF_RECIPE_INIT, .is_lstm = cases[k].is_lstm, .n_layers = 2};
+        wf_program *p;
+        snprintf(s.plan, sizeof s.plan, "%s", cases[k].plan);
+        s.recipe.n_slices = s.is_lstm ? 1 : 4;
+        s.recipe.batch = s.recipe.n_micro = s.recipe.n_lanes = 2;
+        TEST_OK(ctx, make(ctx, &s, WFI_USE_LOOK, &p));
+        assert_int_equal(p->n_lowered, 1);
+        assert_true(break_pieces(p, cases[k].kind) > 0);
+        TEST_OK(ctx, wf_program_check(p));
+        wf_program_destroy(p);
+    }
 }
 
 /* Moves a block of each rank to one half of another block, and checks the program. */

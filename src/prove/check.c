@@ -231,13 +231,22 @@ static bool has_equal_summands(checker *c, int32_t at, int32_t n, int32_t k) {
     return has && wfi_is_reduction(&p->instructions[p->order[at]]);
 }
 
-/* Whether all pieces of a value are of one block. Members that follow others receive pieces whose
- * terms are not compared. */
-static bool is_of_one_value(const wf_program *p, const wfi_instruction *now, int32_t k) {
-    int32_t block = now->references[k].block;
-    wfi_name name = p->blocks[block].name;
-    int32_t first = name.kind == WFI_BLOCK_VALUE ? k - k % wfi_count_pieces(p, now, name) : k;
-    return now->references[first].block == block;
+/* Returns how many references from k on are the pieces of one tensor, each once; 0: they are not.
+ * Pieces that only members without instructions read or write are compared with nothing, so none
+ * may be missing. */
+static int32_t count_pieces(const wf_program *p, const wfi_instruction *now, int32_t k) {
+    const wfi_reference *r = &now->references[k], *end = now->references + wfi_n_moved(p, now);
+    wfi_name name = p->blocks[r->block].name;
+    int32_t block = r->block, n = 0, n_pieces = wfi_count_pieces(p, now, name);
+    for (int32_t i = 0; i < n_pieces; i++) {
+        wfi_extent piece = wfi_find_piece(p, now, name, i).extent;
+        if (!piece.bytes) continue;
+        bool is_there = r < end && r->block == block && wfi_reference_begin(p, r) == piece.offset;
+        if (!is_there) return 0;
+        n++;
+        r++;
+    }
+    return n;
 }
 
 static wf_status run_collective(checker *c, int32_t at, int32_t n) {
@@ -245,9 +254,13 @@ static wf_status run_collective(checker *c, int32_t at, int32_t n) {
     WF_TRY(wfi_check_steps(p, p->order + at, n));
     const wfi_instruction *first = &p->instructions[p->order[at]];
     wfi_term whole = 0;
-    for (int32_t k = 0; k < first->n_references; k++) {
-        if (!is_of_one_value(p, first, k))
-            return refuse(c, p->order[at], "moves pieces of different values as one");
+    bool is_compared = n == p->groups[first->group].n;
+    for (int32_t k = 0, next = 0; k < first->n_references; k++) {
+        if (k == next && !is_compared && k < wfi_n_moved(p, first)) {
+            next += count_pieces(p, first, k);
+            if (next == k)
+                return refuse(c, p->order[at], "does not move all pieces of a tensor together");
+        }
         if (!has_equal_summands(c, at, n, k)) whole = collective_term(c, at, n, k);
         for (int32_t m = 0; m < n; m++) {
             const wfi_instruction *member = &p->instructions[p->order[at + m]];
