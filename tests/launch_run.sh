@@ -135,6 +135,20 @@ kill -CONT "$launcher"
 finishes 130
 says "weft: interrupted by signal 2 (Interrupt); all ranks have ended"
 
+# ---- the same after a rank has failed by itself: that failure ----
+start -n 2 -- sh -c 'echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK
+    while [ $RANK = 1 ] || [ ! -e $D/go ]; do sleep 0.02; done; exit 3'
+until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
+kill -STOP "$launcher"
+touch "$folder/go"
+until_true is_gone "$(cat "$folder/rank.0")" || fail "rank 0 does not end"
+kill -INT "$(cat "$folder/rank.1")"
+until_true is_gone "$(cat "$folder/rank.1")" || fail "rank 1 does not end"
+kill -INT "$launcher"
+kill -CONT "$launcher"
+finishes 3
+says "rank 0 (process $(cat "$folder/rank.0")) ended with exit status 3"
+
 # ---- time is up: 4 ----
 run 4 -n 2 --timeout 0.3 -- sleep 600
 says "has not ended after 0.3 s: ranks 0 and 1 still ran"

@@ -184,7 +184,8 @@ static int64_t see_them_end(wfi_process_group *group, int64_t now_ms) {
 
 /* Weighs failures at about the same time: the heaviest is the likeliest cause. */
 static int weight(const wfi_rank_process *process) {
-    return process->signal ? 2 : process->exit_status != BLAMES;
+    bool is_asked = process->signal == SIGINT || process->signal == SIGTERM;
+    return process->signal && !is_asked ? 2 : process->exit_status != BLAMES;
 }
 
 /* Whether the job's segment names a rank that failed first, by its own work, and still runs. It may
