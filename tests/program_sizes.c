@@ -381,7 +381,7 @@ static void try_units_parts_and_microbatches(wf_program *p, int *n, int *n_passe
         bool moves = now->kind == WFI_LOAD || now->kind == WFI_SEND || now->kind == WFI_RECEIVE ||
                      wfi_is_reduction(now);
         /* What moves is named by its block: the unit is there to be read. */
-        for (int32_t u = 0; u < p->graph->n_units && !moves && kept.unit >= 0; u++) {
+        for (int32_t u = 0; u <= p->graph->n_units && !moves && kept.unit >= 0; u++) {
             if (u == kept.unit) continue;
             now->unit = u;
             ++*n;

@@ -4,7 +4,8 @@
 
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t rank, wfi_text *text) {
     const wfi_unit *units = p->graph->units;
-    if (now->unit >= 0) wfi_text_add(text, "%s", units[wfi_rank_named_unit(p, rank, now)].name);
+    bool exists = now->unit >= 0 && now->unit < p->graph->n_units; /* the proof refuses others */
+    if (exists) wfi_text_add(text, "%s", units[wfi_rank_named_unit(p, rank, now)].name);
     for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_moved(p, now); k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
         bool is_next = b->name.owner != p->blocks[now->references[k - 1].block].name.owner;
