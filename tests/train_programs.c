@@ -105,7 +105,8 @@ TEST_CASE(every_schedule) {
 }
 
 /* A lane of so many microbatches that the memory of the steady phase is planned once
- * (compile/fold.c). The third step reads the momentum that a step like all later ones left. */
+ * (compile/short_form.c). The third step reads the momentum that a step like all later ones left.
+ */
 TEST(many_microbatches) {
     enum { MANY = 64 };
     static float x[MANY * SMALL_IMAGE];

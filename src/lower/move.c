@@ -35,23 +35,18 @@ wf_status wfi_copy_tensor(wfi_lowering *l, wfi_name from, wfi_name to, wfi_exten
     return copy(l, WFI_COPY, from, to, extent);
 }
 
-static bool is_other_copy(const wfi_where *from, const wfi_where *to) {
-    return from->copy != to->copy || from->turn != to->turn;
-}
-
 static wfi_name named_at(wfi_name name, const wfi_where *where) {
     name.copy = where->copy;
     return wfi_in_turn(name, where->turn);
 }
 
-/* The bytes that a copy on this rank has to bring: of those that are kept, those that the other
- * placement has, too, or the collective beside it moves. */
+/* The bytes that a copy on this rank brings: of the part that the rank keeps, those that the other
+ * placement has, too. */
 static wfi_extent find_copied(const wfi_lowering *l, wfi_name name, const wfi_where *kept,
-                              const wfi_where *other, bool is_moved) {
-    wfi_extent own = {0, 0};
-    if (!wfi_is_at(l->p, kept, l->rank)) return own;
-    own = wfi_extent_at(l->p, name, kept, l->rank);
-    if (!is_moved) own = wfi_extent_intersect(own, wfi_extent_at(l->p, name, other, l->rank));
+                              const wfi_where *other) {
+    if (!wfi_is_at(l->p, kept, l->rank)) return (wfi_extent){0, 0};
+    wfi_extent own = wfi_extent_intersect(wfi_extent_at(l->p, name, kept, l->rank),
+                                          wfi_extent_at(l->p, name, other, l->rank));
     size_t n_states = (size_t)wfi_recipe_n_states(&l->p->recipe);
     return name.kind == WFI_BLOCK_STATE ? wfi_whole(own.bytes * n_states) : own;
 }
@@ -61,10 +56,9 @@ static wf_status copy_here(wfi_lowering *l, const wfi_where *from, const wfi_whe
     wfi_instruction_kind how = from->space == to->space          ? WFI_COPY
                                : from->space != WFI_SPACE_DEVICE ? WFI_FETCH
                                                                  : WFI_EVICT;
-    bool is_moved = wfi_change_name(from->along[WFI_DP], to->along[WFI_DP]);
-    for (int32_t k = 0; k < l->n_names && is_other_copy(from, to); k++) {
+    for (int32_t k = 0; k < l->n_names && from->copy != to->copy; k++) {
         wfi_name name = l->names[k];
-        wfi_extent own = find_copied(l, name, comes ? from : to, comes ? to : from, is_moved);
+        wfi_extent own = find_copied(l, name, comes ? from : to, comes ? to : from);
         if (own.bytes) WF_TRY(copy(l, how, named_at(name, from), named_at(name, to), own));
     }
     return WF_OK;

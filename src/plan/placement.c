@@ -14,8 +14,8 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
 }
 
 /* Returns the length of a part, and the replica that has the first part. A tensor with fewer blocks
- * of the norm than replicas begins at the replica of its number. If so many replicas each had a
- * block of it, they would not be equal. */
+ * of the norm than replicas begins at the replica of its number. Among very many
+ * replicas it is divided as others are, so that these have equal parts. */
 static size_t divide(size_t bytes, int32_t n, wfi_division how, int32_t *first_out) {
     bool is_small = wfi_placement_is_small(bytes, n) && (how.is_measured || n <= WFI_MOST_ROTATING);
     size_t block =

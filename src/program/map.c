@@ -163,9 +163,8 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     return WF_OK;
 }
 
-/* Replicas with equal parts are planned once (classes.c). So the first replica keeps all small
- * tensors if there are more replicas than this, or if these tensors have less than this part of the
- * bytes that a replica keeps. */
+/* Replicas with equal parts are planned once (classes.c). So small tensors do not rotate among many
+ * replicas, nor if they have less than this part of the bytes that a replica keeps. */
 #define SMALL_SHARE 32
 
 static void choose_small(wf_program *p) {

@@ -27,7 +27,7 @@ struct wf_group {
     wfi_control_numbers *cards;
     int32_t *place;
 
-    const wfi_allreduce *how; /* "auto": choose.c selects */
+    const wfi_allreduce *how; /* "auto": selected for each call */
     int32_t n_roots;
     int64_t timeout_ms, stall_ms; /* deadline of every wait; time before a warning, 0: none */
 
