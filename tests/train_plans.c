@@ -303,6 +303,7 @@ static const char *run_rows(ranks_one *one) {
 /* The jobs of a carrier that have rows, one after the other. */
 static void run_jobs(int carrier, void (*run_job)(job_rows j)) {
     job_rows j = {.carrier = carrier};
+    int n_all = 0;
     for (j.n_ranks = 1; j.n_ranks <= MOST_RANKS; j.n_ranks++)
         for (j.delay = 0; j.delay < 2; j.delay++) {
             int n = 0;
@@ -313,8 +314,10 @@ static void run_jobs(int carrier, void (*run_job)(job_rows j)) {
             }
             if (j.delay) setenv("WEFT_DELAY_US", "60", 1);
             if (n) run_job(j);
+            n_all += n;
             unsetenv("WEFT_DELAY_US");
         }
+    assert_true(n_all > 0);
 }
 
 static void run_threads(job_rows j) {

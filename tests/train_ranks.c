@@ -62,7 +62,7 @@ static wf_status steps(wf_trainer *t, small_batch *batch, int from, int to, doub
  * rank, or ended before they began. */
 static int count_too_early(const wfi_trace *trace) {
     const wf_program *p = trace->p;
-    int n = 0;
+    int n = !trace->start_ns;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         n += trace->begin_ns[i] < trace->start_ns || trace->end_ns[i] < trace->begin_ns[i];
         for (int32_t d = 0; d < p->instructions[i].n_depends; d++)
@@ -75,13 +75,16 @@ static int count_too_early(const wfi_trace *trace) {
 static const char *trace(ranks_one *one) {
     wf_recipe recipe = rank_recipe();
     wf_trainer *t;
-    wf_timeline *timeline;
+    wf_timeline *timeline, *again;
     wf_costs *costs;
     small_batch batch;
     double loss, mine[2] = {0}, first[2];
     RANKS_TRY(one, make_with(one, &recipe, true, &t));
     RANKS_TRY(one, steps(t, &batch, 0, N_STEPS, &loss));
     RANKS_TRY(one, wf_trainer_timeline(t, &timeline));
+    RANKS_TRY(one, wf_trainer_timeline(t, &again));
+    RANKS_CHECK(one, wf_timeline_step_us(timeline) == wf_timeline_step_us(again));
+    wf_timeline_destroy(again);
     RANKS_TRY(one, wf_trainer_costs(t, &costs));
     mine[0] = wf_timeline_step_us(timeline);
     for (int u = 0; u < wf_costs_n_units(costs); u++) {
