@@ -37,6 +37,10 @@ diff <(cat "$folder/run/here/results.json") "$folder/report.json" >/dev/null || 
 [[ $(field model <"$folder/report.json") == resnet18 ]] || fail "--model is not in the report"
 [[ $(field lr <"$folder/report.json") == 0.001 ]] || fail "the learning rate is not the tutorial's"
 
+# A batch that has several lanes by default still has rows of one microbatch.
+timeout -s INT 3 "$WEFT" "${bench[@]}" --model resnet18 --image 64 --batch 64 --out "$folder/lanes" >/dev/null 2>"$folder/refused"
+(($? == 124)) || fail "--batch 64: $(tail -1 "$folder/refused")"
+
 # Each row has each field, each time is a positive number, and no peak but the planned one.
 rows=$(field seconds_mean <"$folder/report.json" | grep -c .)
 for name in split seconds_mean seconds_std speedup predicted_seconds images_per_second micro second_stage; do

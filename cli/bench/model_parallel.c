@@ -57,6 +57,7 @@ static exit_status resolve(cli *c) {
         !set(o, OPT_out, "model-parallel"))
         return complain(EXIT_FAILED, "%s", o->error);
     if (!option_is_given(o, OPT_batch)) o->recipe.batch = o->quick ? QUICK_BATCH : TUTORIAL_BATCH;
+    if (!option_is_given(o, OPT_n_lanes)) o->recipe.n_lanes = 1; /* a row has one replica */
     if (!o->image && o->quick) o->image = QUICK_IMAGE;
     if (!option_is_given(o, OPT_repeat)) o->repeat = o->quick ? 3 : 10;
     if (strncmp(o->model, "resnet", 6))
