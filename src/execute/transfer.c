@@ -40,7 +40,10 @@ static wf_status copy_received(void *self, void *argument) {
 }
 
 static wf_status run_send(void *self, void *argument) {
-    wfi_executor_delay(self, (int32_t)(intptr_t)argument);
+    const wfi_executor *e = self;
+    int32_t i = (int32_t)(intptr_t)argument;
+    wfi_executor_delay(e, i);
+    wfi_executor_touch(e, e->p->instructions[i].references);
     return WF_OK;
 }
 
