@@ -12,6 +12,17 @@ has_recipes() { [[ $(recipes "$1") == "$2" ]] || fail "$1: rows are '$(recipes "
 once=(--steps 1 --repeat 1)
 tested=(--json)
 
+# ---- a Python that is too old ----
+mkdir "$folder/old"
+cat >"$folder/old/python3" <<END
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do shift; done # options of python3
+exec $(command -v python3) -c 'import runpy, sys; sys.version_info = (3, 8); sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")' "\$@"
+END
+chmod +x "$folder/old/python3"
+PATH="$folder/old:$PATH" expect 1 "python3 is version 3.8; 3.9 or newer is needed" bench price --model mlp
+
 # ---- rows, their fields and the table ----
 price gpt2-tiny --model gpt2-tiny --tokens 8 --batch 4 --steps 1 --repeat 2
 has_recipes gpt2-tiny "lanes 1 micro 1 slices 1;lanes 4 micro 4 slices 1;lanes 4 micro 4 slices 4"

@@ -9,6 +9,9 @@ FOLDER/report.json.
 """
 import sys
 
+if sys.version_info < (3, 9):
+    sys.exit("weft: bench: python3 is version %d.%d; 3.9 or newer is needed" % sys.version_info[:2])
+
 from allreduce import Allreduce
 from asynchronous import Async
 from ddp import Ddp
