@@ -133,7 +133,7 @@ wf_status wfi_move_among(wfi_lowering *l, int32_t group, wfi_placement from, wfi
 
 /* ---- both ---- */
 
-/* A copy from the place where a tensor is kept comes before the collective; another copy after. */
+/* A copy from where a tensor is kept comes before the collective; any other copy comes after it. */
 static wf_status move(wfi_lowering *l, int32_t stage, wfi_role begin, wfi_role end) {
     wfi_where from = wfi_where_on(l->p, l->names[0], stage, begin);
     wfi_where to = wfi_where_on(l->p, l->names[0], stage, end);

@@ -5,7 +5,8 @@
 #include "lower/emit.h"
 #include "program/where.h"
 
-/* Moves a tensor from its place in one role on a stage to that in another. Emits this rank's part:
+/* Moves a tensor from its placement in one role on a stage to that in another. Emits this rank's
+ * part:
  * - between copies on a rank: a copy, or between spaces a fetch or an eviction;
  * - along an axis: the collective from one placement to the other. */
 wf_status wfi_move(wfi_lowering *l, wfi_name name, int32_t stage, wfi_role from, wfi_role to);

@@ -79,9 +79,13 @@ wfi_where wfi_where_on(const wf_program *p, wfi_name name, int32_t stage, wfi_ro
     where.at[WFI_TP] = wfi_tp_of(p, unit);
     where.at[WFI_PP] = s->pp;
     where.at[WFI_DP] = s->first_dp + replica;
-    for (int a = 0; a < WFI_N_AXES && is_at_root; a++) where.along[a] = WFI_AT, where.at[a] = 0;
+    for (int a = 0; a < WFI_N_AXES && is_at_root; a++) {
+        where.along[a] = WFI_AT;
+        where.at[a] = 0;
+    }
+    bool is_changed = role == WFI_UPDATED || role == WFI_RENEWED;
     where.is_trained = name.kind == WFI_BLOCK_STATE || name.kind == WFI_BLOCK_GRADIENT ||
-                       (name.kind == WFI_BLOCK_PARAM && role >= WFI_UPDATED);
+                       (name.kind == WFI_BLOCK_PARAM && is_changed);
     choose_copy(p, name, unit, role, &where);
     return where;
 }

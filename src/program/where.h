@@ -9,7 +9,7 @@
 
 #include "program/stage.h"
 
-/* The use for which a tensor is somewhere. */
+/* The purpose for which a tensor has a placement. */
 typedef enum wfi_role {
     WFI_MADE,    /* kernels of one microbatch or slice have written it */
     WFI_KEPT,    /* from use to use, or from step to step; a GRADIENT: once it is summed */
@@ -23,7 +23,7 @@ typedef struct wfi_where {
     int32_t at[WFI_N_AXES]; /* WFI_AT: the coordinate */
     int32_t stage;          /* has the replicas along dp */
     wfi_space space;
-    wfi_copy copy; /* of the tensor on each rank, as in its name */
+    wfi_copy copy; /* of the tensor on each rank, as in its name; so is `turn` */
     int32_t turn;
     bool is_trained; /* without untrained parameters */
 } wfi_where;
