@@ -22,7 +22,7 @@ done <tests/golden/llama.txt
 # ---- one rank's bits under every plan, also with tied weights ----
 run="train --data $folder/text.bin --tokens 16 --batch 8 --lanes 4 --slices 2 --steps 2 --threads 1 --optimizer adamw --lr 1e-2"
 small="--model llama --layers 2 --hidden 16 --heads 4 --kv-heads 2 --vocab 256"
-for words in "--init $golden" "$small --tied" "$small --dtype bf16"; do
+for words in "--init $golden" "--init $golden-scaled" "$small --tied" "$small --dtype bf16"; do
     one=
     for plan in "" tp=2 tp=2,sp dp=2,zero=3 pp=2,recompute=all tp=2,dp=2,zero=1 tp=2,pp=2,schedule=zb1; do
         # shellcheck disable=SC2086 # words
@@ -46,6 +46,17 @@ own, given = (json.load(open(path)) for path in sys.argv[1:])
 keys = [k for k in given if k.startswith(("num_", "hidden_", "max_", "tie_", "vocab", "intermediate", "rms", "model_type"))]
 sys.exit(any(own[k] != given[k] for k in keys) or own["rope_theta"] != given["rope_parameters"]["rope_theta"])
 PYTHON
+"$WEFT" $run --init $golden-scaled --out "$folder/scaled" --quiet || fail "train --out: exit $?"
+python3 - "$folder/scaled/config.json" $golden-scaled/config.json <<'PYTHON' || fail "config.json has another scaling or eps"
+import json, sys
+own, given = (json.load(open(path)) for path in sys.argv[1:])
+sys.exit({**own["rope_scaling"], "rope_theta": own["rope_theta"]} != given["rope_parameters"] or own["rms_norm_eps"] != given["rms_norm_eps"])
+PYTHON
+mkdir "$folder/again" && cp "$folder/scaled/config.json" $golden-scaled/model.safetensors "$folder/again"
+for init in $golden-scaled "$folder/again"; do # the names of older and newer versions of transformers
+    report $run --init "$init" | field weights_sha256
+done | uniq | wc -l | grep -qx 1 || fail "rope_scaling and rope_parameters: other bits"
+[[ $(report train --resume --out "$folder/scaled" --steps 3 | field weights_sha256) == $(report $run --init $golden-scaled --steps 3 | field weights_sha256) ]] || fail "resumed: other bits"
 a=$(report eval --data "$folder/text.bin" --tokens 16 --init "$folder/run" --batch 4 | field loss | tail -n 1)
 b=$(report eval --data "$folder/text.bin" --tokens 16 --init "$folder/run/model.safetensors" --batch 4 | field loss | tail -n 1)
 [[ $a && $a == "$b" ]] || fail "read again: loss $a and $b"
@@ -84,11 +95,13 @@ d = json.load(open(sys.argv[1])); d[sys.argv[3]] = json.loads(sys.argv[4]); json
     expect "${4:-2}" "$1" $run --init "$folder/bad"
 }
 bad "hidden_act is gelu; Llama has silu" hidden_act '"gelu"'
-bad "rms_norm_eps is not 1e-5" rms_norm_eps 1e-6
+bad "rms_norm_eps is not above 0" rms_norm_eps 0
 bad "attention_bias is true, which is not llama's" attention_bias true
-bad "scaled rotary positions are not supported" rope_scaling '{"factor": 8}'
-bad "scaled rotary positions are not supported" rope_scaling '{"rope_type": "yarn"}'
-bad "scaled rotary positions are not supported" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}'
+bad "are scaled by no rope_type; supported are default and llama3" rope_scaling '{"factor": 8}'
+bad "are scaled by linear; supported" rope_scaling '{"type": "linear", "factor": 8}'
+bad "are scaled by yarn; supported" rope_parameters '{"rope_theta": 1e4, "rope_type": "yarn"}'
+bad "does not state its factor" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}' 1
+bad "a factor is at least 1" rope_scaling '{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 16}'
 bad "head_dim is not hidden_size / num_attention_heads" head_dim 8
 bad "does not state its intermediate_size" intermediate_size null 1
 python3 -c 'import json, sys

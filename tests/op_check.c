@@ -109,6 +109,9 @@ static wf_tensor two_dropouts(wf_graph *g) {
       wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 6)), t(g, S(2, 3, 6)), none(g), 4, 3, 10))          \
     X(INVALID_ARG, "rotary: theta is 0",                                                           \
       wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 4)), t(g, S(2, 3, 4)), none(g), 4, 2, 0))           \
+    X(INVALID_ARG, "rotary: scaling by 8 from 4 to 4 turns in 16 positions",                       \
+      wf_rotary_scaled(t(g, S(2, 3, 8)), t(g, S(2, 3, 4)), t(g, S(2, 3, 4)), none(g), 4, 2, 10, 8, \
+                       4, 4, 16))                                                                  \
     X(INVALID_ARG, "layer_norm: eps is nan",                                                       \
       wf_layer_norm_with(t(g, S(2, 3)), t(g, S(3)), t(g, S(3)), (float)NAN))                       \
     X(SHAPE, "add: the shapes [2, 3] and [3, 2] differ", wf_add(t(g, S(2, 3)), t(g, S(3, 2))))     \

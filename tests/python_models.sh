@@ -63,6 +63,7 @@ def tokens(x, y):
     x = weft.layer_norm_with(x, weft.parameter("scale", [6], value=1), weft.parameter("shift", [6]))
     h = weft.rms_norm_with(weft.rms_norm(x, "rms"), weft.parameter("rms2", [6], value=1))
     qkv = weft.rotary(weft.linear(h, "q", 4), weft.linear(h, "k", 2), weft.linear(h, "v", 2), None, 2, 1, 100)
+    qkv = qkv + weft.rotary_scaled(weft.linear(h, "q", 4), weft.linear(h, "k", 2), weft.linear(h, "v", 2), None, 2, 1, 100, 8, 1, 4, 16)
     x = x + weft.silu(weft.linear(weft.self_attention(qkv, 2, causal=True), "o", 6))
     return weft.cross_entropy(weft.linear(x, "head", 11), y)
 

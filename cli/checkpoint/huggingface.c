@@ -16,9 +16,8 @@ static const char all_gpt2[] =
     "\"add_cross_attention\": false, \"use_cache\": true}";
 static const char all_llama[] =
     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_act\": "
-    "\"silu\", "
-    "\"rms_norm_eps\": 1e-5, \"initializer_range\": 0.02, \"attention_bias\": false, "
-    "\"attention_dropout\": 0.0, \"mlp_bias\": false, \"rope_scaling\": null, \"use_cache\": true}";
+    "\"silu\", \"initializer_range\": 0.02, \"attention_bias\": false, "
+    "\"attention_dropout\": 0.0, \"mlp_bias\": false, \"use_cache\": true}";
 
 /* The BPE of the tokens that the model reads: the data's. Files of tokens have none themselves, so
  * the one that came with the model counts. NULL: there is none. */
@@ -46,6 +45,13 @@ typedef struct size {
     int64_t value;
 } size;
 
+static json_t *make_scaling(const wf_model_config *c) {
+    if (c->rope_factor == 0) return json_null();
+    return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_factor,
+                     "low_freq_factor", c->rope_low, "high_freq_factor", c->rope_high,
+                     "original_max_position_embeddings", (json_int_t)c->rope_positions);
+}
+
 static json_t *make_config(const wf_model_config *c, bool is_llama) {
     const size gpt2[] = {{"n_layer", c->n_layers},        {"n_head", c->n_heads},
                          {"n_embd", c->hidden},           {"n_ctx", c->n_positions},
@@ -65,6 +71,8 @@ static json_t *make_config(const wf_model_config *c, bool is_llama) {
     if (is_llama) {
         json_object_set_new(all, "tie_word_embeddings", json_boolean(c->tied));
         json_object_set_new(all, "rope_theta", json_real(c->rope_theta));
+        json_object_set_new(all, "rms_norm_eps", json_real(c->norm_eps));
+        json_object_set_new(all, "rope_scaling", make_scaling(c));
     } else {
         json_object_set_new(all, "embd_pdrop", json_real(c->dropout));
         json_object_set_new(all, "resid_pdrop", json_real(c->dropout));

@@ -161,6 +161,7 @@ static wf_status find_model(generation *g) {
                                       : wf_tokenizer_n_tokens(g->tokenizer);
     if (info->has_sizes) {
         job_take_sizes(o, &config);
+        about_take_properties(&g->saved, &config);
         config.n_positions = g->saved.positions;
     }
     wf_status status = wf_model_find(g->c->ctx, o->model, &config, &g->model);

@@ -47,6 +47,9 @@ static exit_status check_gpt2(const char *path, const json_t *config) {
     const char *act = json_string_value(json_object_get(config, "activation_function"));
     const json_t *inner = json_object_get(config, "n_inner");
     json_int_t width = json_integer_value(json_object_get(config, "n_embd"));
+    const json_t *eps = json_object_get(config, "layer_norm_epsilon");
+    if (eps && json_number_value(eps) != 1e-5)
+        return complain(EXIT_USAGE, "%s: layer_norm_epsilon is not 1e-5", path);
     if (act && strcmp(act, "gelu_new") && strcmp(act, "gelu_pytorch_tanh"))
         return complain(EXIT_USAGE, "%s: activation_function is %.40s; GPT-2 has gelu_new", path,
                         act);
@@ -58,24 +61,21 @@ static exit_status check_gpt2(const char *path, const json_t *config) {
 static exit_status check_llama(const char *path, const json_t *config) {
     const char *act = json_string_value(json_object_get(config, "hidden_act"));
     const json_t *d = json_object_get(config, "head_dim"),
-                 *scaling = json_object_get(config, "rope_scaling");
-    const char *type =
-        json_string_value(json_object_get(json_object_get(config, "rope_parameters"), "rope_type"));
+                 *eps = json_object_get(config, "rms_norm_eps");
     json_int_t width = json_integer_value(json_object_get(config, "hidden_size")),
                heads = json_integer_value(json_object_get(config, "num_attention_heads"));
     if (act && strcmp(act, "silu"))
         return complain(EXIT_USAGE, "%s: hidden_act is %.40s; Llama has silu", path, act);
     if (json_is_integer(d) && json_integer_value(d) * heads != width)
         return complain(EXIT_USAGE, "%s: head_dim is not hidden_size / num_attention_heads", path);
-    if (json_is_object(scaling)) type = json_string_value(json_object_get(scaling, "rope_type"));
-    if ((json_is_object(scaling) && !type) || (type && strcmp(type, "default")))
-        return complain(EXIT_USAGE, "%s: scaled rotary positions are not supported", path);
+    if (eps && !(json_number_value(eps) > 0))
+        return complain(EXIT_USAGE, "%s: rms_norm_eps is not above 0", path);
     return EXIT_DONE;
 }
 
 /* What Hugging Face's config.json of a kind of models has, and its names in weft's metadata. */
 typedef struct config_kind {
-    const char *type, *model, *eps, *keys[7][2];
+    const char *type, *model, *keys[7][2];
     struct {
         const char *key;
         bool wanted;
@@ -86,7 +86,6 @@ typedef struct config_kind {
 static const config_kind kinds[] = {
     {"gpt2",
      "gpt",
-     "layer_norm_epsilon",
      {{"n_layer", "layers"},
       {"n_embd", "hidden"},
       {"n_head", "heads"},
@@ -99,7 +98,6 @@ static const config_kind kinds[] = {
      check_gpt2},
     {"llama",
      "llama",
-     "rms_norm_eps",
      {{"num_hidden_layers", "layers"},
       {"hidden_size", "hidden"},
       {"num_attention_heads", "heads"},
@@ -112,9 +110,6 @@ static const config_kind kinds[] = {
 };
 
 static exit_status check_config(const char *path, const config_kind *k, const json_t *config) {
-    const json_t *eps = json_object_get(config, k->eps);
-    if (eps && json_number_value(eps) != 1e-5)
-        return complain(EXIT_USAGE, "%s: %s is not 1e-5", path, k->eps);
     for (size_t i = 0; i < sizeof k->flags / sizeof *k->flags && k->flags[i].key; i++) {
         const json_t *value = json_object_get(config, k->flags[i].key);
         if (json_is_boolean(value) && json_is_true(value) != k->flags[i].wanted)
@@ -124,14 +119,43 @@ static exit_status check_config(const char *path, const config_kind *k, const js
     return k->check(path, config);
 }
 
-/* Newer versions of transformers keep theta in an object; the usual one may be left out. */
-static void take_rotary(const json_t *config, json_t *about) {
-    const json_t *theta = json_object_get(config, "rope_theta");
-    if (!theta) theta = json_object_get(json_object_get(config, "rope_parameters"), "rope_theta");
+static exit_status take_scaling(const char *path, const json_t *scaling, json_t *about) {
+    static const char *const keys[][2] = {{"factor", "rope_factor"},
+                                          {"low_freq_factor", "rope_low"},
+                                          {"high_freq_factor", "rope_high"},
+                                          {"original_max_position_embeddings", "rope_positions"}};
+    const char *type = json_string_value(json_object_get(scaling, "rope_type"));
+    if (!type) type = json_string_value(json_object_get(scaling, "type"));
+    if (type && !strcmp(type, "default")) return EXIT_DONE;
+    if (!type || strcmp(type, "llama3"))
+        return complain(EXIT_USAGE,
+                        "%s: rotary positions are scaled by %.40s; supported are default and "
+                        "llama3",
+                        path, type ? type : "no rope_type");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(scaling, keys[i][0]);
+        if (!(json_number_value(value) > 0))
+            return complain(EXIT_FAILED, "%s does not state its %s", path, keys[i][0]);
+        json_object_set(about, keys[i][1], value);
+    }
+    return EXIT_DONE;
+}
+
+/* Newer versions of transformers keep theta and its scaling in an object. A value that is left out
+ * is the usual one. */
+static exit_status take_llama(const char *path, const json_t *config, json_t *about) {
+    const json_t *theta = json_object_get(config, "rope_theta"),
+                 *scaling = json_object_get(config, "rope_scaling"),
+                 *both = json_object_get(config, "rope_parameters"),
+                 *eps = json_object_get(config, "rms_norm_eps");
+    if (!theta) theta = json_object_get(both, "rope_theta");
+    if (!json_is_object(scaling) && json_object_get(both, "rope_type")) scaling = both;
     json_object_set_new(about, "rope_theta",
                         json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
+    json_object_set_new(about, "norm_eps", json_real(eps ? json_number_value(eps) : 1e-6));
     json_object_set_new(about, "tied",
                         json_boolean(json_is_true(json_object_get(config, "tie_word_embeddings"))));
+    return json_is_object(scaling) ? take_scaling(path, scaling, about) : EXIT_DONE;
 }
 
 static exit_status convert_config(const char *path, const config_kind *k, const json_t *config,
@@ -146,7 +170,7 @@ static exit_status convert_config(const char *path, const config_kind *k, const 
         else
             json_object_set(*about_out, k->keys[i][1], value);
     }
-    if (k->check == check_llama) take_rotary(config, *about_out);
+    if (k->check == check_llama && !bad) bad = take_llama(path, config, *about_out);
     json_object_set_new(*about_out, "from_config", json_true());
     return bad;
 }
@@ -290,6 +314,26 @@ static exit_status take(cli *c, saved_model *a) {
     return bad;
 }
 
+/* Properties that no option sets: X(key and field) of numbers and of integers. */
+#define REALS(X)    X(norm_eps) X(rope_factor) X(rope_low) X(rope_high)
+#define INTEGERS(X) X(rope_positions)
+
+void about_take_properties(const saved_model *a, wf_model_config *config) {
+#define TAKE_REAL(key)    config->key = json_number_value(json_object_get(a->all, #key));
+#define TAKE_INTEGER(key) config->key = json_integer_value(json_object_get(a->all, #key));
+    REALS(TAKE_REAL)
+    INTEGERS(TAKE_INTEGER)
+}
+
+static void add_properties(const wf_model_config *config, json_t *all) {
+#define ADD_REAL(key)                                                                              \
+    if (config->key != 0) json_object_set_new(all, #key, json_real(config->key));
+#define ADD_INTEGER(key)                                                                           \
+    if (config->key) json_object_set_new(all, #key, json_integer((json_int_t)config->key));
+    REALS(ADD_REAL)
+    INTEGERS(ADD_INTEGER)
+}
+
 /* Which of two files a folder stands for. */
 static void say_average(const cli *c) {
     static const char *const ends[] = {"", ".index.json"};
@@ -418,6 +462,7 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
             json_object_update_new(all, json_pack("{s:I, s:I, s:f}", "ffn", (json_int_t)config->ffn,
                                                   "kv_heads", (json_int_t)config->n_kv_heads,
                                                   "rope_theta", config->rope_theta));
+        add_properties(config, all);
         json_decref(sizes);
         json_t *old = json_object_get(a->all, "tokenizer");
         if (t) {

@@ -31,6 +31,8 @@ typedef struct saved_model {
  * read. */
 exit_status about_read(cli *c, saved_model *about_out);
 void about_release(saved_model *a);
+/* Sets the fields that no option sets. */
+void about_take_properties(const saved_model *a, wf_model_config *config);
 
 /* A small file of JSON beside weights; NULL: there is none, or it is none. */
 json_t *about_read_json(const cli *c, const char *path);

@@ -152,6 +152,7 @@ static wf_status find_model(job *j) {
         config.n_tokens = about->n_tokens;
         config.dropout = o->dropout;
         job_take_sizes(o, &config);
+        about_take_properties(&j->saved, &config);
         if (j->saved.vocab > config.n_classes) config.n_classes = j->saved.vocab;
         if (wf_model_registry_find(o->model)->has_sizes) config.n_positions = j->saved.positions;
         if (!option_no_use(o, OPT_vocab)) config.n_classes = o->vocab;

@@ -186,6 +186,11 @@ WF_API wf_tensor wf_mean(wf_tensor x, int dim); /* removes the dim */
  * n_heads / n_keys times. `positions` inert: 0 to t - 1; else I32 [n], and q, k and v have no t. */
 WF_API wf_tensor wf_rotary(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions,
                            int64_t n_heads, int64_t n_keys, float theta);
+/* The same with Llama 3's scaling to longer texts. A pair that turns at most `low` times in
+ * n_positions turns slower by `factor`; one that turns `high` times or more is not scaled. */
+WF_API wf_tensor wf_rotary_scaled(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions,
+                                  int64_t n_heads, int64_t n_keys, float theta, double factor,
+                                  double low, double high, int64_t n_positions);
 /* qkv [n, t, 3 c] (queries, keys, values) -> [n, t, c]: softmax(q k^T / sqrt(c / heads)) v. With
  * `causal`, position i attends to 0..i. */
 WF_API wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal);

@@ -54,7 +54,15 @@ typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
     X(int64_t, ffn, 0, 0, 1 << 19, m->is_gated, "llama",                                           \
       "width of the gated MLP; 0: 8/3 of hidden, rounded up to a multiple of 256, or of 32 below") \
     X(double, rope_theta, 0, 0, 1e12, m->is_gated, "llama",                                        \
-      "base of the angles of rotary positions; 0: 500,000")
+      "base of the angles of rotary positions; 0: 500,000")                                        \
+    X(double, norm_eps, 0, 0, 1, m->is_gated, "llama",                                             \
+      "added to the mean of squares in norms; 0: 1e-5")                                            \
+    X(double, rope_factor, 0, 0, 1e12, m->is_gated, "llama",                                       \
+      "factor of wf_rotary_scaled; 0: rotary positions are not scaled")                            \
+    X(double, rope_low, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor", "its low")       \
+    X(double, rope_high, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor", "its high")     \
+    X(int64_t, rope_positions, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor",           \
+      "its n_positions")
 
 typedef struct wf_model_config {
     size_t struct_size;

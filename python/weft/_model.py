@@ -16,7 +16,9 @@ class _ModelConfig(Config):
                 *((name, C.c_int64) for name in ("n_layers", "hidden", "n_heads", "n_positions")),
                 ("cached", C.c_int), ("label_smoothing", C.c_double), ("embedding", C.c_int64),
                 ("tied", C.c_int), ("mixup", C.c_int), ("n_kv_heads", C.c_int64), ("ffn", C.c_int64),
-                ("rope_theta", C.c_double)]
+                *((name, C.c_double) for name in
+                ("rope_theta", "norm_eps", "rope_factor", "rope_low", "rope_high")),
+                ("rope_positions", C.c_int64)]
 
 
 class _ModelInfo(C.Structure):

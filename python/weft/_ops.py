@@ -23,7 +23,7 @@ __all__ = [
     "is_training", "layer_norm", "layer_norm_with", "leaky_relu", "linear", "linear_in_out",
     "linear_in_out_with", "linear_with", "log_softmax", "loss", "loss_by", "lstm", "matmul",
     "max_pool", "mean", "mse", "mul", "next_stage", "output", "parameter", "relu", "reshape",
-    "rms_norm", "rms_norm_with", "rotary", "scale", "scope", "self_attention", "sigmoid", "silu",
+    "rms_norm", "rms_norm_with", "rotary", "rotary_scaled", "scale", "scope", "self_attention", "sigmoid", "silu",
     "slice", "smooth_l1",
     "smoothed_cross_entropy", "softmax", "split", "sum", "tanh", "transpose",
 ]
@@ -326,6 +326,12 @@ def mean(x: Tensor, dim: int) -> Tensor:
 def rotary(q: Tensor, k: Tensor, v: Tensor, positions: Optional[Tensor], n_heads: int, n_keys: int,
            theta: float) -> Tensor:
     """Rotary positions of grouped heads, for self_attention: q [n, t, n_heads d], k and v [n, t, n_keys d]"""
+
+
+@op("tttoiifgggi")
+def rotary_scaled(q: Tensor, k: Tensor, v: Tensor, positions: Optional[Tensor], n_heads: int, n_keys: int,
+                  theta: float, factor: float, low: float, high: float, n_positions: int) -> Tensor:
+    """rotary with Llama 3's scaling to longer texts"""
 
 
 @op("tid")

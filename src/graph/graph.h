@@ -126,7 +126,8 @@ typedef union wfi_attr {
     } attention;
     struct {
         int64_t n_heads, n_keys; /* heads of queries, and of keys and values */
-        double theta;
+        double theta, factor, low, high;
+        int64_t n_positions;
     } rotary;
     struct {
         int64_t step;     /* number of the token */

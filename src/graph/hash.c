@@ -124,8 +124,11 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);
         break;
     case ROTARY:
-        snprintf(to, n, "%" PRId64 " %" PRId64 " %a", a->rotary.n_heads, a->rotary.n_keys,
-                 a->rotary.theta);
+        to += snprintf(to, n, "%" PRId64 " %" PRId64 " %a", a->rotary.n_heads, a->rotary.n_keys,
+                       a->rotary.theta);
+        if (a->rotary.factor != 0)
+            snprintf(to, n - (size_t)(to - text), " %a %a %a %" PRId64, a->rotary.factor,
+                     a->rotary.low, a->rotary.high, a->rotary.n_positions);
         break;
     case LSTM_CELL:
         snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64, a->lstm_cell.step, a->lstm_cell.first,

@@ -123,6 +123,7 @@ static void resolve_gated(wf_model_config *c) {
     if (!c->n_kv_heads) c->n_kv_heads = c->n_heads;
     if (!c->ffn) c->ffn = (width + multiple - 1) / multiple * multiple;
     if (c->rope_theta == 0) c->rope_theta = 500000;
+    if (c->norm_eps == 0) c->norm_eps = 1e-5;
 }
 
 static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_model_config *c) {

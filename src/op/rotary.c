@@ -6,10 +6,26 @@
  * rotary(q [n, h d], k, v, positions I32 [n]) -> qkv: n tokens of one text
  *
  * Elements i and i + d / 2 of each head of q and k are a pair, turned by the angle p theta^(-2 i /
- * d) at position p. Each of the g heads of k and v serves h / g heads of q. */
+ * d) at position p. Each of the g heads of k and v serves h / g heads of q.
+ *
+ * Llama 3 scales the angle's frequency f, in turns per n_positions: by 1 / factor up to `low`
+ * turns, not at all from `high` turns on, and by a straight line between. factor 0: not at all. */
 #include "op/plain.h"
 
 #include "op/rotary.cl"
+
+#define TWO_PI 6.283185307179586
+
+static wf_status check_scaling(const wf_graph *g, const wfi_node *node) {
+    double factor = node->attr.rotary.factor, low = node->attr.rotary.low,
+           high = node->attr.rotary.high;
+    int64_t n_positions = node->attr.rotary.n_positions;
+    if (factor == 0 || (factor >= 1 && low > 0 && high > low && n_positions > 0)) return WF_OK;
+    return wfi_op_fail(g, node, WF_INVALID_ARG,
+                       "scaling by %g from %g to %g turns in %lld positions: a factor is at least "
+                       "1, and turns and positions are above 0 and ascend",
+                       factor, low, high, (long long)n_positions);
+}
 
 static wf_status check_heads(const wf_graph *g, const wfi_node *node, int64_t c, int64_t c_keys) {
     int64_t n = node->attr.rotary.n_heads, n_keys = node->attr.rotary.n_keys;
@@ -21,7 +37,7 @@ static wf_status check_heads(const wf_graph *g, const wfi_node *node, int64_t c,
                            (long long)n, (long long)c, (long long)n_keys, (long long)c_keys);
     if (!(theta > 0 && theta < 1e15))
         return wfi_op_fail(g, node, WF_INVALID_ARG, "theta is %g", theta);
-    return WF_OK;
+    return check_scaling(g, node);
 }
 
 static wf_status rotary_check(wf_graph *g, wfi_node *node) {
@@ -57,9 +73,13 @@ static wfi_numbers numbers_of(const wfi_attr *a, const wf_shape *shape, int64_t 
                               bool has_places) {
     int64_t n_rows = wfi_n_rows(shape), t = shape->n_dims > 2 ? shape->dim[1] : 1;
     int64_t d = c / a->rotary.n_heads;
-    return (wfi_numbers){.n_threads = n_rows * (d / 2),
-                         .n = {n_rows, t, d, a->rotary.n_heads, a->rotary.n_keys, has_places},
-                         .f = {log(a->rotary.theta)}};
+    double factor = a->rotary.factor, between = a->rotary.high - a->rotary.low;
+    double turns = (double)a->rotary.n_positions / TWO_PI;
+    if (factor == 0) factor = between = 1; /* the kernel divides by neither */
+    return (wfi_numbers){
+        .n_threads = n_rows * (d / 2),
+        .n = {n_rows, t, d, a->rotary.n_heads, a->rotary.n_keys, has_places},
+        .f = {log(a->rotary.theta), 1 / factor, turns / between, a->rotary.low / between}};
 }
 
 static wfi_numbers rotary_numbers(const wfi_call *call) {
@@ -91,6 +111,9 @@ static const wfi_op_sample rotary_samples[] = {
     {.n_in = 3,
      .in = {WFI_DIMS(2, 5, 12), WFI_DIMS(2, 5, 12), WFI_DIMS(2, 5, 12)},
      .attr = {.rotary = {3, 3, 10000}}},
+    {.n_in = 3,
+     .in = {WFI_DIMS(1, 9, 16), WFI_DIMS(1, 9, 8), WFI_DIMS(1, 9, 8)},
+     .attr = {.rotary = {2, 1, 100, 8, 0.5, 4, 16}}},
     {0}};
 
 static const wfi_op_cut rotary_place[] = {{.name = "samples", .in = {1, 1, 1}, .out = {1}},
@@ -128,7 +151,13 @@ const wfi_op wfi_op_rotary_backward = {
 
 wf_tensor wf_rotary(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions, int64_t n_heads,
                     int64_t n_keys, float theta) {
-    wfi_attr attr = {.rotary = {n_heads, n_keys, theta}};
+    return wf_rotary_scaled(q, k, v, positions, n_heads, n_keys, theta, 0, 0, 0, 0);
+}
+
+wf_tensor wf_rotary_scaled(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions,
+                           int64_t n_heads, int64_t n_keys, float theta, double factor, double low,
+                           double high, int64_t n_positions) {
+    wfi_attr attr = {.rotary = {n_heads, n_keys, theta, factor, low, high, n_positions}};
     return wfi_build(&wfi_op_rotary, &attr, NULL, positions.id >= 0 ? 4 : 3,
                      (wf_tensor[]){q, k, v, positions});
 }

@@ -1,6 +1,7 @@
 /* n[0] rows of n[3] heads of queries and n[4] of keys and of values, each of n[2] elements; row r is
- * at position r modulo n[1], or, if n[5], at that of IN(3); f[0]: the logarithm of theta. A thread
- * has elements e and e + n[2] / 2 of all heads of a row: one angle. */
+ * at position r modulo n[1], or, if n[5], at that of IN(3); f[0]: the logarithm of theta. Scaling is
+ * by f[1] where the frequency times f[2] is f[3] at most, by 1 where it is 1 more; f[1] 1: none. A
+ * thread has elements e and e + n[2] / 2 of all heads of a row: one angle. */
 
 #define HALF         (a.n[2] / 2)
 #define QUERIES      (a.n[3] * a.n[2])
@@ -10,7 +11,13 @@
 #define PAIR         (ELEMENT % HALF)
 
 DEVICE double angle_of(ARGUMENTS, double position, long e) {
-    return position * exp((double)(-2 * e) / (double)a.n[2] * a.f[0]);
+    double frequency = exp((double)(-2 * e) / (double)a.n[2] * a.f[0]);
+    if (a.f[1] != 1) {
+        double kept = frequency * a.f[2] - a.f[3];
+        kept = kept < 0 ? 0 : kept > 1 ? 1 : kept;
+        frequency *= kept + (1 - kept) * a.f[1];
+    }
+    return position * frequency;
 }
 
 KERNEL(rotary) {

@@ -10,7 +10,6 @@
 #include <weft/nn.h>
 
 #define INIT_STD 0.02f
-#define EPS      1e-5f
 
 static wf_tensor project(wf_tensor x, const char *name, int64_t n_out, float std) {
     wf_graph *g = x.graph;
@@ -29,7 +28,9 @@ static wf_tensor attend(wf_tensor x, wf_tensor position, const wf_model_config *
     wf_tensor q = project(x, "q_proj", c->n_heads * d, INIT_STD),
               k = project(x, "k_proj", c->n_kv_heads * d, INIT_STD),
               v = project(x, "v_proj", c->n_kv_heads * d, INIT_STD);
-    wf_tensor qkv = wf_rotary(q, k, v, position, c->n_heads, c->n_kv_heads, (float)c->rope_theta);
+    wf_tensor qkv =
+        wf_rotary_scaled(q, k, v, position, c->n_heads, c->n_kv_heads, (float)c->rope_theta,
+                         c->rope_factor, c->rope_low, c->rope_high, c->rope_positions);
     wf_tensor y = c->cached
                       ? wf_cached_attention(qkv, position, "cache", c->n_heads, c->n_positions)
                       : wf_self_attention(qkv, c->n_heads, 1);
@@ -46,12 +47,12 @@ static wf_tensor block(wf_tensor x, wf_tensor position, const wf_model_config *c
     /* Each of the 2 n_layers branches adds its variance to the residual stream. */
     float branch_std = INIT_STD / sqrtf(2.0f * (float)c->n_layers);
     wf_graph *g = x.graph;
-    wf_tensor a = wf_rms_norm(x, "input_layernorm", EPS);
+    wf_tensor a = wf_rms_norm(x, "input_layernorm", (float)c->norm_eps);
     wf_scope(g, "self_attn");
     a = attend(a, position, c, branch_std);
     wf_scope_end(g);
     x = wf_add(x, a);
-    wf_tensor m = wf_rms_norm(x, "post_attention_layernorm", EPS);
+    wf_tensor m = wf_rms_norm(x, "post_attention_layernorm", (float)c->norm_eps);
     wf_scope(g, "mlp");
     m = mlp(m, c, branch_std);
     wf_scope_end(g);
@@ -62,7 +63,7 @@ static wf_tensor block(wf_tensor x, wf_tensor position, const wf_model_config *c
 static wf_tensor head(wf_tensor x, const wf_model_config *c) {
     wf_graph *g = x.graph;
     wf_tensor none = {g, -1};
-    x = wf_rms_norm(x, "model.norm", EPS);
+    x = wf_rms_norm(x, "model.norm", (float)c->norm_eps);
     wf_tensor weight =
         wf_parameter(g, c->tied ? "model.embed_tokens.weight" : "lm_head.weight",
                      WF_SHAPE(c->n_classes, c->hidden), (wf_init){WF_INIT_NORMAL, INIT_STD});
