@@ -22,7 +22,7 @@ done <tests/golden/llama.txt
 # ---- one rank's bits under every plan, also with tied weights ----
 run="train --data $folder/text.bin --tokens 16 --batch 8 --lanes 4 --slices 2 --steps 2 --threads 1 --optimizer adamw --lr 1e-2"
 small="--model llama --layers 2 --hidden 16 --heads 4 --kv-heads 2 --vocab 256"
-for words in "--init $golden" "--init $golden-scaled" "$small --tied" "$small --dtype bf16"; do
+for words in "--init $golden" "--init $golden-scaled" "--init tests/golden/qwen2" "$small --tied" "$small --dtype bf16"; do
     one=
     for plan in "" tp=2 tp=2,sp dp=2,zero=3 pp=2,recompute=all tp=2,dp=2,zero=1 tp=2,pp=2,schedule=zb1; do
         # shellcheck disable=SC2086 # words
@@ -39,29 +39,28 @@ grep -q 'all_reduce.* value' "$folder/out" || fail "tp=2 divides no layer: $(hea
 # ---- what it saves says what it is ----
 "$WEFT" $run --init $golden-tied --out "$folder/tied" --quiet || fail "train --out: exit $?"
 grep -q '"tie_word_embeddings": true' "$folder/tied/config.json" || fail "config.json does not say that weights are tied"
-"$WEFT" $run --init $golden --out "$folder/run" --quiet || fail "train --out: exit $?"
-python3 - "$folder/run/config.json" $golden/config.json <<'PYTHON' || fail "config.json is another"
-import json, sys
-own, given = (json.load(open(path)) for path in sys.argv[1:])
-keys = [k for k in given if k.startswith(("num_", "hidden_", "max_", "tie_", "vocab", "intermediate", "rms", "model_type"))]
-sys.exit(any(own[k] != given[k] for k in keys) or own["rope_theta"] != given["rope_parameters"]["rope_theta"])
+loss_of() { report eval --data "$folder/text.bin" --tokens 16 --init "$1" --batch 4 | field loss | tail -n 1; }
+for name in llama llama-scaled qwen2; do # read again by weft's metadata, and without it by config.json
+    "$WEFT" $run --init tests/golden/$name --out "$folder/$name" --quiet || fail "train --out: exit $?"
+    a=$(loss_of "$folder/$name")
+    python3 - "$folder/$name/config.json" tests/golden/$name/config.json "$folder/$name/model.safetensors" <<'PYTHON' || fail "$name: config.json is another"
+import json, struct, sys
+own, given = (json.load(open(path)) for path in sys.argv[1:3])
+data = open(sys.argv[3], "rb").read()
+n, = struct.unpack("<Q", data[:8])
+header = json.dumps({key: value for key, value in json.loads(data[8:8 + n]).items() if key != "__metadata__"}).encode()
+open(sys.argv[3], "wb").write(struct.pack("<Q", len(header)) + header + data[8 + n:])
+keys = [k for k in given if k.startswith(("num_", "hidden_", "max_p", "tie_", "vocab", "intermediate", "rms", "model_type", "arch"))]
+rotary = {**(own["rope_scaling"] or {"rope_type": "default"}), "rope_theta": own["rope_theta"]}
+sys.exit(any(own[k] != given[k] for k in keys) or rotary != given["rope_parameters"])
 PYTHON
-"$WEFT" $run --init $golden-scaled --out "$folder/scaled" --quiet || fail "train --out: exit $?"
-python3 - "$folder/scaled/config.json" $golden-scaled/config.json <<'PYTHON' || fail "config.json has another scaling or eps"
-import json, sys
-own, given = (json.load(open(path)) for path in sys.argv[1:])
-sys.exit({**own["rope_scaling"], "rope_theta": own["rope_theta"]} != given["rope_parameters"] or own["rms_norm_eps"] != given["rms_norm_eps"])
-PYTHON
-mkdir "$folder/again" && cp "$folder/scaled/config.json" $golden-scaled/model.safetensors "$folder/again"
-for init in $golden-scaled "$folder/again"; do # the names of older and newer versions of transformers
-    report $run --init "$init" | field weights_sha256
-done | uniq | wc -l | grep -qx 1 || fail "rope_scaling and rope_parameters: other bits"
-[[ $(report train --resume --out "$folder/scaled" --steps 3 | field weights_sha256) == $(report $run --init $golden-scaled --steps 3 | field weights_sha256) ]] || fail "resumed: other bits"
-a=$(report eval --data "$folder/text.bin" --tokens 16 --init "$folder/run" --batch 4 | field loss | tail -n 1)
-b=$(report eval --data "$folder/text.bin" --tokens 16 --init "$folder/run/model.safetensors" --batch 4 | field loss | tail -n 1)
-[[ $a && $a == "$b" ]] || fail "read again: loss $a and $b"
-expect 2 "--kv-heads 4: the model in" $run --init "$folder/run" --kv-heads 4
-expect 2 "--model gpt: the model in" $run --init "$folder/run" --model gpt
+    b=$(loss_of "$folder/$name")
+    [[ $a && $a == "$b" ]] || fail "$name, read again: loss $a and $b"
+done
+got=$(report train --resume --out "$folder/llama-scaled" --steps 3 | field weights_sha256)
+[[ ${got:-none} == $(report $run --init $golden-scaled --steps 3 | field weights_sha256) ]] || fail "resumed: other bits"
+expect 2 "--kv-heads 4: the model in" $run --init "$folder/llama" --kv-heads 4
+expect 2 "--model gpt: the model in" $run --init "$folder/llama" --model gpt
 
 # ---- sizes as published: parameters of Llama 3's, and 8/3 of the width for the MLP ----
 # parameters SIZES...
@@ -103,6 +102,7 @@ bad "are scaled by yarn; supported" rope_parameters '{"rope_theta": 1e4, "rope_t
 bad "does not state its factor" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}' 1
 bad "a factor is at least 1" rope_scaling '{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 16}'
 bad "head_dim is not hidden_size / num_attention_heads" head_dim 8
+bad "use_sliding_window is true, which is not llama's" use_sliding_window true
 bad "does not state its intermediate_size" intermediate_size null 1
 python3 -c 'import json, sys
 d = json.load(open(sys.argv[1])); d["rope_scaling"] = {"rope_type": "default"}; json.dump(d, open(sys.argv[2], "w"))' $golden/config.json "$folder/bad/config.json"

@@ -15,8 +15,7 @@ static const char all_gpt2[] =
     "\"scale_attn_weights\": true, \"scale_attn_by_inverse_layer_idx\": false, "
     "\"add_cross_attention\": false, \"use_cache\": true}";
 static const char all_llama[] =
-    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_act\": "
-    "\"silu\", \"initializer_range\": 0.02, \"attention_bias\": false, "
+    "{\"hidden_act\": \"silu\", \"initializer_range\": 0.02, \"attention_bias\": false, "
     "\"attention_dropout\": 0.0, \"mlp_bias\": false, \"use_cache\": true}";
 
 /* The BPE of the tokens that the model reads: the data's. Files of tokens have none themselves, so
@@ -45,6 +44,13 @@ typedef struct size {
     int64_t value;
 } size;
 
+static json_t *make_family(const wf_model_config *c) {
+    static const char *const names[][2] = {{"llama", "LlamaForCausalLM"},
+                                           {"qwen2", "Qwen2ForCausalLM"}};
+    const char *const *name = names[c->qkv_bias];
+    return json_pack("{s:s, s:[s]}", "model_type", name[0], "architectures", name[1]);
+}
+
 static json_t *make_scaling(const wf_model_config *c) {
     if (c->rope_factor == 0) return json_null();
     return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_factor,
@@ -69,6 +75,7 @@ static json_t *make_config(const wf_model_config *c, bool is_llama) {
     for (size_t i = 0; i < n; i++)
         json_object_set_new(all, sizes[i].key, json_integer((json_int_t)sizes[i].value));
     if (is_llama) {
+        json_object_update_new(all, make_family(c));
         json_object_set_new(all, "tie_word_embeddings", json_boolean(c->tied));
         json_object_set_new(all, "rope_theta", json_real(c->rope_theta));
         json_object_set_new(all, "rms_norm_eps", json_real(c->norm_eps));

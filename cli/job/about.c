@@ -75,7 +75,7 @@ static exit_status check_llama(const char *path, const json_t *config) {
 
 /* What Hugging Face's config.json of a kind of models has, and its names in weft's metadata. */
 typedef struct config_kind {
-    const char *type, *model, *keys[7][2];
+    const char *types[3], *model, *keys[7][2];
     struct {
         const char *key;
         bool wanted;
@@ -84,7 +84,7 @@ typedef struct config_kind {
 } config_kind;
 
 static const config_kind kinds[] = {
-    {"gpt2",
+    {{"gpt2"},
      "gpt",
      {{"n_layer", "layers"},
       {"n_embd", "hidden"},
@@ -96,7 +96,7 @@ static const config_kind kinds[] = {
       {"scale_attn_by_inverse_layer_idx", false},
       {"add_cross_attention", false}},
      check_gpt2},
-    {"llama",
+    {{"llama", "qwen2"},
      "llama",
      {{"num_hidden_layers", "layers"},
       {"hidden_size", "hidden"},
@@ -105,7 +105,7 @@ static const config_kind kinds[] = {
       {"intermediate_size", "ffn"},
       {"vocab_size", "vocab"},
       {"max_position_embeddings", "positions"}},
-     {{"attention_bias", false}, {"mlp_bias", false}},
+     {{"attention_bias", false}, {"mlp_bias", false}, {"use_sliding_window", false}},
      check_llama},
 };
 
@@ -152,6 +152,9 @@ static exit_status take_llama(const char *path, const json_t *config, json_t *ab
     if (!json_is_object(scaling) && json_object_get(both, "rope_type")) scaling = both;
     json_object_set_new(about, "rope_theta",
                         json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
+    json_object_set_new(
+        about, "qkv_bias",
+        json_integer(!strcmp(json_string_value(json_object_get(config, "model_type")), "qwen2")));
     json_object_set_new(about, "norm_eps", json_real(eps ? json_number_value(eps) : 1e-6));
     json_object_set_new(about, "tied",
                         json_boolean(json_is_true(json_object_get(config, "tie_word_embeddings"))));
@@ -186,7 +189,9 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
     const char *type = json_string_value(json_object_get(config, "model_type"));
     exit_status bad = EXIT_DONE;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds && type; k++)
-        if (!strcmp(type, kinds[k].type)) bad = convert_config(path, &kinds[k], config, about_out);
+        for (size_t i = 0; i < 3 && kinds[k].types[i]; i++)
+            if (!strcmp(type, kinds[k].types[i]))
+                bad = convert_config(path, &kinds[k], config, about_out);
     json_decref(config);
     return bad;
 }
@@ -316,7 +321,7 @@ static exit_status take(cli *c, saved_model *a) {
 
 /* Properties that no option sets: X(key and field) of numbers and of integers. */
 #define REALS(X)    X(norm_eps) X(rope_factor) X(rope_low) X(rope_high)
-#define INTEGERS(X) X(rope_positions)
+#define INTEGERS(X) X(rope_positions) X(qkv_bias)
 
 void about_take_properties(const saved_model *a, wf_model_config *config) {
 #define TAKE_REAL(key)    config->key = json_number_value(json_object_get(a->all, #key));

@@ -62,7 +62,8 @@ typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
     X(double, rope_low, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor", "its low")       \
     X(double, rope_high, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor", "its high")     \
     X(int64_t, rope_positions, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor",           \
-      "its n_positions")
+      "its n_positions")                                                                           \
+    X(int, qkv_bias, 0, 0, 1, m->is_gated, "llama", "queries, keys and values have a bias")
 
 typedef struct wf_model_config {
     size_t struct_size;

@@ -26,6 +26,7 @@ MODELS = {
     "llama-tied": ("Llama", dict(rope_theta=5e5, num_hidden_layers=1, tie_word_embeddings=True)),
     "llama-scaled": ("Llama", dict(hidden_size=32, num_hidden_layers=1, tie_word_embeddings=True, rms_norm_eps=1e-2,
                                    rope_parameters=dict(SCALED, rope_theta=100.0))),
+    "qwen2": ("Qwen2", dict(num_hidden_layers=1, tie_word_embeddings=True, rope_theta=1e6, rms_norm_eps=1e-6)),
 }
 
 
@@ -35,6 +36,9 @@ def make(folder, file, name, sizes):
         vocab_size=256, hidden_size=16, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, initializer_range=0.3, bos_token_id=None,
         eos_token_id=None, tie_word_embeddings=False), **sizes}))
+    for key, value in model.named_parameters():
+        if key.endswith(".bias"):  # zeros are no test
+            torch.nn.init.normal_(value)
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))

@@ -1,4 +1,5 @@
-/* Llama, of any size, with Hugging Face's parameter names.
+/* Llama and Qwen2, of any size, with Hugging Face's parameter names. Qwen2 has biases of queries,
+ * keys and values.
  *
  * Touvron et al., LLaMA: Open and Efficient Foundation Language Models, 2023; grouped heads as in
  * Llama 2 and 3.
@@ -11,36 +12,37 @@
 
 #define INIT_STD 0.02f
 
-static wf_tensor project(wf_tensor x, const char *name, int64_t n_out, float std) {
+static wf_tensor project(wf_tensor x, const char *name, int64_t n_out, float std, int has_bias) {
     wf_graph *g = x.graph;
-    wf_tensor none = {g, -1};
+    wf_tensor bias = {g, -1};
     wf_shape shape = wf_tensor_shape(x);
     int64_t n_in = shape.n_dims ? shape.dim[shape.n_dims - 1] : 0;
     wf_scope(g, "%s", name);
     wf_tensor weight =
         wf_parameter(g, "weight", WF_SHAPE(n_out, n_in), (wf_init){WF_INIT_NORMAL, std});
+    if (has_bias) bias = wf_parameter(g, "bias", WF_SHAPE(n_out), (wf_init){WF_INIT_CONSTANT, 0});
     wf_scope_end(g);
-    return wf_linear_with(x, weight, none);
+    return wf_linear_with(x, weight, bias);
 }
 
 static wf_tensor attend(wf_tensor x, wf_tensor position, const wf_model_config *c, float std) {
     int64_t d = c->hidden / c->n_heads;
-    wf_tensor q = project(x, "q_proj", c->n_heads * d, INIT_STD),
-              k = project(x, "k_proj", c->n_kv_heads * d, INIT_STD),
-              v = project(x, "v_proj", c->n_kv_heads * d, INIT_STD);
+    wf_tensor q = project(x, "q_proj", c->n_heads * d, INIT_STD, c->qkv_bias),
+              k = project(x, "k_proj", c->n_kv_heads * d, INIT_STD, c->qkv_bias),
+              v = project(x, "v_proj", c->n_kv_heads * d, INIT_STD, c->qkv_bias);
     wf_tensor qkv =
         wf_rotary_scaled(q, k, v, position, c->n_heads, c->n_kv_heads, (float)c->rope_theta,
                          c->rope_factor, c->rope_low, c->rope_high, c->rope_positions);
     wf_tensor y = c->cached
                       ? wf_cached_attention(qkv, position, "cache", c->n_heads, c->n_positions)
                       : wf_self_attention(qkv, c->n_heads, 1);
-    return project(y, "o_proj", c->hidden, std);
+    return project(y, "o_proj", c->hidden, std, 0);
 }
 
 static wf_tensor mlp(wf_tensor x, const wf_model_config *c, float std) {
-    wf_tensor gate = wf_silu(project(x, "gate_proj", c->ffn, INIT_STD));
-    return project(wf_mul(gate, project(x, "up_proj", c->ffn, INIT_STD)), "down_proj", c->hidden,
-                   std);
+    wf_tensor gate = wf_silu(project(x, "gate_proj", c->ffn, INIT_STD, 0));
+    return project(wf_mul(gate, project(x, "up_proj", c->ffn, INIT_STD, 0)), "down_proj", c->hidden,
+                   std, 0);
 }
 
 static wf_tensor block(wf_tensor x, wf_tensor position, const wf_model_config *c) {
