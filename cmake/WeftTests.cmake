@@ -1,5 +1,5 @@
-# Tests register themselves: every tests/*.c with a main or TEST_MAIN and every tests/*.sh is one,
-# named like the file. One program, tests/run, has all files with TEST_MAIN. They run in the root of the repository, with in their environment
+# Tests register themselves: every tests/*.c with cases and every tests/*.sh is one, named like
+# the file. One program, tests/run, has all files without a main. They run in the root of the repository, with in their environment
 #   WEFT         the command line program        WEFT_SOURCE  the root of the repository
 #   WEFT_BUILD   the build folder                CC           the compiler
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
@@ -76,6 +76,7 @@ function(weft_register name source)
     endif()
     if(test_TARGET STREQUAL "test_run")
       target_sources(test_run PRIVATE ${source})
+      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS TEST_IN_RUN)
     endif()
   endif()
 endfunction()
@@ -85,7 +86,8 @@ function(weft_add_test_program target name folder)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
-  target_compile_options(${target} PRIVATE -Wno-unused-parameter) # callbacks, and tests by cmocka
+  # Callbacks, and tests by cmocka; fields that differ from defaults.
+  target_compile_options(${target} PRIVATE -Wno-unused-parameter -Wno-override-init)
   if(NOT WEFT_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # they run for seconds
   endif()
@@ -143,12 +145,9 @@ if(sources)
   target_link_libraries(test_run PRIVATE PkgConfig::CMOCKA)
 endif()
 foreach(source IN LISTS sources)
-  file(STRINGS ${source} main REGEX "^(int main|TEST_MAIN)\\(")
+  file(STRINGS ${source} main REGEX "^(int main|TEST[A-Z_]*)\\(")
   get_filename_component(name ${source} NAME_WE)
-  if(main MATCHES "TEST_MAIN")
-    add_test(NAME ${name} COMMAND test_run ${name})
-    weft_register(${name} ${source} TARGET test_run)
-  elseif(main)
+  if(main MATCHES "int main")
     weft_add_test_program(test_${name} ${name} tests ${source})
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
     if(name MATCHES "cuda")
@@ -157,6 +156,9 @@ foreach(source IN LISTS sources)
     endif()
     add_test(NAME ${name} COMMAND test_${name})
     weft_register(${name} ${source} TARGET test_${name})
+  elseif(main)
+    add_test(NAME ${name} COMMAND test_run ${name})
+    weft_register(${name} ${source} TARGET test_run)
   endif()
 endforeach()
 

@@ -5,9 +5,6 @@
  */
 #include "test.h"
 
-#include <stdlib.h>
-#include <weft/dlpack.h>
-
 typedef struct dl_tensor {
     void *data;
     int32_t device_type, device_id, ndim;
@@ -94,7 +91,7 @@ TEST(any_strides_come_in) {
     for (int k = -1; k < (int)(sizeof cases / sizeof *cases); k++) {
         int64_t shape[] = {2, 3}, strides[2] = {0, 0};
         dl_managed m = {1, 3, NULL, count_deleted, 0, {data, 1, 0, 2, 2, 32, 1, shape, NULL, 0}};
-        wf_array *a;
+        scoped_array a;
         if (k >= 0) {
             memcpy(strides, cases[k].strides, sizeof strides);
             m.tensor.strides = strides;
@@ -103,7 +100,6 @@ TEST(any_strides_come_in) {
         TEST_OK(ctx, wf_array_from_dlpack(ctx, (opaque *)&m, "cpu:0", &a));
         TEST_OK(ctx, wf_array_read(a, got, sizeof got));
         assert_memory_equal(got, cases[k < 0 ? 0 : k].want, sizeof got);
-        wf_array_destroy(a);
     }
     assert_int_equal(n_deleted, 1 + sizeof cases / sizeof *cases);
     /* a scalar, nothing at all, and an array that comes home */
@@ -151,5 +147,3 @@ TEST(refused) {
     TEST_REFUSED(ctx, wf_array_from_dlpack(ctx, (opaque *)&m, "gpu", &a), WF_UNSUPPORTED, "gpu");
     assert_int_equal(n_deleted, 0); /* still the caller's */
 }
-
-TEST_MAIN(NULL, NULL)

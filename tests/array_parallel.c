@@ -3,10 +3,7 @@
 #include "small_models.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <weft/checkpoint.h>
-#include <weft/module.h>
 
 static const char *const cpus[] = {"cpu:0", "cpu:1", "cpu", "cpu:0", "cpu:3", "cpu:1"};
 
@@ -109,9 +106,9 @@ static wf_model *make_model(wf_context *ctx, int which) {
     if (which == 2) {
         config.n_tokens = 8;
         config.n_classes = 50;
-        TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+        model = test_find_model(ctx, "gpt2-tiny", &config);
     } else {
-        TEST_OK(ctx, wf_model_create(ctx, "block", which ? small_net : block, NULL, 0, &model));
+        model = test_model(ctx, "block", which ? small_net : block, NULL, 0);
     }
     return model;
 }
@@ -172,27 +169,25 @@ TEST(is_the_module) {
         wf_kernels kernels;
     } cases[] = {{1, 20, WF_KERNELS_FAST}, {1, 3, WF_KERNELS_FAST}, {1, 1, WF_KERNELS_REFERENCE}};
     for (int which = 0; which < 3; which++) {
-        wf_model *model = make_model(ctx, which);
+        scoped_model model = make_model(ctx, which);
         for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
             wf_module_config config = WF_MODULE_CONFIG_INIT;
-            wf_module *module;
+            scoped_module module;
             config.grain = cases[k].grain;
             config.kernels = cases[k].kernels;
             config.seed = 3;
             if (which == 1) config.output = "logits";
             TEST_OK(ctx, wf_module_create(ctx, model, &config, &module));
             equals_the_whole(ctx, module, which, cases[k].n_samples);
-            wf_module_destroy(module);
         }
-        wf_model_destroy(model);
     }
 }
 
 /* A larger grain divides as well, if the parts do: 24 samples, grain 4, over 1, 2, 3 or 6. */
 TEST(keeps_a_grain) {
-    wf_model *model = make_model(ctx, 0);
+    scoped_model model = make_model(ctx, 0);
     wf_module_config config = WF_MODULE_CONFIG_INIT;
-    wf_module *module;
+    scoped_module module;
     config.grain = 4;
     TEST_OK(ctx, wf_module_create(ctx, model, &config, &module));
     wf_array *input = make_input(ctx, 0, 24), *want, *got;
@@ -204,15 +199,13 @@ TEST(keeps_a_grain) {
     }
     wf_array_destroy(want);
     wf_array_destroy(input);
-    wf_module_destroy(module);
-    wf_model_destroy(model);
 }
 
 /* Replicas have the weights that the module has when they are made, not those of its seed. */
 TEST(copies_weights) {
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     float a[400], b[400];
-    wf_model *model = make_model(ctx, 0);
+    scoped_model model = make_model(ctx, 0);
     wf_module_config config = WF_MODULE_CONFIG_INIT;
     wf_module *module, *replicas[2];
     assert_non_null(mkdtemp(folder));
@@ -224,7 +217,6 @@ TEST(copies_weights) {
                                 {"net2.bias", WF_F32, WF_SHAPE(20), a}};
     TEST_OK(ctx, wf_safetensors_write(ctx, path, tensors, 4, NULL, 0));
     TEST_OK(ctx, wf_module_create(ctx, model, &config, &module));
-    wf_model_destroy(model);
     TEST_OK(ctx, wf_module_load_weights(module, path));
     TEST_OK(ctx, wf_module_replicate(module, cpus, 2, replicas));
     for (int k = 0; k < 2; k++) {
@@ -250,11 +242,6 @@ static void two_outputs(wf_graph *g, const void *config) {
 /* A sample of a recurrent model goes on from no other sample, and from no other call. */
 TEST(begins_each_sample) {
     enum { N = 3, N_TOKENS = 4, N_WORDS = 11, N_LOGITS = N_TOKENS * N_WORDS };
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_classes = N_WORDS;
-    config.n_tokens = N_TOKENS;
-    config.hidden = 8;
-    config.n_layers = 1;
     int32_t tokens[N * N_TOKENS];
     for (int i = 0; i < N * N_TOKENS; i++) tokens[i] = i % N_TOKENS;
     wf_array *input, *output;
@@ -263,9 +250,10 @@ TEST(begins_each_sample) {
         static float logits[N * N_LOGITS], first[N_LOGITS];
         wf_module_config how = WF_MODULE_CONFIG_INIT;
         how.grain = grain;
-        wf_model *model;
-        wf_module *module;
-        TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
+        scoped_module module;
+        scoped_model model = test_find_model(
+            ctx, "lstm",
+            &TEST_MODEL(.n_classes = N_WORDS, .n_tokens = N_TOKENS, .hidden = 8, .n_layers = 1));
         TEST_OK(ctx, wf_module_create(ctx, model, &how, &module));
         for (int call = 0; call < 2; call++) {
             TEST_OK(ctx, wf_module_apply(module, input, &output));
@@ -279,8 +267,6 @@ TEST(begins_each_sample) {
                                  (int)grain, call, s, i, (double)logits[s * N_LOGITS + i],
                                  (double)first[i]);
         }
-        wf_module_destroy(module);
-        wf_model_destroy(model);
     }
     wf_array_destroy(input);
 }
@@ -289,8 +275,7 @@ TEST(refuses) {
     wf_module_config config = WF_MODULE_CONFIG_INIT;
     wf_module *module, *pair[2];
     wf_array *out, *outs[2], *ins[2];
-    wf_model *model;
-    TEST_OK(ctx, wf_model_create(ctx, "two", two_outputs, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "two", two_outputs, NULL, 0);
     TEST_REFUSED(ctx, wf_module_create(ctx, model, &config, &module), WF_INVALID_ARG, "2 outputs");
     config.output = "sum";
     TEST_REFUSED(ctx, wf_module_create(ctx, model, &config, &module), WF_INVALID_ARG,
@@ -334,5 +319,3 @@ TEST(refuses) {
     }
     wf_module_destroy(module);
 }
-
-TEST_MAIN(NULL, NULL)

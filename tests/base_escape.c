@@ -64,5 +64,3 @@ TEST_CASE(sentences_are_escaped) {
     assert_string_equal(line, "from \\x1b[1m");
     wf_context_destroy(ctx);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,10 +6,8 @@
 #include "data_folder.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <weft/file.h>
 
 /* ---- the disk, as this test wants it: in place of the system's ---- */
 
@@ -35,7 +33,6 @@ static void expect_refused(folder *f, const char *path, const char *words) {
 }
 
 TEST_IN_FOLDER(takes_regular_files) {
-    folder *f = *state;
     int fd;
     uint64_t n_bytes;
     char link_path[4096];
@@ -52,7 +49,6 @@ TEST_IN_FOLDER(takes_regular_files) {
 }
 
 TEST_IN_FOLDER(refuses_the_rest) {
-    folder *f = *state;
     char path[4096];
     snprintf(path, sizeof path, "%s/pipe", f->path);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -74,7 +70,6 @@ static void expect_content(folder *f, const char *name, const char *content) {
 }
 
 TEST_IN_FOLDER(replaces_as_a_whole) {
-    folder *f = *state;
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
     expect_content(f, "x", "one");
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "", 0), WF_OK);
@@ -84,7 +79,6 @@ TEST_IN_FOLDER(replaces_as_a_whole) {
 
 /* A link may have been laid by somebody else, to a file of this user. */
 TEST_IN_FOLDER(does_not_follow_links) {
-    folder *f = *state;
     folder_write(f, "victim", "precious", 8);
     assert_int_equal(symlink("victim", folder_file(f, "x")), 0);
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "new", 3), WF_OK);
@@ -101,7 +95,6 @@ static int permissions_of(folder *f, const char *name) {
 /* A report that only its owner could read is not opened to others by being written again; of a link
  * it does not matter where it leads. */
 TEST_IN_FOLDER(keeps_permissions) {
-    folder *f = *state;
     mode_t before = umask(002);
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
     assert_int_equal(permissions_of(f, "x"), 0664);
@@ -120,7 +113,6 @@ TEST_IN_FOLDER(keeps_permissions) {
 
 /* The bytes are on the disk before the name is theirs, and then the name is. */
 TEST_IN_FOLDER(waits_for_the_disk) {
-    folder *f = *state;
     n_files_synced = n_folders_synced = 0;
     assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
     assert_int_equal(n_files_synced, 1);
@@ -141,7 +133,6 @@ TEST_IN_FOLDER(waits_for_the_disk) {
 }
 
 TEST_IN_FOLDER(replaces_files_only) {
-    folder *f = *state;
     char pipe[4096];
     snprintf(pipe, sizeof pipe, "%s/pipe", f->path);
     assert_int_equal(mkfifo(pipe, 0600), 0);

@@ -5,9 +5,6 @@
 #include "base/limits.h"
 #include "test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,5 +98,3 @@ TEST_CASE(without_groups_there_is_no_limit) {
     put(&f, "/cg/job/memory.max", "-5\n");
     expect(&f, 0, 0);
 }
-
-TEST_MAIN(NULL, NULL)

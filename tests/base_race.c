@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,5 +50,3 @@ TEST_CASE(races_are_told) {
 #endif
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -100,5 +100,3 @@ TEST_CASE(shuffle_is_a_permutation) {
     for (int i = 0; i < 1000; i++) assert_int_equal(seen[i], 1);
     assert_true(n_moved > 950);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -4,8 +4,6 @@
  */
 #include "small_models.h"
 
-#include <weft/weft.h>
-
 #define EXPECT(words, call)                                                                        \
     do {                                                                                           \
         assert_int_equal(call, WF_INVALID_ARG);                                                    \
@@ -44,5 +42,3 @@ TEST_CASE(of_results) {
     EXPECT("wf_choice", wf_cluster_advise(ctx, &q, choices));
     wf_context_destroy(ctx);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -12,8 +12,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define N 1037 /* no multiple of any vector */
 
@@ -63,12 +61,11 @@ TEST_CASE(updates) {
     int n_compared = 0;
     fill(&start);
     for (int k = 0; k < 5; k++) {
-        wf_recipe r = WF_RECIPE_INIT;
-        r.optimizer = k < 3 ? WF_SGD : k == 3 ? WF_ADAM : WF_ADAMW;
-        r.momentum = k > 0 ? 0.9 : 0;
-        r.nesterov = k == 2;
-        r.weight_decay = 0.05;
-        r.ema = 0.9;
+        wf_recipe r = TEST_RECIPE(.optimizer = k < 3    ? WF_SGD
+                                               : k == 3 ? WF_ADAM
+                                                        : WF_ADAMW,
+                                  .momentum = k > 0 ? 0.9 : 0, .nesterov = k == 2,
+                                  .weight_decay = 0.05, .ema = 0.9);
         update(&r, WFI_BASELINE, &one);
         assert_memory_not_equal(one.param, start.param, sizeof one.param);
         for (int v = WFI_AVX2; v <= (int)wfi_best_variant(); v++) {
@@ -357,5 +354,3 @@ TEST_CASE(sums_of_stretches) {
             assert_memory_equal(part, whole + begin, (end - begin) * sizeof *part);
         }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -5,8 +5,6 @@
 #include "compile/compile.h"
 #include "test.h"
 
-#include <weft/nn.h>
-
 /* Tied weights across units, batch norm, an input used late, layers that slices divide beside what
  * they read: all that makes it hard. Three units, or four with any config. */
 static inline void mixed(wf_graph *g, const void *config) {
@@ -25,27 +23,20 @@ static inline void mixed(wf_graph *g, const void *config) {
 }
 
 static inline wf_recipe mixed_recipe(int64_t lanes) {
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = 8;
-    recipe.n_micro = 4;
-    recipe.n_lanes = lanes;
-    recipe.clip_norm = 1;
-    recipe.momentum = 0.9;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe = TEST_RECIPE(.batch = 8, .n_micro = 4, .n_lanes = lanes, .clip_norm = 1,
+                                   .momentum = 0.9, .kernels = WF_KERNELS_REFERENCE);
     return recipe;
 }
 
 static inline wf_program *make_program_of_kind(wf_context *ctx, const char *plan_text,
                                                const wf_recipe *recipe, wf_program_kind kind,
                                                wfi_program_use use) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_plan *plan = test_plan(ctx, plan_text);
     bool is_deep = wfi_plan_n_stages(plan, 1) > 3;
     wf_recipe sliced = *recipe;
     sliced.n_slices = plan->tp > 1 ? 2 * plan->tp : 1; /* two a rank */
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
+    wf_model *model = test_model(ctx, "mixed", mixed, &is_deep, is_deep);
     TEST_OK(ctx,
             wfi_program_create(ctx, model, &sliced, plan, &wfi_backend_cpu, kind, use, NULL, &p));
     wf_model_destroy(model);
@@ -166,5 +157,6 @@ static inline void end_breaker(breaker *b) {
     test_free(b->blocks);
     wf_program_destroy(b->p);
 }
+#define scoped_breaker __attribute__((cleanup(end_breaker))) breaker
 
 #endif

@@ -5,8 +5,6 @@
 #include "api/trainer.h"
 #include "small_models.h"
 
-#include <stdlib.h>
-
 /* Two units, a tied weight, batch statistics; small, because many are made. */
 static inline void tiny_net(wf_graph *g, const void *config) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
@@ -20,12 +18,8 @@ static inline void tiny_net(wf_graph *g, const void *config) {
 }
 
 static inline wf_recipe checked_recipe(void) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 4;
-    recipe.n_lanes = 2;
-    recipe.clip_norm = 0.5;
-    recipe.n_threads = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .clip_norm = 0.5, .n_threads = 1,
+                                    .kernels = WF_KERNELS_REFERENCE);
     return recipe;
 }
 

@@ -7,11 +7,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <weft/checkpoint.h>
 
 #define N_LARGE 100000
 
@@ -25,18 +23,16 @@ static wf_status save(folder *f, float value, int n) {
 }
 
 static float saved_value(folder *f) {
-    wf_safetensors *file;
+    scoped_safetensors file;
     float value;
     wf_status status = wf_safetensors_open(f->ctx, folder_file(f, "model.safetensors"), &file);
     assert_int_equal(status, WF_OK);
     assert_int_equal(wf_safetensors_get(file, 0)->dim[0], 1);
     assert_int_equal(wf_safetensors_read(file, 0, &value, sizeof value), WF_OK);
-    wf_safetensors_close(file);
     return value;
 }
 
 TEST_IN_FOLDER(replaces) {
-    folder *f = *state;
     struct stat st;
     mode_t before = umask(027);
     assert_int_equal(save(f, 1, 1), WF_OK);
@@ -50,7 +46,6 @@ TEST_IN_FOLDER(replaces) {
 
 /* A limit on the size of files fails a write half way, as a full disk does. */
 TEST_IN_FOLDER(survives_a_full_disk) {
-    folder *f = *state;
     struct rlimit limit, low;
     assert_int_equal(save(f, 1, 1), WF_OK);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -70,7 +65,6 @@ TEST_IN_FOLDER(survives_a_full_disk) {
 }
 
 TEST_IN_FOLDER(names_what_is_in_the_way) {
-    folder *f = *state;
     wf_safetensors_writer *w;
     wf_context *ctx = f->ctx;
     expect_failure(ctx, wf_safetensors_writer_create(ctx, "/nowhere/at/all/x", &w), WF_IO,
@@ -80,7 +74,6 @@ TEST_IN_FOLDER(names_what_is_in_the_way) {
 }
 
 TEST_IN_FOLDER(aborts) {
-    folder *f = *state;
     wf_safetensors_writer *w;
     wf_shape shape = {1, {1}};
     float value = 2;
@@ -100,7 +93,6 @@ TEST_IN_FOLDER(aborts) {
 /* A killed process leaves its temporary file; neither what another writes now nor a trap laid as a
  * link is written through. */
 TEST_IN_FOLDER(passes_over_what_is_there) {
-    folder *f = *state;
     wf_safetensors_writer *w;
     char name[64];
     assert_int_equal(wf_safetensors_writer_create(f->ctx, folder_file(f, "model.safetensors"), &w),
@@ -124,7 +116,6 @@ static bool is_there(folder *f, const char *name) {
 TEST_IN_FOLDER(removes_leftovers) {
     static const char *const alike[] = {".weft-x.tmp", ".weft-7-1.tmp~", ".weft-7-01.tmp",
                                         ".weft--7-1.tmp", "weft-7-1.tmp"};
-    folder *f = *state;
     char own[64];
     snprintf(own, sizeof own, ".weft-%ld-0.tmp", (long)getpid());
     folder_write(f, own, "old", 3);
@@ -152,7 +143,6 @@ static int count_descriptors(void) {
 
 /* Who writes through keeps the lock, and leaves no descriptor; so does who joins. */
 TEST_IN_FOLDER(writes_through) {
-    folder *f = *state;
     wfi_replacement r, joined;
     int n = count_descriptors();
     for (int commits = 0; commits < 2; commits++) {
@@ -184,7 +174,6 @@ TEST_IN_FOLDER(writes_through) {
 
 /* What is written goes with its folder, or is taken away there. */
 TEST_IN_FOLDER(follows_its_folder) {
-    folder *f = *state;
     char elsewhere[300];
     snprintf(elsewhere, sizeof elsewhere, "%s-moved", f->path);
     for (int commits = 0; commits < 2; commits++) {
@@ -203,7 +192,6 @@ TEST_IN_FOLDER(follows_its_folder) {
 }
 
 TEST_IN_FOLDER(saves_here) {
-    folder *f = *state;
     char before[4096];
     float value = 4;
     wf_tensor_data tensor = {"a", WF_F32, {1, {1}}, &value};
@@ -229,9 +217,6 @@ static wf_status write_and_read(wf_context *ctx, const char *path) {
 }
 
 TEST_IN_FOLDER(survives_failed_allocations) {
-    folder *f = *state;
     expect_failed_allocations(write_and_read, folder_file(f, "x"));
     assert_in_range(folder_count(f, 0), 0, 1);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -10,7 +10,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static uint16_t short_of(const char *type, float value, bool *fits_out) {
     uint16_t out;
@@ -129,7 +128,7 @@ static wf_status convert(folder *f, const char *from, const char *to, const char
 
 /* Every float of tensor `name`, read as F32. */
 static float *read_floats(folder *f, const char *file_name, const char *name, size_t n) {
-    wf_safetensors *file;
+    scoped_safetensors file;
     float *values = malloc(n * sizeof *values);
     TEST_OK(f->ctx, wf_safetensors_open(f->ctx, folder_file(f, file_name), &file));
     int i = wf_safetensors_find(file, name);
@@ -137,12 +136,10 @@ static float *read_floats(folder *f, const char *file_name, const char *name, si
     TEST_OK(f->ctx,
             wfi_safetensors_read_part(file, i, WF_F32, 0, values, n * sizeof *values, NULL));
     assert_string_equal(wf_safetensors_metadata(file, "format"), "pt");
-    wf_safetensors_close(file);
     return values;
 }
 
 TEST_IN_FOLDER(files) {
-    folder *f = *state;
     static const struct {
         const char *dtype, *type;
         uint64_t n_bytes;
@@ -181,7 +178,6 @@ TEST_IN_FOLDER(files) {
 /* A double is rounded once: what is a little off the middle of two neighbours, by less than a float
  * can be, is the nearer one. */
 TEST_IN_FOLDER(doubles) {
-    folder *f = *state;
     static const char *const types[] = {"F16", "BF16"}, *const names[] = {"f16", "bf16"};
     enum { N = 0x7BFF };
     static double values[N][3];
@@ -231,7 +227,6 @@ TEST_IN_FOLDER(doubles) {
 
 /* In its own place; and twice is as once. */
 TEST_IN_FOLDER(in_place) {
-    folder *f = *state;
     uint64_t n_bytes;
     write_weights(f, "w.safetensors", 2.5f);
     TEST_OK(f->ctx, convert(f, "w.safetensors", "w.safetensors", "bf16", 0, &n_bytes));
@@ -247,7 +242,6 @@ TEST_IN_FOLDER(in_place) {
 }
 
 TEST_IN_FOLDER(refuses) {
-    folder *f = *state;
     static const wf_metadata steps = {"weft.n_steps", "3"};
     static const float one = 1;
     static const wf_tensor_data weight = {"w", WF_F32, {1, {1}}, &one};
@@ -285,14 +279,13 @@ TEST_IN_FOLDER(refuses) {
 
 /* What weft has no name for is copied: a newer writer's types. */
 TEST_IN_FOLDER(other_types) {
-    folder *f = *state;
     static const char header[] =
         "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]},"
         "\"b\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[3,5]}}";
     static const char data[] = {1, 2, 3, 4, 5};
     char bytes[8 + sizeof header - 1 + sizeof data] = {(char)(sizeof header - 1)};
     wf_convert_config config = WF_CONVERT_CONFIG_INIT;
-    wf_safetensors *file;
+    scoped_safetensors file;
     char path[400];
     uint64_t n_bytes;
     int n;
@@ -313,7 +306,4 @@ TEST_IN_FOLDER(other_types) {
         TEST_OK(f->ctx, wfi_safetensors_read_part(file, i, WF_N_DTYPES, 0, got, e->n_bytes, NULL));
         assert_memory_equal(got, data + (is_a ? 0 : 3), e->n_bytes);
     }
-    wf_safetensors_close(file);
 }
-
-TEST_MAIN(NULL, NULL)

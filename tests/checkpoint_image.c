@@ -9,23 +9,17 @@
 static wf_trainer *make_trainer(wf_context *ctx, const char *plan, uint64_t seed,
                                 wf_optimizer optimizer, int no_init) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_recipe recipe = small_recipe();
-    wf_model *model;
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
-    recipe.optimizer = optimizer;
-    recipe.lr_schedule = WF_LR_PLATEAU;
-    recipe.lr_patience = 0;
-    recipe.seed = seed;
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1, .optimizer = optimizer,
+                     .lr_schedule = WF_LR_PLATEAU, .lr_patience = 0, .seed = seed);
     config.no_init = no_init;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "small", small_net, NULL, 0);
     return test_trainer(ctx, model, &recipe, plan, &config);
 }
 
 /* The image after N_STEPS steps with dp=2, and the run's next steps. */
 static char *make_image(wf_context *ctx, size_t *bytes_out, char *said, size_t bytes) {
-    wf_trainer *t = make_trainer(ctx, "dp=2", 5, WF_ADAMW, 0);
+    scoped_trainer t = make_trainer(ctx, "dp=2", 5, WF_ADAMW, 0);
     *bytes_out = wf_program_image_bytes(wf_trainer_program(t));
     char *image = calloc(1, *bytes_out);
     assert_non_null(image);
@@ -38,7 +32,6 @@ static char *make_image(wf_context *ctx, size_t *bytes_out, char *said, size_t b
     }
     assert_int_equal(wf_trainer_write_image(t, image, *bytes_out - 1), WF_SHAPE);
     small_go_on(ctx, t, N_STEPS, said, bytes);
-    wf_trainer_destroy(t);
     return image;
 }
 
@@ -49,7 +42,7 @@ TEST(any_plan_reads) {
     char *image = make_image(ctx, &bytes, want, sizeof want);
     close(mkstemp(path));
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_trainer *t = make_trainer(ctx, plans[k], 99, WF_ADAMW, 1);
+        scoped_trainer t = make_trainer(ctx, plans[k], 99, WF_ADAMW, 1);
         assert_int_equal(wf_trainer_save(t, path), WF_NOT_FINITE);
         assert_int_equal(wf_trainer_write_image(t, image, bytes), WF_NOT_FINITE);
         TEST_OK(ctx, wf_trainer_read_image(t, image, bytes));
@@ -57,7 +50,6 @@ TEST(any_plan_reads) {
         TEST_OK(ctx, wf_trainer_save(t, path));
         small_go_on(ctx, t, N_STEPS, said, sizeof said);
         if (strcmp(said, want)) fail_msg("plan '%s': '%s', not '%s'", plans[k], said, want);
-        wf_trainer_destroy(t);
     }
     unlink(path);
     free(image);
@@ -96,5 +88,3 @@ TEST(bad_images_are_refused) {
     wf_trainer_destroy(t);
     free(image);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -49,14 +49,13 @@ static wf_status match(folder *f, const wf_safetensors *file, const named *wante
 }
 
 TEST_IN_FOLDER(finds_by_bare_name) {
-    folder *f = *state;
     static const named held[] = {{"fc.weight", 1},
                                  {"module.conv1.weight", 2},
                                  {"_orig_mod.module.bn1.weight", 3},
                                  {"transformer.h.0.ln_1.weight", 4},
                                  {"module.fc.weight", 1},
                                  {"wte.weight", 5}};
-    wf_safetensors *file = file_with(f, held, 6, 0);
+    scoped_safetensors file = file_with(f, held, 6, 0);
     static const named wanted[] = {{"fc.weight", 1},       {"module.fc.weight", 1},
                                    {"conv1.weight", 2},    {"bn1.weight", 3},
                                    {"h.0.ln_1.weight", 4}, {"transformer.wte.weight", 5}};
@@ -73,23 +72,19 @@ TEST_IN_FOLDER(finds_by_bare_name) {
     /* Only those prefixes. */
     expect_failure(f->ctx, match(f, file, &(named){"ln_1.weight", 4}, 1, index), WF_SHAPE,
                    "1 names are missing: ln_1.weight, 6 are unexpected");
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(matches_each_tensor_once) {
-    folder *f = *state;
     int index[2];
-    wf_safetensors *file = file_with(f, (named[]){{"module.a", 1}, {"a", 1}}, 2, 0);
+    scoped_safetensors file = file_with(f, (named[]){{"module.a", 1}, {"a", 1}}, 2, 0);
     assert_int_equal(match(f, file, (named[]){{"a", 1}, {"module.a", 1}}, 2, index), WF_OK);
     assert_int_equal(index[0], wf_safetensors_find(file, "a"));
     assert_int_equal(index[1], wf_safetensors_find(file, "module.a"));
     expect_failure(f->ctx, match(f, file, (named[]){{"a", 1}}, 1, index), WF_SHAPE,
                    "0 names are missing, 1 are unexpected: module.a");
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(passes_over_what_may_differ) {
-    folder *f = *state;
     int index[3] = {7, 7, 7};
     static const named held[] = {{"h.0.attn.bias", 9},
                                  {"transformer.h.1.attn.masked_bias", 1},
@@ -97,16 +92,14 @@ TEST_IN_FOLDER(passes_over_what_may_differ) {
                                  {"bn2.num_batches_tracked", -1}};
     static const named wanted[] = {
         {"bn1.weight", 3}, {"bn1.num_batches_tracked", -1}, {"bn2.num_batches_tracked", -1}};
-    wf_safetensors *file = file_with(f, held, 4, 0);
+    scoped_safetensors file = file_with(f, held, 4, 0);
     assert_int_equal(match(f, file, wanted, 3, index), WF_OK);
     assert_int_equal(index[0], wf_safetensors_find(file, "bn1.weight"));
     assert_int_equal(index[1], -1);
     assert_int_equal(index[2], wf_safetensors_find(file, "bn2.num_batches_tracked"));
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(ties_heads) {
-    folder *f = *state;
     int index[2];
     static const named both[] = {{"transformer.wte.weight", 8}, {"lm_head.weight", 8}};
     static const named wte[] = {{"wte.weight", 8}};
@@ -129,25 +122,23 @@ TEST_IN_FOLDER(ties_heads) {
 
 /* Neither the embedding nor the head that is tied to it comes from the file. */
 TEST_IN_FOLDER(skips_tied_heads) {
-    folder *f = *state;
     static const named held[] = {{"h.0.bias", 2}, {"lm_head.weight", 8}, {"wte.weight", 4}};
     static const named wanted[] = {{"h.0.bias", 2}, {"transformer.wte.weight", 8}};
     for (int n = 1; n <= 3; n++) {
-        wf_safetensors *file = file_with(f, held, n, 0);
+        scoped_safetensors file = file_with(f, held, n, 0);
         int index[2] = {7, 7};
         TEST_OK(f->ctx, match_but(f, file, wanted, 2, "wte", index));
         assert_int_equal(index[0], wf_safetensors_find(file, "h.0.bias"));
         assert_int_equal(index[1], -1);
-        wf_safetensors_close(file);
     }
 }
 
 TEST_IN_FOLDER(lists_what_does_not_fit) {
-    folder *f = *state;
     char names[12][16];
     named wanted[12];
     int index[12] = {7};
-    wf_safetensors *file = file_with(f, (named[]){{"w0", 1}, {"layer.x", 1}, {"layer.y", 1}}, 3, 0);
+    scoped_safetensors file =
+        file_with(f, (named[]){{"w0", 1}, {"layer.x", 1}, {"layer.y", 1}}, 3, 0);
     for (int i = 0; i < 12; i++) {
         snprintf(names[i], sizeof names[i], "w%d", i);
         wanted[i] = (named){names[i], 1};
@@ -156,18 +147,13 @@ TEST_IN_FOLDER(lists_what_does_not_fit) {
                    "m.safetensors does not fit the model: 11 names are missing: w1, w2, w3, w4, "
                    "w5, w6, w7, w8, w9, w10, ..., 2 are unexpected: layer.x, layer.y");
     assert_int_equal(index[0], 7); /* outputs are written only on success */
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(compares_sizes) {
-    folder *f = *state;
     int index[1];
-    wf_safetensors *file = file_with(f, (named[]){{"module.a", 4}}, 1, 0);
+    scoped_safetensors file = file_with(f, (named[]){{"module.a", 4}}, 1, 0);
     expect_failure(f->ctx, match(f, file, (named[]){{"a", 5}}, 1, index), WF_SHAPE,
                    "tensor module.a is F32 [4], but the model's a is F32 [5]");
     expect_failure(f->ctx, match(f, file, (named[]){{"a", -1}}, 1, index), WF_SHAPE,
                    "tensor module.a is F32 [4], but the model's a is I64 []");
-    wf_safetensors_close(file);
 }
-
-TEST_MAIN(NULL, NULL)

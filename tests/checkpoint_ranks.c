@@ -20,12 +20,9 @@ typedef struct work {
 } work;
 
 static wf_recipe rank_recipe(uint64_t seed) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = recipe.n_lanes = 4;
-    recipe.n_threads = 1;
-    recipe.optimizer = WF_ADAM;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    recipe.seed = seed;
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 4, .n_lanes = 4, .n_threads = 1, .optimizer = WF_ADAM,
+                     .kernels = WF_KERNELS_REFERENCE, .seed = seed);
     return recipe;
 }
 
@@ -97,7 +94,6 @@ static const struct {
              {"dataparallel=2", 2}, {"zero=1: dp=2", 2}, {"zero=3: dp=2,pp=2", 4}};
 
 TEST_IN_FOLDER(all_see_one_file) {
-    folder *f = *state;
     char one[200], many[200];
     work w = {0};
     snprintf(one, sizeof one, "%s/one", f->path);
@@ -116,7 +112,6 @@ TEST_IN_FOLDER(all_see_one_file) {
 
 /* The other ranks' folder holds a state of the same length, which is not to be read. */
 TEST_IN_FOLDER(others_do_not_see_it) {
-    folder *f = *state;
     char one[200], many[200], other[200], decoy[200], want[65], before[4096];
     work w = {.path = "/proc/thread-self/cwd/many", .other = other};
     snprintf(one, sizeof one, "%s/one", f->path);
@@ -148,7 +143,6 @@ TEST_IN_FOLDER(all_write_shards) {
     static const char *const names[] = {"", "-00001-of-00003.safetensors",
                                         "-00002-of-00003.safetensors",
                                         "-00003-of-00003.safetensors", ".index.json"};
-    folder *f = *state;
     char one[300], many[300], other[200], before[4096];
     work w = {.shard_bytes = 28000, .path = "/proc/thread-self/cwd/many/x"};
     snprintf(many, sizeof many, "%s/many", f->path);
@@ -186,7 +180,6 @@ TEST_IN_FOLDER(all_write_shards) {
 /* Ranks that hold parts of the optimizer's state write the file that one rank writes, and go on
  * from it to its bits. */
 TEST_IN_FOLDER(divided_state_is_the_same) {
-    folder *f = *state;
     static const char *const cases[] = {"",
                                         "zero=1: dp=2",
                                         "zero=1: dp=4",
@@ -294,7 +287,6 @@ static void run_layout(folder *f, int how, size_t layout, work *w) {
 
 /* The bits of a run that never stopped, whoever saved it and whoever goes on. */
 TEST_IN_FOLDER(any_layout_goes_on) {
-    folder *f = *state;
     const char *full = getenv("WEFT_TEST_FULL");
     int n_pairs = full && !strcmp(full, "1") ? 20 : 5;
     char other[200], before[4096];
@@ -352,7 +344,6 @@ static int64_t saved_steps(folder *f, const char *path) {
 
 /* Nothing is in its place before a step, a save or a wait after the writing. */
 TEST_IN_FOLDER(writes_in_the_background) {
-    folder *f = *state;
     char one[200], path[200], hex[65];
     wf_trainer *t;
     snprintf(one, sizeof one, "%s/one", f->path);
@@ -384,10 +375,9 @@ TEST_IN_FOLDER(writes_in_the_background) {
 
 /* The thread may write no more than the header; a step tells, and so does a wait. */
 TEST_IN_FOLDER(tells_of_a_full_disk) {
-    folder *f = *state;
     struct rlimit limit, low;
     char one[200], old[200], hex[65];
-    wf_trainer *t;
+    scoped_trainer t;
     snprintf(one, sizeof one, "%s/one", f->path);
     snprintf(old, sizeof old, "%s/old", f->path);
     write_as_one(f, "one", 5, hex);
@@ -412,7 +402,6 @@ TEST_IN_FOLDER(tells_of_a_full_disk) {
     TEST_OK(f->ctx, wf_trainer_save_state(t, old, NULL, 0));
     TEST_OK(f->ctx, wf_trainer_save_wait(t));
     assert_false(is_same(one, old));
-    wf_trainer_destroy(t);
 }
 
 /* ---- who fails ---- */
@@ -437,7 +426,6 @@ static const char *cannot_write(ranks_one *one) {
 }
 
 TEST_IN_FOLDER(who_cannot_write_spoils_nothing) {
-    folder *f = *state;
     char one[200], old[200], hex[65];
     work w = {.path = old, .limit_bytes = 100};
     snprintf(one, sizeof one, "%s/one", f->path);
@@ -452,5 +440,3 @@ TEST_IN_FOLDER(who_cannot_write_spoils_nothing) {
         assert_int_equal(folder_count(f, 0), 2);
     }
 }
-
-TEST_MAIN(NULL, NULL)

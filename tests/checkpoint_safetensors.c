@@ -4,9 +4,6 @@
  */
 #include "data_folder.h"
 
-#include <stdbool.h>
-#include <weft/checkpoint.h>
-
 /* ---- round trip ---- */
 
 static const float weight[6] = {1, -2, 3.5f, 0, 1e-30f, -0.0f};
@@ -21,8 +18,7 @@ static const wf_tensor_data three[] = {
 static const wf_metadata notes[] = {{"format", "pt"}, {"a\n\"b\"", "\\ ü {}"}};
 
 TEST_IN_FOLDER(returns_what_was_written) {
-    folder *f = *state;
-    wf_safetensors *file;
+    scoped_safetensors file;
     const char *path = folder_file(f, "a.safetensors");
     assert_int_equal(wf_safetensors_write(f->ctx, path, three, 3, notes, 2), WF_OK);
     assert_int_equal(wf_safetensors_open(f->ctx, path, &file), WF_OK);
@@ -47,11 +43,9 @@ TEST_IN_FOLDER(returns_what_was_written) {
         expect_failure(f->ctx, wf_safetensors_read(file, at, bytes, (size_t)e->n_bytes + 1),
                        WF_SHAPE, "were requested");
     }
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(writes_the_documented_bytes) {
-    folder *f = *state;
     char bytes[256] = {0};
     const float one = 1;
     const wf_tensor_data tensors[] = {{"b", WF_F32, {1, {1}}, &one}, {"e", WF_F64, {1, {0}}, NULL}};
@@ -74,7 +68,6 @@ TEST_IN_FOLDER(writes_the_documented_bytes) {
 }
 
 TEST_IN_FOLDER(writes_in_any_order) {
-    folder *f = *state;
     wf_safetensors_writer *w;
     wf_safetensors *file;
     int64_t read_back = 0;
@@ -109,7 +102,6 @@ TEST_IN_FOLDER(writes_in_any_order) {
 }
 
 TEST_IN_FOLDER(refuses_bad_declarations) {
-    folder *f = *state;
     wf_safetensors_writer *w;
     wf_context *ctx = f->ctx;
     wf_shape huge = {3, {INT64_C(1) << 31, INT64_C(1) << 31, 2}}, negative = {1, {-1}};
@@ -143,7 +135,6 @@ static wf_status open_header(folder *f, const char *header, size_t n_data, wf_sa
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
 TEST_IN_FOLDER(accepts_what_is_legal) {
-    folder *f = *state;
     wf_safetensors *file;
     static const struct {
         const char *header;
@@ -166,19 +157,16 @@ TEST_IN_FOLDER(accepts_what_is_legal) {
 }
 
 TEST_IN_FOLDER(uses_only_known_types) {
-    folder *f = *state;
-    wf_safetensors *file;
+    scoped_safetensors file;
     char bytes[4];
     assert_int_equal(open_header(f, "{" ENTRY("a", "F16", "[2]", "[0,4]") "}", 4, &file), WF_OK);
     assert_int_equal(wf_safetensors_get(file, 0)->dtype, WF_N_DTYPES);
     assert_string_equal(wf_safetensors_get(file, 0)->dtype_name, "F16");
     expect_failure(f->ctx, wf_safetensors_read(file, 0, bytes, 4), WF_UNSUPPORTED,
                    "tensor a is of type F16, which weft cannot use");
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(refuses_bad_headers) {
-    folder *f = *state;
     wf_safetensors *file;
     static const struct {
         const char *header;
@@ -252,7 +240,6 @@ TEST_IN_FOLDER(refuses_bad_headers) {
 }
 
 TEST_IN_FOLDER(refuses_bad_lengths) {
-    folder *f = *state;
     wf_safetensors *file;
     unsigned char bytes[8] = {0};
     wf_context *ctx = f->ctx;
@@ -276,7 +263,6 @@ TEST_IN_FOLDER(refuses_bad_lengths) {
 
 /* What a file says of a tensor's bytes is compared as it stands there, with that tensor's. */
 TEST_IN_FOLDER(compares_digests) {
-    folder *f = *state;
     static const struct {
         const char *key, *said;
         bool fits;
@@ -296,7 +282,7 @@ TEST_IN_FOLDER(compares_digests) {
         {"weft.crc32.steps", "", false},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_safetensors *file;
+        scoped_safetensors file = NULL;
         const char *path = folder_file(f, "digests.safetensors");
         const wf_metadata metadata[] = {{"a", "b"}, {cases[k].key, cases[k].said}, {"x", "y"}};
         int n_refused = 0;
@@ -314,12 +300,10 @@ TEST_IN_FOLDER(compares_digests) {
         }
         if (n_refused != !cases[k].fits)
             fail_msg("%s '%s': %d tensors are refused", cases[k].key, cases[k].said, n_refused);
-        wf_safetensors_close(file);
     }
 }
 
 TEST_IN_FOLDER(bounds_one_entry) {
-    folder *f = *state;
     enum { N = 100000 };
     char *bytes = calloc(1, N + 64);
     wf_safetensors *file;
@@ -331,5 +315,3 @@ TEST_IN_FOLDER(bounds_one_entry) {
                    WF_CORRUPT, "a value of more than 65536 bytes");
     free(bytes);
 }
-
-TEST_MAIN(NULL, NULL)

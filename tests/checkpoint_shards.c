@@ -73,14 +73,13 @@ static bool is_there(folder *f, const char *name) {
 
 /* 16, 8, 400, 4 and 12 bytes: t0 and t1; t2, which is larger than a shard; t3 and t4. */
 TEST_IN_FOLDER(divides) {
-    folder *f = *state;
     assert_int_equal(save(f, 24, 1, true), WF_OK);
     assert_int_equal(folder_count(f, 0), 4);
     assert_true(is_there(f, "model.safetensors.index.json"));
     for (int k = 1; k <= 3; k++) {
         static const uint64_t bytes[] = {24, 400, 16};
         char name[64];
-        wf_safetensors *shard;
+        scoped_safetensors shard;
         snprintf(name, sizeof name, "model-%05d-of-00003.safetensors", k);
         assert_int_equal(wf_safetensors_open(f->ctx, folder_file(f, name), &shard), WF_OK);
         assert_string_equal(wf_safetensors_metadata(shard, "format"), "pt");
@@ -88,7 +87,6 @@ TEST_IN_FOLDER(divides) {
         for (int i = 0; i < wf_safetensors_n_tensors(shard); i++)
             n += wf_safetensors_get(shard, i)->n_bytes;
         assert_int_equal(n, bytes[k - 1]);
-        wf_safetensors_close(shard);
     }
     assert_true(saved_value(f, "model.safetensors.index.json") == 1);
     assert_true(saved_value(f, "model.safetensors") == 1); /* stands for its index */
@@ -105,7 +103,6 @@ TEST_IN_FOLDER(replaces) {
     static const char *const alike[] = {"model-1-of-00003.safetensors", "model-00001-of-00003.txt",
                                         "model-c-00001-of-00003.safetensors",
                                         "other-00001-of-00003.safetensors"};
-    folder *f = *state;
     for (size_t k = 0; k < 4; k++) folder_write(f, alike[k], "x", 1);
     folder_write(f, "model-b-00007-of-00009.safetensors", "left", 4);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -122,7 +119,6 @@ TEST_IN_FOLDER(replaces) {
 
 /* A writer that does not divide knows nothing of shards that are others'. */
 TEST_IN_FOLDER(leaves_the_shards_of_others) {
-    folder *f = *state;
     assert_int_equal(save(f, 24, 1, true), WF_OK);
     assert_int_equal(save(f, 0, 2, true), WF_OK);
     assert_int_equal(folder_count(f, 0), 5);
@@ -132,7 +128,6 @@ TEST_IN_FOLDER(leaves_the_shards_of_others) {
 
 /* The last shard cannot get its name: the old ones stay, and nothing of the new ones. */
 TEST_IN_FOLDER(takes_back_what_is_half_there) {
-    folder *f = *state;
     assert_int_equal(save(f, 24, 1, true), WF_OK);
     assert_int_equal(mkdir(folder_file(f, "model-b-00003-of-00003.safetensors"), 0700), 0);
     wf_safetensors_writer *w;
@@ -149,7 +144,6 @@ TEST_IN_FOLDER(takes_back_what_is_half_there) {
 }
 
 TEST_IN_FOLDER(refuses_too_many) {
-    folder *f = *state;
     wf_safetensors_writer *w;
     const wf_shape one = {1, {1}};
     float value = 1;
@@ -216,7 +210,6 @@ TEST_IN_FOLDER(trusts_no_index) {
          "\"one\"},\"new\":[1]}",
          NULL},
     };
-    folder *f = *state;
     wf_safetensors *file;
     write_shard(f, "one", (const char *const[]){"a", "b"}, 2);
     write_shard(f, "two", (const char *const[]){"b", "c"}, 2);
@@ -241,14 +234,12 @@ TEST_IN_FOLDER(trusts_no_index) {
 
 /* An index of nothing is legal, and so is a file without tensors. */
 TEST_IN_FOLDER(reads_nothing) {
-    folder *f = *state;
-    wf_safetensors *file;
+    scoped_safetensors file;
     folder_write(f, "x.json", "{\"weight_map\":{}}", 17);
     assert_int_equal(wf_safetensors_open(f->ctx, f->file, &file), WF_OK);
     assert_int_equal(wf_safetensors_n_tensors(file), 0);
     assert_int_equal(wf_safetensors_find(file, "a"), -1);
     assert_null(wf_safetensors_get(file, 0));
-    wf_safetensors_close(file);
 }
 
 /* What the safetensors library wrote (golden/make_shards.py), bit for bit, also in parts. */
@@ -257,8 +248,7 @@ TEST_IN_FOLDER(converts) {
                                         {"doubles", WF_F32, {2, {3, 4}}},
                                         {"halves", WF_F32, {2, {3, 4}}}};
     static const uint32_t crc32_of[] = {0xC5D9E0D4, 0x60D5A171, 0x9B78BB7B}; /* of their bytes */
-    folder *f = *state;
-    wf_safetensors *file;
+    scoped_safetensors file;
     float want[3][12], got[12];
     int index[3];
     FILE *values = fopen("tests/golden/shards/values.bin", "rb");
@@ -282,7 +272,6 @@ TEST_IN_FOLDER(converts) {
                                      (const wfi_wanted[]){wanted[0], wanted[1], integers}, 3, NULL,
                                      index),
                    WF_SHAPE, "tensor halves is F16 [3, 4], but the model's halves is I64 [3, 4]");
-    wf_safetensors_close(file);
 }
 
 /* More than is converted at a time. */
@@ -290,15 +279,13 @@ TEST_IN_FOLDER(converts_much) {
     enum { N = 10000 };
     static double values[N];
     static float got[N];
-    folder *f = *state;
     const wf_tensor_data data = {"a", WF_F64, {1, {N}}, values};
-    wf_safetensors *file;
+    scoped_safetensors file;
     for (int i = 0; i < N; i++) values[i] = i;
     TEST_OK(f->ctx, wf_safetensors_write(f->ctx, folder_file(f, "a"), &data, 1, NULL, 0));
     TEST_OK(f->ctx, wf_safetensors_open(f->ctx, f->file, &file));
     TEST_OK(f->ctx, wfi_safetensors_read_part(file, 0, WF_F32, 4, got, sizeof got - 4, NULL));
     for (int i = 0; i < N - 1; i++) assert_true(got[i] == (float)(i + 1));
-    wf_safetensors_close(file);
 }
 
 /* Every half there is, by what it means. */
@@ -316,5 +303,3 @@ TEST_CASE(converts_all_halves) {
                                                 : powf(2, -14) * (size / 1024)));
     }
 }
-
-TEST_MAIN(NULL, NULL)

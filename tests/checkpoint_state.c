@@ -5,17 +5,12 @@
 #include "data_folder.h"
 #include <math.h>
 #include <sys/syscall.h>
-#include <weft/weft.h>
 
 #define MAX_TENSORS 64
 
 static wf_trainer *make_lanes(wf_context *ctx, int64_t n_lanes) {
-    wf_recipe recipe = small_recipe();
-    wf_model *model;
-    recipe.n_threads = 1;
-    recipe.n_lanes = n_lanes;
-    recipe.optimizer = WF_ADAM;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    wf_recipe recipe = SMALL_RECIPE(.n_threads = 1, .n_lanes = n_lanes, .optimizer = WF_ADAM);
+    wf_model *model = test_model(ctx, "small", small_net, NULL, 0);
     return test_trainer(ctx, model, &recipe, "", NULL);
 }
 
@@ -26,7 +21,7 @@ static wf_trainer *make_trainer(wf_context *ctx) {
 /* Writes the state "good" again as "bad", with another number of steps or, if `name` is given,
  * with `value` as that tensor's element `i`. */
 static void rewrite(folder *f, const char *steps, const char *name, int i, float value) {
-    wf_safetensors *file;
+    scoped_safetensors file;
     wf_tensor_data tensors[MAX_TENSORS];
     const wf_metadata notes = {"weft.n_steps", steps};
     TEST_OK(f->ctx, wf_safetensors_open(f->ctx, folder_file(f, "good"), &file));
@@ -48,7 +43,6 @@ static void rewrite(folder *f, const char *steps, const char *name, int i, float
     TEST_OK(f->ctx,
             wf_safetensors_write(f->ctx, folder_file(f, "bad"), tensors, n, &notes, steps ? 1 : 0));
     for (int k = 0; k < n; k++) free((void *)(uintptr_t)tensors[k].data);
-    wf_safetensors_close(file);
 }
 
 TEST_IN_FOLDER(numbers_out_of_range) {
@@ -78,9 +72,8 @@ TEST_IN_FOLDER(numbers_out_of_range) {
         {"1", "optimizer.second_moment.fc.weight",
          "element 3 of optimizer.second_moment.fc.weight is -1e-30", -1e-30f, 3},
     };
-    folder *f = *state;
     char before[65], after[65];
-    wf_trainer *t = make_trainer(f->ctx);
+    scoped_trainer t = make_trainer(f->ctx);
     small_step(f->ctx, t, 0);
     TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "good"), NULL, 0));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, before));
@@ -96,21 +89,17 @@ TEST_IN_FOLDER(numbers_out_of_range) {
     assert_string_equal(before, after);
     rewrite(f, "9007199254740992", NULL, 0, 0);
     TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "bad")));
-    wf_trainer_destroy(t);
 }
 
 /* A load finds what this trainer has saved, also where a thread is still writing it. */
 TEST_IN_FOLDER(loads_what_is_being_saved) {
-    folder *f = *state;
     const char *path = folder_file(f, "meanwhile");
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_recipe recipe = small_recipe();
-    wf_model *model;
+    wf_recipe recipe = SMALL_RECIPE(.n_threads = 1);
     char saved[65], loaded[65];
     config.save_async = 1;
-    recipe.n_threads = 1;
-    TEST_OK(f->ctx, wf_model_create(f->ctx, "small", small_net, NULL, 0, &model));
-    wf_trainer *t = test_trainer(f->ctx, model, &recipe, "", &config);
+    wf_model *model = test_model(f->ctx, "small", small_net, NULL, 0);
+    scoped_trainer t = test_trainer(f->ctx, model, &recipe, "", &config);
     for (int round = 0; round < 4; round++) {
         small_step(f->ctx, t, round);
         TEST_OK(f->ctx, wf_trainer_weights_sha256(t, saved));
@@ -121,23 +110,17 @@ TEST_IN_FOLDER(loads_what_is_being_saved) {
         TEST_OK(f->ctx, wf_trainer_weights_sha256(t, loaded));
         assert_string_equal(loaded, saved);
     }
-    wf_trainer_destroy(t);
 }
 
 /* PyTorch's ReduceLROnPlateau begins with an infinite loss, to which the first is compared: so one
  * that is no number is not the best for ever. Also where a state is saved in between. */
 TEST_IN_FOLDER(plateau_after_no_number) {
-    folder *f = *state;
     static const double losses[] = {NAN, NAN, 3, 2, NAN, 1, 4, 1};
     static const double n_cuts[2][8] = {{1, 2, 2, 2, 3, 3, 4, 5}, {0, 1, 1, 1, 1, 1, 1, 2}};
     for (int patience = 0; patience < 2; patience++) {
-        wf_recipe recipe = small_recipe();
-        recipe.n_threads = 1;
-        recipe.lr_schedule = WF_LR_PLATEAU;
-        recipe.lr = 1;
-        recipe.lr_gamma = 0.5;
-        recipe.lr_patience = patience;
-        wf_trainer *t = small_trainer(f->ctx, small_net, &recipe, 0);
+        wf_recipe recipe = SMALL_RECIPE(.n_threads = 1, .lr_schedule = WF_LR_PLATEAU, .lr = 1,
+                                        .lr_gamma = 0.5, .lr_patience = patience);
+        scoped_trainer t = small_trainer(f->ctx, small_net, &recipe, 0);
         for (size_t k = 0; k < sizeof losses / sizeof *losses; k++) {
             small_batch b;
             wf_step_result result;
@@ -151,16 +134,15 @@ TEST_IN_FOLDER(plateau_after_no_number) {
                 fail_msg("patience %d, test %zu: the rate is %g, not %g", patience, k + 1,
                          result.lr, exp2(-n_cuts[patience][k]));
         }
-        wf_trainer_destroy(t);
     }
 }
 
 /* A recipe that leaves lanes to the plan has others under another plan, and so other bits. */
 TEST_IN_FOLDER(other_sums) {
-    folder *f = *state;
     const char *path = folder_file(f, "one");
     char before[65], after[65];
-    wf_trainer *one = make_lanes(f->ctx, 1), *two = make_lanes(f->ctx, 2);
+    scoped_trainer one = make_lanes(f->ctx, 1);
+    scoped_trainer two = make_lanes(f->ctx, 2);
     small_step(f->ctx, one, 0);
     TEST_OK(f->ctx, wf_trainer_save_state(one, path, NULL, 0));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(two, before));
@@ -169,8 +151,6 @@ TEST_IN_FOLDER(other_sums) {
     TEST_OK(f->ctx, wf_trainer_weights_sha256(two, after));
     assert_string_equal(before, after);
     TEST_OK(f->ctx, wf_trainer_load_state(one, path));
-    wf_trainer_destroy(one);
-    wf_trainer_destroy(two);
 }
 
 /* ---- a bit that has flipped on the disk ---- */
@@ -203,13 +183,12 @@ static void exchange(const char *path, uint64_t at, unsigned char bytes[4]) {
 /* In each tensor, in its first, middle and last element: the least that can change in it, and what
  * makes it no number. */
 TEST_IN_FOLDER(flipped_bits) {
-    folder *f = *state;
     const char *path = folder_file(f, "flipped");
     char before[65], after[65], data[16384];
     uint8_t prefix[8];
     wf_safetensors *file;
     const wf_metadata own = {"weft.crc32.fc.bias", "00000000"};
-    wf_trainer *t = make_trainer(f->ctx);
+    scoped_trainer t = make_trainer(f->ctx);
     small_step(f->ctx, t, 0);
     expect_failure(f->ctx, wf_trainer_save_state(t, path, &own, 1), WF_INVALID_ARG,
                    "weft.crc32.fc.bias is a digest");
@@ -242,16 +221,14 @@ TEST_IN_FOLDER(flipped_bits) {
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, after));
     assert_string_equal(before, after);
     TEST_OK(f->ctx, wf_trainer_load_state(t, path));
-    wf_trainer_destroy(t);
 }
 
 /* Each bit of the header counts; only in the name of its own digest a flip does no harm. */
 TEST_IN_FOLDER(flipped_bits_of_the_header) {
-    folder *f = *state;
     const char *path = folder_file(f, "flipped");
     const wf_metadata about = {"sample", "128"};
     wf_safetensors *file;
-    wf_trainer *t = make_trainer(f->ctx);
+    scoped_trainer t = make_trainer(f->ctx);
     char head[4096] = {0};
     small_step(f->ctx, t, 0);
     TEST_OK(f->ctx, wf_trainer_save_state(t, path, &about, 1));
@@ -270,7 +247,6 @@ TEST_IN_FOLDER(flipped_bits_of_the_header) {
         bool is_harmless = head + at >= name && head + at < name + strlen("weft.crc32");
         if ((status == WF_OK) != is_harmless) fail_msg("byte %zu: status %d", at, (int)status);
     }
-    wf_trainer_destroy(t);
 }
 
 /* ---- a file that breaks off ---- */
@@ -287,10 +263,9 @@ ssize_t pread(int fd, void *dst, size_t n_bytes, off_t offset) {
 /* Whichever read it is that fails: until the first bytes are moved the trainer is as it was, and
  * from then on nothing of it is saved before a whole state is loaded. */
 TEST_IN_FOLDER(a_file_that_breaks_off) {
-    folder *f = *state;
     char before[65], good[65], now[65];
     int n_all, n_whole = 0, n_spoiled = 0;
-    wf_trainer *t = make_trainer(f->ctx);
+    scoped_trainer t = make_trainer(f->ctx);
     small_step(f->ctx, t, 0);
     TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "good"), NULL, 0));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, good));
@@ -331,7 +306,6 @@ TEST_IN_FOLDER(a_file_that_breaks_off) {
     TEST_OK(f->ctx, wf_trainer_save(t, folder_file(f, "saved")));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, now));
     assert_string_equal(now, good);
-    wf_trainer_destroy(t);
 }
 
 int main(void) {

@@ -24,5 +24,3 @@ TEST_CASE(advises_one_thread_on_crowded_cores) {
         if (effort_is_crowded(&cases[i].spent, cases[i].n_threads) != cases[i].is_crowded)
             fail_msg("case %zu: others took %g", i, effort_of_others(&cases[i].spent));
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,7 +7,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* TensorBoard 2.21's RecordWriter: the version at 1.5 s; at 2.5 s, step 300, Loss/train .25 and
  * Learning rate 1e-3. */
@@ -100,5 +99,3 @@ TEST_CASE(all_numbers_are_written) {
     is_same(copy(&t, INT64_MAX), t);
     free(tag.bytes);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -79,5 +79,3 @@ TEST_CASE(from_checkpoints) {
     assert_true(h->base_s == 0);
     history_release(h);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -8,7 +8,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <weft/program.h>
 
 typedef struct shape {
     const char *name;
@@ -76,20 +75,18 @@ static void add(errors *e, double error) {
 }
 
 static wf_model *find_model(wf_context *ctx, const shape *s) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    config.n_layers = s->layers, config.hidden = s->hidden, config.n_heads = s->heads;
-    config.n_tokens = s->tokens, config.n_classes = s->classes, config.dropout = s->dropout;
+    wf_model_config config =
+        TEST_MODEL(.n_layers = s->layers, .hidden = s->hidden, .n_heads = s->heads,
+                   .n_tokens = s->tokens, .n_classes = s->classes, .dropout = s->dropout);
     if (s->image) config.height = config.width = s->image;
-    TEST_OK(ctx, wf_model_find(ctx, s->name, &config, &model));
+    wf_model *model = test_find_model(ctx, s->name, &config);
     return model;
 }
 
 static wf_recipe recipe_of(const shape *s, const planned *p, int kind) {
-    wf_recipe r = WF_RECIPE_INIT;
-    r.batch = s->batch, r.n_micro = s->micro, r.n_threads = 1;
-    r.optimizer = kind == NARROW ? WF_SGD : WF_ADAMW;
-    r.dtype = kind == NARROW ? WF_BF16 : WF_F32;
+    wf_recipe r = TEST_RECIPE(.batch = s->batch, .n_micro = s->micro, .n_threads = 1,
+                              .optimizer = kind == NARROW ? WF_SGD : WF_ADAMW,
+                              .dtype = kind == NARROW ? WF_BF16 : WF_F32);
     if (kind == OF_SEARCH) r.n_lanes = p->dp, r.n_slices = p->tp;
     return r;
 }
@@ -101,10 +98,9 @@ static bool compare(wf_context *ctx, wf_cluster *cluster, const shape *s, const 
     wf_recipe recipe = recipe_of(s, p, kind);
     wf_model *model = find_model(ctx, s);
     wf_program *program;
-    wf_plan *plan;
     wf_prediction x = WF_PREDICTION_INIT;
     double peak = 0, host = 0;
-    TEST_OK(ctx, wf_plan_parse(ctx, p->plan, &plan));
+    wf_plan *plan = test_plan(ctx, p->plan);
     bool suits = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program) == WF_OK;
     if (suits) {
         q.cluster = cluster, q.model = model, q.plan = plan, q.recipe = wf_program_recipe(program);
@@ -134,7 +130,7 @@ static void is_within(const errors *e, double mean, double least, double most, c
 /* Stages are balanced by whole layers in a prediction, and by parts of them in a program, so of
  * few layers the bytes of pipelines differ more. */
 TEST(planned_bytes) {
-    wf_cluster *cluster;
+    scoped_cluster cluster = NULL;
     errors all[2] = {{0}}, host = {0};
     TEST_OK(ctx, wf_cluster_load(ctx, "dgx-a100", &cluster));
     cluster->library_bytes = 0;
@@ -152,19 +148,17 @@ TEST(planned_bytes) {
     is_within(&all[0], 0.035, -0.17, 0.22, "one stage");
     is_within(&all[1], 0.08, -0.45, 0.3, "pipelines");
     is_within(&host, 0.05, -0.06, 0.3, "host memory");
-    wf_cluster_destroy(cluster);
 }
 
 /* The stage of the head has the tied table and its gradient, but not its state. */
 TEST(tied_state) {
-    wf_cluster *cluster;
+    scoped_cluster cluster;
     const planned head = {"pp=2,schedule=gpipe,cut=head", 1, 1};
     double error, host_error;
     TEST_OK(ctx, wf_cluster_load(ctx, "dgx-a100", &cluster));
     cluster->library_bytes = 0;
     assert_true(compare(ctx, cluster, &shapes[2], &head, OF_SEARCH, &error, &host_error));
     if (fabs(error) > 0.05) fail_msg("%.1f %%", 100 * error);
-    wf_cluster_destroy(cluster);
 }
 
 static void expect_sums(const double *sums, double first, double second, double third) {
@@ -175,9 +169,9 @@ static void expect_sums(const double *sums, double first, double second, double 
 /* Parameters of a unit and of those that follow it, forward or backward. */
 TEST(windows) {
     const shape mlp = {"mlp", .classes = 10, .image = 8};
-    wf_model *model = find_model(ctx, &mlp);
+    scoped_model model = find_model(ctx, &mlp);
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_cluster *cluster;
+    scoped_cluster cluster;
     wfi_model_work *w;
     const wfi_model_block *net[4] = {NULL};
     int n = 1;
@@ -201,8 +195,4 @@ TEST(windows) {
     expect_sums(net[2]->updated, n2, n1, 0);
     expect_sums(w->updated, fmax(n1, n2), fmin(n1, n2), n3);
     wfi_work_destroy(w);
-    wf_cluster_destroy(cluster);
-    wf_model_destroy(model);
 }
-
-TEST_MAIN(NULL, NULL)

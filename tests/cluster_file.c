@@ -5,15 +5,12 @@
 #include "cluster/cluster.h"
 #include "test.h"
 
-#include <string.h>
-
 TEST(shipped) {
     int n = 0;
     for (; wf_cluster_shipped(n); n++) {
-        wf_cluster *c;
+        scoped_cluster c;
         TEST_OK(ctx, wf_cluster_load(ctx, wf_cluster_shipped(n), &c));
         assert_string_equal(wf_cluster_name(c), wf_cluster_shipped(n));
-        wf_cluster_destroy(c);
     }
     assert_int_equal(n, 7);
     assert_null(wf_cluster_shipped(-1));
@@ -110,5 +107,3 @@ TEST(names) {
     assert_int_equal(wf_cluster_n_devices(&groups), 48);
     TEST_REFUSED(ctx, wf_cluster_set_nodes(&groups, 5), WF_INVALID_ARG, "multiples");
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,7 +6,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct shape {
     int64_t layers, hidden, heads, vocab, tokens, batch, micro;
@@ -23,9 +22,9 @@ typedef struct run {
 
 static run begin(const shape *s, const char *cluster, int nodes, const char *plan) {
     run r = {.ctx = test_context(), .recipe = WF_RECIPE_INIT, .q = WF_PREDICTION_REQUEST_INIT};
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_layers = s->layers, config.hidden = s->hidden, config.n_heads = s->heads;
-    config.n_classes = s->vocab, config.n_tokens = s->tokens;
+    wf_model_config config =
+        TEST_MODEL(.n_layers = s->layers, .hidden = s->hidden, .n_heads = s->heads,
+                   .n_classes = s->vocab, .n_tokens = s->tokens);
     TEST_OK(r.ctx, wf_model_find(r.ctx, "gpt", &config, &r.model));
     TEST_OK(r.ctx, wf_cluster_load(r.ctx, cluster, &r.cluster));
     TEST_OK(r.ctx, wf_cluster_set_nodes(r.cluster, nodes));
@@ -353,5 +352,3 @@ TEST_CASE(refused) {
         end(&r);
     }
 }
-
-TEST_MAIN(NULL, NULL)

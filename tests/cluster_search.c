@@ -5,11 +5,6 @@
 #include "cluster/search.h"
 #include "test.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <weft/program.h>
-#include <weft/schedule.h>
-
 typedef struct world {
     wf_context *ctx;
     wf_cluster *cluster;
@@ -20,8 +15,8 @@ typedef struct world {
 
 static void begin(world *w, const char *cluster, int nodes, int64_t layers, int64_t hidden,
                   int64_t batch) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_layers = layers, config.hidden = hidden, config.n_heads = 16, config.n_tokens = 256;
+    wf_model_config config =
+        TEST_MODEL(.n_layers = layers, .hidden = hidden, .n_heads = 16, .n_tokens = 256);
     *w = (world){.ctx = test_context(), .recipe = WF_RECIPE_INIT, .q = WF_PREDICTION_REQUEST_INIT};
     TEST_OK(w->ctx, wf_cluster_load(w->ctx, cluster, &w->cluster));
     TEST_OK(w->ctx, wf_cluster_set_nodes(w->cluster, nodes));
@@ -83,12 +78,11 @@ static size_t add(exhaustive *e, size_t at, const char *format, ...) {
 static void look_at_plan(exhaustive *e) {
     wf_prediction x = WF_PREDICTION_INIT;
     wfi_verdict verdict;
-    wf_plan *plan;
+    scoped_plan plan = NULL;
     wfi_case c;
     if (wf_plan_parse(e->p.ctx, e->text, &plan) != WF_OK) return;
     wf_status status = wfi_case_of_plan(&e->p, plan, &c);
     if (status == WF_OK) status = wfi_predict_case(&e->p, &c, NULL, &x, &verdict);
-    wf_plan_destroy(plan);
     if (status != WF_OK) return;
     e->n_fits += x.fits;
     bool is_less = x.fits != e->best.fits ? x.fits
@@ -288,12 +282,11 @@ static wf_status need_work(void *self, const wfi_case *c, bool *suffices_out) {
 TEST_CASE(computes_work_once) {
     (void)state;
     const wfi_bounds any = {"any", WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_ANY_SIZE, WFI_UNUSED, 1, false};
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model_config config = TEST_MODEL(.height = 4, .width = 4);
     world w;
     wfi_predictor p;
     begin(&w, "dgx-a100", 1, 1, 64, 720);
     wf_model_destroy(w.model);
-    config.height = config.width = 4;
     TEST_OK(w.ctx, wf_model_find(w.ctx, "mlp", &config, &w.model));
     w.q.model = w.model;
     TEST_OK(w.ctx, wfi_predictor_begin(w.ctx, &w.q, &p));
@@ -310,29 +303,28 @@ TEST_CASE(computes_work_once) {
 
 static void is_a_plan(const world *w, const wf_choice *choice) {
     wf_prediction x = WF_PREDICTION_INIT;
-    wf_plan *plan;
+    scoped_plan plan = NULL;
     world given = *w;
     if (!*choice->plan) return;
-    TEST_OK(w->ctx, wf_plan_parse(w->ctx, choice->plan, &plan));
+    plan = test_plan(w->ctx, choice->plan);
     given.recipe.n_micro = choice->n_micro;
     given.q.recipe = &given.recipe, given.q.plan = plan;
     TEST_OK(w->ctx, wf_predict(w->ctx, &given.q, &x));
     if (x.step_ms != choice->prediction.step_ms || x.peak_bytes != choice->prediction.peak_bytes)
         fail_msg("%s: %.17g ms, found as %.17g", choice->plan, x.step_ms,
                  choice->prediction.step_ms);
-    wf_plan_destroy(plan);
 }
 
 /* A program of the plan can be made, with the lanes and slices that the choice names, and needs
  * about as much memory. */
 static void can_be_lowered(const world *w, const wf_choice *choice) {
     wf_recipe recipe = w->recipe;
-    wf_program *program;
-    wf_plan *plan;
+    scoped_program program = NULL;
+    scoped_plan plan = NULL;
     if (!*choice->plan || choice->n_micro > 16) return;
     recipe.n_micro = choice->n_micro;
     recipe.n_lanes = choice->n_lanes, recipe.n_slices = choice->n_slices;
-    TEST_OK(w->ctx, wf_plan_parse(w->ctx, choice->plan, &plan));
+    plan = test_plan(w->ctx, choice->plan);
     wf_status status =
         wf_program_create(w->ctx, w->model, &recipe, plan, WF_PROGRAM_TRAIN, &program);
     if (status != WF_OK) fail_msg("%s: %s", choice->plan, wf_context_error(w->ctx));
@@ -341,8 +333,6 @@ static void can_be_lowered(const world *w, const wf_choice *choice) {
         peak = fmax(peak, (double)wf_program_rank(program, r).peak_bytes);
     if (fabs(predicted / peak - 1) > 0.12)
         fail_msg("%s: %.0f bytes predicted, %.0f planned", choice->plan, predicted, peak);
-    wf_program_destroy(program);
-    wf_plan_destroy(plan);
 }
 
 TEST_CASE(strategies) {
@@ -413,5 +403,3 @@ TEST_CASE(counts_nodes) {
     assert_string_equal(wf_cluster_rule(&c, rows, &bits),
                         "one node, and no pipeline stage fits on one device");
 }
-
-TEST_MAIN(NULL, NULL)

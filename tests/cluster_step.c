@@ -219,9 +219,8 @@ TEST_CASE(holds) {
 /* Neighbours are replicas in the papers' runs, stages in weft's. */
 TEST_CASE(strides) {
     world w;
-    wf_plan *plan;
     begin(&w);
-    TEST_OK(w.ctx, wf_plan_parse(w.ctx, "dp=2,pp=2,tp=4", &plan));
+    wf_plan *plan = test_plan(w.ctx, "dp=2,pp=2,tp=4");
     w.recipe.batch = 8;
     TEST_OK(w.ctx, wfi_case_of_plan(&w.p, plan, &w.c));
     assert_true(w.c.dp_stride == 4 && w.c.pp_stride == 8);
@@ -233,5 +232,3 @@ TEST_CASE(strides) {
     wf_plan_destroy(plan);
     end(&w);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -221,5 +221,3 @@ TEST_CASE(all_ranks_count) {
                              (double)want[1]);
         }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -8,12 +8,10 @@
 #include <poll.h>
 #include <pthread.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weft/weft.h>
 
 #define N_ROUNDS 20
 #define N_RANKS  3
@@ -145,7 +143,7 @@ static void *be_kept(void *self) {
 TEST_CASE(left_and_joined_again) {
     const char *text = getenv("TEST_ROUNDS");
     for (int pause_us = 0; pause_us <= 500; pause_us += 500) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         kept ranks[N_KEPT];
         int fd;
         TEST_OK(ctx, wfi_control_segment(ctx, N_KEPT, &fd));
@@ -157,7 +155,6 @@ TEST_CASE(left_and_joined_again) {
         for (int r = 0; r < N_KEPT; r++)
             if (*ranks[r].wrong) fail_msg("rank %d, %s", r, ranks[r].wrong);
         close(fd);
-        test_context_end(ctx);
     }
 }
 
@@ -406,7 +403,7 @@ TEST(what_is_refused) {
 }
 
 static void try_early_leave(int stop, bool runs, const char *words) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     rank ranks[2];
     pthread_t other;
     wf_job *job;
@@ -420,7 +417,6 @@ static void try_early_leave(int stop, bool runs, const char *words) {
     wf_job_leave(job);
     pthread_join(other, NULL);
     expect_ok(&ranks[1], 1);
-    test_context_end(ctx);
 }
 
 TEST_CASE(who_leaves_early_is_named) {

@@ -212,4 +212,4 @@ TEST(urls_that_are_refused) {
                  "begin it with its _INIT");
 }
 
-TEST_MAIN(make_folder, remove_folder)
+TEST_FIXTURE(make_folder, remove_folder)

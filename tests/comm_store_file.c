@@ -136,4 +136,4 @@ TEST(torn_and_damaged_logs) {
     close_two(two);
 }
 
-TEST_MAIN(make_folder, remove_folder)
+TEST_FIXTURE(make_folder, remove_folder)

@@ -44,7 +44,7 @@ static void read_to_end(int fd) {
 TEST_CASE(strangers_do_no_harm) {
     static log_lines log;
     wf_context_config about = WF_CONTEXT_CONFIG_INIT;
-    wf_context *ctx;
+    scoped_context ctx;
     wf_store *two[2];
     uint8_t longest[4096];
     int64_t sum;
@@ -77,7 +77,6 @@ TEST_CASE(strangers_do_no_harm) {
     close_two(two);
     if (!strstr(log.text, "127.0.0.1 port") || !strstr(log.text, "speaks another protocol"))
         fail_msg("log: '%s'", log.text);
-    test_context_end(ctx);
 }
 
 /* Who says nothing, or half of something, is cut off; who has said everything is not. */
@@ -190,7 +189,7 @@ TEST_CASE(who_is_turned_away_comes_again) {
 TEST_CASE(tokens) {
     static log_lines log;
     wf_context_config about = WF_CONTEXT_CONFIG_INIT;
-    wf_context *ctx;
+    scoped_context ctx;
     wf_store *store, *other;
     int64_t n;
     pthread_mutex_init(&log.lock, NULL);
@@ -218,7 +217,6 @@ TEST_CASE(tokens) {
     wf_store_close(store);
     if (!strstr(log.text, "does not know the token") || strstr(log.text, "right"))
         fail_msg("log: '%s'", log.text);
-    test_context_end(ctx);
 }
 
 TEST(ports) {
@@ -275,4 +273,4 @@ TEST(another_programs_port) {
     close(fd);
 }
 
-TEST_MAIN(make_folder, remove_folder)
+TEST_FIXTURE(make_folder, remove_folder)

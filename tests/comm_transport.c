@@ -272,5 +272,3 @@ TEST_CASE(leaving_before_another_has_its_bytes) {
     pthread_join(thread, NULL);
     end(&p);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,13 +6,10 @@
 #include "test.h"
 
 #include <pthread.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <weft/job.h>
 
 typedef struct stranger {
     int listener;
@@ -63,5 +60,3 @@ TEST(another_version_is_refused) {
     pthread_join(thread, NULL);
     close(s.listener);
 }
-
-TEST_MAIN(NULL, NULL)

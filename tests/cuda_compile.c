@@ -7,7 +7,6 @@
 #include "test.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 #define SKIPPED 77
 

@@ -10,7 +10,6 @@
 #include "kernel/gpu/gpu.h"
 
 #include <sched.h>
-#include <stdlib.h>
 
 #define N_ROUNDS 300 /* more than may be in flight */
 #define N_BYTES  4096

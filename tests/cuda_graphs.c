@@ -8,7 +8,6 @@
 #include "small_models.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #define N_STEPS 8
 #define N_EVAL  256
@@ -83,16 +82,14 @@ TEST_CASE(refused) {
 TEST(profiled) {
     setenv("WEFT_REPLAY", "1", 1);
     wf_recipe recipe = small_recipe();
-    wf_model *model;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = "cuda:1";
     config.profile = 1;
-    TEST_OK(ctx, wf_model_create(ctx, "small", plain_net, NULL, 0, &model));
-    wf_trainer *trainer = test_trainer(ctx, model, &recipe, "", &config);
+    wf_model *model = test_model(ctx, "small", plain_net, NULL, 0);
+    scoped_trainer trainer = test_trainer(ctx, model, &recipe, "", &config);
     long long before = n_graphs_launched();
     for (int s = 0; s < 3; s++) step(ctx, trainer, s);
     assert_int_equal(n_graphs_launched(), before);
-    wf_trainer_destroy(trainer);
 }
 
 int main(void) {

@@ -5,7 +5,6 @@
 #include "data_folder.h"
 
 #include "data/cifar.h"
-#include <weft/data.h>
 
 #define RECORD WFI_CIFAR_RECORD_BYTES
 
@@ -35,7 +34,7 @@ static void check_split(wf_data *data, wf_data_split split, const int *number, i
     order.split = split;
     order.batch = n;
     order.shuffle = 0;
-    wf_loader *loader;
+    scoped_loader loader;
     const wf_batch *batch;
     assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
     assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
@@ -46,12 +45,10 @@ static void check_split(wf_data *data, wf_data_split split, const int *number, i
             assert_true(((const float *)batch->x)[i * 3 * 1024 + p] ==
                         (float)(number[i] + 50 * (p / 1024)) / 255.0f);
     }
-    wf_loader_destroy(loader);
 }
 
 TEST_IN_FOLDER(opens_some_batches) {
-    folder *f = *state;
-    wf_data *data;
+    scoped_data data;
     write_batch(f, "data_batch_2.bin", 0, 3, 0);
     write_batch(f, "data_batch_5.bin", 20, 2, 0);
     write_batch(f, "test_batch.bin", 40, 2, 0);
@@ -63,11 +60,9 @@ TEST_IN_FOLDER(opens_some_batches) {
     assert_int_equal(about->n_test, 2);
     check_split(data, WF_DATA_TRAIN, (int[]){0, 1, 2, 20, 21}, 5);
     check_split(data, WF_DATA_TEST, (int[]){40, 41}, 2);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(refuses_bad_files) {
-    folder *f = *state;
     wf_data *data;
     uint8_t *record = calloc(1, RECORD);
     assert_non_null(record);
@@ -86,5 +81,3 @@ TEST_IN_FOLDER(refuses_bad_files) {
     expect_failure(f->ctx, open_set(f, &data), WF_CORRUPT, "test_batch.bin is empty");
     free(record);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -55,7 +55,6 @@ static int inked(int x, int y, int c) {
 }
 
 TEST_IN_FOLDER(decodes) {
-    folder *f = *state;
     uint8_t px[12 * 20 * 8];
 #define FILL(n, value)                                                                             \
     for (int i = 0; i < 12 * 20; i++)                                                              \
@@ -109,7 +108,6 @@ static void refuse_bytes(folder *f, const uint8_t *bytes, size_t n, const char *
 /* Whatever its length, a picture that ends early is refused, and a bit that has flipped does no
  * harm. */
 TEST_IN_FOLDER(refuses_what_is_damaged) {
-    folder *f = *state;
     uint8_t px[12 * 20 * 3], bytes[4096];
     for (int i = 0; i < (int)sizeof px; i++) px[i] = (uint8_t)(i * i * 31);
     for (int k = 0; k < 3; k++) {
@@ -155,7 +153,6 @@ TEST_IN_FOLDER(refuses_what_is_damaged) {
  * ---- */
 
 TEST_IN_FOLDER(resizes) {
-    folder *f = *state;
     static const struct {
         wfi_box part;
         int width, height;
@@ -187,5 +184,3 @@ TEST_IN_FOLDER(resizes) {
                                 (size_t)middle.width * 3);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -4,8 +4,6 @@
  */
 #include "data_folder.h"
 
-#include <weft/data.h>
-
 static void hash_of(wf_context *ctx, const wf_data_config *config,
                     char hex_out[WF_DATA_HASH_BYTES]) {
     wf_data *data;
@@ -26,7 +24,6 @@ static void text_hash(folder *f, const char *name, const char *text, wf_data_tex
 }
 
 TEST_IN_FOLDER(of_texts) {
-    folder *f = *state;
     char first[WF_DATA_HASH_BYTES], other[WF_DATA_HASH_BYTES];
     for (int kind = WF_TEXT_BYTES; kind <= WF_TEXT_WORDS; kind++) {
         text_hash(f, "a", "to be or not to be that is", (wf_data_text)kind, first);
@@ -59,7 +56,6 @@ static void image_hash(folder *f, int changed, char hex_out[WF_DATA_HASH_BYTES])
 }
 
 TEST_IN_FOLDER(of_images) {
-    folder *f = *state;
     char first[WF_DATA_HASH_BYTES], other[WF_DATA_HASH_BYTES];
     image_hash(f, -1, first);
     image_hash(f, -1, other);
@@ -71,7 +67,6 @@ TEST_IN_FOLDER(of_images) {
 }
 
 TEST_IN_FOLDER(of_synthetic_samples) {
-    folder *f = *state;
     char first[WF_DATA_HASH_BYTES], other[WF_DATA_HASH_BYTES];
     wf_data_config config = WF_DATA_CONFIG_INIT;
     config.name = "synthetic";
@@ -84,5 +79,3 @@ TEST_IN_FOLDER(of_synthetic_samples) {
     hash_of(f->ctx, &config, other);
     assert_string_not_equal(first, other);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -9,7 +9,6 @@
 #include "data/gzip.h"
 #include "data/idx.h"
 #include <math.h>
-#include <weft/data.h>
 #include <zlib.h>
 
 #define SIDE 4
@@ -54,7 +53,6 @@ static wf_status open_set(folder *f, wf_data_normalize normalize, wf_data **data
 }
 
 TEST_IN_FOLDER(parses) {
-    folder *f = *state;
     uint8_t bytes[256];
     wfi_idx idx;
     size_t n = make_idx(bytes, 3, (uint32_t[]){2, 3, 5}, 30);
@@ -65,7 +63,6 @@ TEST_IN_FOLDER(parses) {
 }
 
 TEST_IN_FOLDER(refuses_bad_headers) {
-    folder *f = *state;
     uint8_t bytes[256];
     wfi_idx idx;
     size_t n = make_idx(bytes, 3, (uint32_t[]){2, 3, 5}, 30);
@@ -86,8 +83,7 @@ TEST_IN_FOLDER(refuses_bad_headers) {
 }
 
 TEST_IN_FOLDER(opens_a_folder) {
-    folder *f = *state;
-    wf_data *data;
+    scoped_data data;
     write_set(f);
     assert_int_equal(open_set(f, WF_NORMALIZE_NONE, &data), WF_OK);
     const wf_data_description *about = wf_data_describe(data);
@@ -100,7 +96,7 @@ TEST_IN_FOLDER(opens_a_folder) {
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
     order.batch = 12;
     order.shuffle = 0;
-    wf_loader *loader;
+    scoped_loader loader;
     const wf_batch *batch;
     assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
     assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
@@ -108,18 +104,15 @@ TEST_IN_FOLDER(opens_a_folder) {
         assert_true(((const float *)batch->x)[i] == (float)(i * 7 % 256) / 255.0f);
     for (int i = 0; i < 12; i++)
         assert_int_equal(((const int32_t *)batch->y)[i], i == 11 ? 3 : i % 10);
-    wf_loader_destroy(loader);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(normalizes) {
-    folder *f = *state;
-    wf_data *data;
+    scoped_data data;
     write_set(f);
     assert_int_equal(open_set(f, WF_NORMALIZE_DEFAULT, &data), WF_OK);
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
     order.batch = 12;
-    wf_loader *loader;
+    scoped_loader loader;
     const wf_batch *batch;
     assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
     assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
@@ -132,19 +125,16 @@ TEST_IN_FOLDER(normalizes) {
     }
     assert_true(fabs(sum / n) < 1e-6);
     assert_true(fabs(squares / n - 1) < 1e-5);
-    wf_loader_destroy(loader);
-    wf_data_close(data);
 }
 
 /* Who predicts has a model of other classes, and no use for labels. */
 TEST_IN_FOLDER(drops_labels) {
-    folder *f = *state;
     write_images(f, "train-images-idx3-ubyte", 12);
     write_labels(f, "train-labels-idx1-ubyte", 12, 10);
     wf_data_config unlabelled = WF_DATA_CONFIG_INIT;
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
-    wf_data *data;
-    wf_loader *loader;
+    scoped_data data;
+    scoped_loader loader;
     const wf_batch *batch;
     unlabelled.name = f->path;
     unlabelled.unlabelled = 1;
@@ -155,13 +145,10 @@ TEST_IN_FOLDER(drops_labels) {
     assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
     assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
     for (int i = 0; i < 12; i++) assert_int_equal(((const int32_t *)batch->y)[i], 0);
-    wf_loader_destroy(loader);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(refuses_bad_folders) {
-    folder *f = *state;
-    wf_data *data;
+    scoped_data data;
     expect_failure(f->ctx, open_set(f, WF_NORMALIZE_NONE, &data), WF_INVALID_ARG,
                    "contains no data set");
     write_images(f, "train-images-idx3-ubyte", 12);
@@ -180,11 +167,9 @@ TEST_IN_FOLDER(refuses_bad_folders) {
     order.split = WF_DATA_TEST;
     expect_failure(f->ctx, wf_loader_create(data, &order, &loader), WF_INVALID_ARG,
                    "no test samples");
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(refuses_unknown_names) {
-    folder *f = *state;
     wf_data *data;
     wf_data_config config = WF_DATA_CONFIG_INIT;
     config.name = "no-such-set";
@@ -231,7 +216,6 @@ static wf_status unzip(wf_context *ctx, const uint8_t *packed, size_t n_packed,
 }
 
 TEST_IN_FOLDER(unpacks_gzip) {
-    folder *f = *state;
     static uint8_t bytes[100000], packed[110000];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i >> 7);
     size_t n_packed = zip(bytes, sizeof bytes, packed, sizeof packed - 16), n;
@@ -266,7 +250,6 @@ TEST_IN_FOLDER(unpacks_gzip) {
 
 /* As cat a.gz b.gz gives, with the zeros of a tape or a disk behind. */
 TEST_IN_FOLDER(unpacks_members) {
-    folder *f = *state;
     static uint8_t bytes[1000], packed[4000], *out;
     size_t cuts[] = {0, 0, 7, 700, sizeof bytes, sizeof bytes}, n_packed = 0, n;
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i >> 7);
@@ -291,7 +274,6 @@ TEST_IN_FOLDER(unpacks_members) {
 
 /* A file that announces little and unpacks to much is refused before memory is taken for it. */
 TEST_IN_FOLDER(bombs_take_no_memory) {
-    folder *f = *state;
     enum { N_HELD = 1 << 24, N_PACKED = 1 << 16 };
     wf_data *data;
     uint8_t *held = calloc(1, N_HELD), *packed = malloc(N_PACKED);
@@ -309,7 +291,6 @@ TEST_IN_FOLDER(bombs_take_no_memory) {
 }
 
 TEST_IN_FOLDER(opens_packed_files) {
-    folder *f = *state;
     uint8_t bytes[1024], packed[2048];
     wf_data *data;
     write_set(f);
@@ -362,9 +343,9 @@ TEST_CASE(augments) {
 
 /* Two loaders, one started at the second epoch, give the same augmented bytes. */
 TEST_IN_FOLDER(augments_by_epoch) {
-    folder *f = *state;
-    wf_data *data;
-    wf_loader *whole, *resumed;
+    scoped_data data;
+    scoped_loader whole;
+    scoped_loader resumed;
     const wf_batch *first, *a, *b;
     float pixels[SIDE * SIDE * 12];
     write_set(f);
@@ -383,9 +364,4 @@ TEST_IN_FOLDER(augments_by_epoch) {
     assert_int_equal(a->x_bytes, sizeof pixels);
     assert_memory_equal(a->x, b->x, sizeof pixels);
     assert_memory_not_equal(a->x, pixels, sizeof pixels);
-    wf_loader_destroy(whole);
-    wf_loader_destroy(resumed);
-    wf_data_close(data);
 }
-
-TEST_MAIN(NULL, NULL)

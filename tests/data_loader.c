@@ -3,8 +3,6 @@
 
 #include "data/source.h"
 
-#include <weft/data.h>
-
 #define N     50 /* samples */
 #define BATCH 12 /* four whole batches and one of two samples */
 
@@ -53,12 +51,13 @@ static void epoch_order(wf_loader *loader, int64_t epoch, int64_t order[N]) {
 }
 
 TEST_IN_FOLDER(orders) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 1), *other = open_synthetic(f->ctx, 2);
+    scoped_data data = open_synthetic(f->ctx, 1);
+    scoped_data other = open_synthetic(f->ctx, 2);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
-    wf_loader *a = start(data, config), *c = start(other, config);
+    scoped_loader a = start(data, config);
+    scoped_loader c = start(other, config);
     config.n_prefetch = 7;
-    wf_loader *b = start(data, config);
+    scoped_loader b = start(data, config);
     int64_t order_a[3][N], order_b[3][N], order_c[N];
     for (int e = 0; e < 3; e++) {
         epoch_order(a, e, order_a[e]);
@@ -69,28 +68,21 @@ TEST_IN_FOLDER(orders) {
     assert_memory_not_equal(order_a[0], order_a[1], sizeof order_a[0]);
     assert_memory_not_equal(order_a[0], order_c, sizeof order_c);
     config.shuffle = 0;
-    wf_loader *d = start(data, config);
+    scoped_loader d = start(data, config);
     epoch_order(d, 0, order_c);
     for (int i = 0; i < N; i++) assert_int_equal(order_c[i], i);
-    wf_loader_destroy(a);
-    wf_loader_destroy(b);
-    wf_loader_destroy(c);
-    wf_loader_destroy(d);
-    wf_data_close(data);
-    wf_data_close(other);
 }
 
 /* Every position that a batch can end at: a loader started there gives the same bytes. */
 TEST_IN_FOLDER(resumes) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 3);
+    scoped_data data = open_synthetic(f->ctx, 3);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     config.augment = 1;
     for (config.drop_last = 0; config.drop_last < 2; config.drop_last++) {
         config.first_epoch = config.first_sample = 0;
-        wf_loader *whole = start(data, config);
+        scoped_loader whole = start(data, config);
         for (int i = 0; i < 12; i++) {
-            wf_loader *resumed = start(data, config);
+            scoped_loader resumed = start(data, config);
             const wf_batch *a = next(whole), *b = next(resumed);
             assert_int_equal(a->epoch, b->epoch);
             assert_int_equal(a->n_samples, b->n_samples);
@@ -100,17 +92,13 @@ TEST_IN_FOLDER(resumes) {
             if (config.drop_last) assert_int_equal(a->n_samples, BATCH);
             config.first_epoch = a->epoch; /* also past the epoch's last batch */
             config.first_sample = a->first_sample + a->n_samples;
-            wf_loader_destroy(resumed);
         }
-        wf_loader_destroy(whole);
     }
-    wf_data_close(data);
 }
 
 /* Parts of a batch, put together, are the batch: what each process reads is what one would. */
 TEST_IN_FOLDER(divides) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 3);
+    scoped_data data = open_synthetic(f->ctx, 3);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     for (int n_parts = 2; n_parts <= 4; n_parts++) {
         wf_loader *whole = start(data, config), *part[4];
@@ -153,7 +141,6 @@ TEST_IN_FOLDER(divides) {
     config.n_parts = BATCH + 1;
     config.n_micro = 0;
     expect_failure(f->ctx, wf_loader_create(data, &config, &none), WF_INVALID_ARG, "more than");
-    wf_data_close(data);
 }
 
 /* ---- mixup ---- */
@@ -197,8 +184,7 @@ static void expect_same(const wf_batch *a, const wf_batch *b) {
 
 /* Whoever goes on there, or reads a part of it, sees the same. */
 TEST_IN_FOLDER(mixes) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 3);
+    scoped_data data = open_synthetic(f->ctx, 3);
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     wf_loader *plain = start(data, config);
     config.mixup = 0.4;
@@ -211,7 +197,7 @@ TEST_IN_FOLDER(mixes) {
     float share = -1;
     for (int i = 0; i < 15; i++) {
         config.n_workers = 1 + i % 3;
-        wf_loader *resumed = start(data, config);
+        scoped_loader resumed = start(data, config);
         const wf_batch *whole = next(mixed);
         expect_mixed(whole, next(plain));
         expect_same(whole, next(resumed));
@@ -231,7 +217,6 @@ TEST_IN_FOLDER(mixes) {
         }
         config.first_epoch = whole->epoch;
         config.first_sample = whole->first_sample + whole->n_samples;
-        wf_loader_destroy(resumed);
     }
     for (int p = 0; p < 3; p++) wf_loader_destroy(part[p]);
     wf_loader_destroy(mixed);
@@ -239,7 +224,6 @@ TEST_IN_FOLDER(mixes) {
     config.mixup = -0.5;
     expect_failure(f->ctx, wf_loader_create(data, &config, &mixed), WF_INVALID_ARG,
                    "mixup is -0.5");
-    wf_data_close(data);
 }
 
 /* How often a sample was made, by epoch. */
@@ -253,9 +237,8 @@ static wf_status count(const wf_data *data, const wfi_sample *sample, void *x, v
 
 /* A sample that is another's partner is made once all the same, if both are of one part. */
 TEST_IN_FOLDER(mixes_what_is_there) {
-    folder *f = *state;
     for (int n_parts = 1; n_parts <= 3; n_parts += 2) {
-        wf_data *data = open_synthetic(f->ctx, 3);
+        scoped_data data = open_synthetic(f->ctx, 3);
         wf_loader_config config = WF_LOADER_CONFIG_INIT;
         counted = data->source;
         wfi_source counting = *counted;
@@ -273,14 +256,12 @@ TEST_IN_FOLDER(mixes_what_is_there) {
             if (k == N - 1) assert_true(n == N || (n_parts > 1 && n >= N / n_parts));
         }
         data->source = counted;
-        wf_data_close(data);
     }
 }
 
 TEST_IN_FOLDER(ends_test_passes) {
-    folder *f = *state;
     char text[400];
-    wf_data *data;
+    scoped_data data;
     memset(text, 'x', sizeof text);
     wf_data_config set = WF_DATA_CONFIG_INIT;
     set.name = folder_write(f, "text", text, sizeof text);
@@ -290,7 +271,7 @@ TEST_IN_FOLDER(ends_test_passes) {
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     config.split = WF_DATA_TEST;
     config.shuffle = 0;
-    wf_loader *loader = start(data, config);
+    scoped_loader loader = start(data, config);
     for (int pass = 0; pass < 3; pass++) { /* 19 samples */
         assert_int_equal(next(loader)->n_samples, BATCH);
         const wf_batch *batch = next(loader);
@@ -300,38 +281,29 @@ TEST_IN_FOLDER(ends_test_passes) {
         assert_true(batch->last_of_epoch);
         assert_null(next(loader));
     }
-    wf_loader_destroy(loader);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(stops_anywhere) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 4);
+    scoped_data data = open_synthetic(f->ctx, 4);
     for (int n_taken = 0; n_taken < 12; n_taken++)
         for (int n_prefetch = 1; n_prefetch < 4; n_prefetch++) {
             wf_loader_config config = WF_LOADER_CONFIG_INIT;
             config.n_prefetch = n_prefetch;
-            wf_loader *loader = start(data, config);
+            scoped_loader loader = start(data, config);
             for (int i = 0; i < n_taken; i++) next(loader);
-            wf_loader_destroy(loader);
         }
     wf_loader_destroy(NULL);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(keeps_the_heap) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 5);
-    wf_loader *loader = start(data, (wf_loader_config)WF_LOADER_CONFIG_INIT);
+    scoped_data data = open_synthetic(f->ctx, 5);
+    scoped_loader loader = start(data, (wf_loader_config)WF_LOADER_CONFIG_INIT);
     uint64_t before = wf_context_memory(f->ctx).n_allocations;
     for (int i = 0; i < 30; i++) next(loader);
     assert_int_equal(wf_context_memory(f->ctx).n_allocations, before);
-    wf_loader_destroy(loader);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(makes_synthetic_samples) {
-    folder *f = *state;
     wf_data_config config = WF_DATA_CONFIG_INIT;
     wf_data *data;
     config.name = "synthetic";
@@ -375,8 +347,7 @@ TEST_IN_FOLDER(makes_synthetic_samples) {
 }
 
 TEST_IN_FOLDER(refuses_bad_configurations) {
-    folder *f = *state;
-    wf_data *data = open_synthetic(f->ctx, 6);
+    scoped_data data = open_synthetic(f->ctx, 6);
     wf_loader *loader;
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     config.batch = 0;
@@ -401,14 +372,13 @@ TEST_IN_FOLDER(refuses_bad_configurations) {
     config.struct_size = 1;
     expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
                    "begin it with its _INIT");
-    wf_data_close(data);
 }
 
 /* ---- allocation faults ---- */
 
 static wf_status open_and_load(wf_context *ctx, const char *path) {
     wf_data_config set = WF_DATA_CONFIG_INIT;
-    wf_data *data;
+    scoped_data data = NULL;
     wf_loader *loader;
     set.name = path;
     set.kind = WF_DATA_TOKENS;
@@ -419,13 +389,9 @@ static wf_status open_and_load(wf_context *ctx, const char *path) {
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     status = wf_loader_create(data, &config, &loader);
     if (status == WF_OK) wf_loader_destroy(loader);
-    wf_data_close(data);
     return status;
 }
 
 TEST_IN_FOLDER(survives_failed_allocations) {
-    expect_failed_allocations(open_and_load,
-                              folder_write(*state, "text", "a b c d e f g h i j k", 21));
+    expect_failed_allocations(open_and_load, folder_write(f, "text", "a b c d e f g h i j k", 21));
 }
-
-TEST_MAIN(NULL, NULL)

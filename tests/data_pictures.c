@@ -9,7 +9,6 @@
 #include <ftw.h>
 #include <math.h>
 #include <sys/stat.h>
-#include <weft/data.h>
 #include <zlib.h>
 
 #define SIDE 16
@@ -25,7 +24,7 @@ static int teardown(void **state) {
     return folder_teardown(state);
 }
 
-#define TEST_IN_TREE(name) TEST_CASE(name, .setup_func = folder_setup, .teardown_func = teardown)
+#define TEST_IN_TREE(name) TEST_IN(name, teardown)
 
 /* A path in the folder, whose folders are made. */
 static const char *place(folder *f, const char *name) {
@@ -76,7 +75,6 @@ static void refuse(folder *f, wf_data_config config, wf_status status, const cha
 /* ---- what is found ---- */
 
 TEST_IN_TREE(finds_as_torchvision) {
-    folder *f = *state;
     put(f, "train/dog/b.png", 0, 0, 0, 4);
     put(f, "train/dog/a-b/z.png", 0, 0, 0, 4);
     put(f, "train/dog/a/y.png", 0, 0, 0, 4);
@@ -126,7 +124,6 @@ TEST_IN_TREE(finds_as_torchvision) {
 }
 
 TEST_IN_TREE(refuses_folders) {
-    folder *f = *state;
     wf_data_config config = config_of(f);
     refuse(f, config, WF_INVALID_ARG, "contains no data set: neither a folder train");
     place(f, "train/x");
@@ -184,7 +181,7 @@ static void make_set(folder *f) {
 
 /* CRC of three epochs of the training split, its samples put in the order of their numbers. */
 static void read_epochs(wf_data *data, wf_loader_config config, uint32_t crc_out[3][N_EACH]) {
-    wf_loader *loader;
+    scoped_loader loader;
     size_t x_bytes = wf_data_describe(data)->x_bytes;
     assert_int_equal(wf_loader_create(data, &config, &loader), WF_OK);
     for (int e = 0; e < 3; e++)
@@ -196,20 +193,18 @@ static void read_epochs(wf_data *data, wf_loader_config config, uint32_t crc_out
                 crc_out[e][batch->index[i]] = (uint32_t)crc32(
                     0, (const uint8_t *)batch->x + (size_t)i * x_bytes, (uInt)x_bytes);
         }
-    wf_loader_destroy(loader);
 }
 
 /* Parts and flips go by epoch and sample, not by who decodes them, in which batch, from the cache
  * or not. */
 TEST_IN_TREE(samples_are_functions) {
-    folder *f = *state;
     make_set(f);
     wf_data_config config = config_of(f);
-    wf_data *plain = open_set(f, config);
+    scoped_data plain = open_set(f, config);
     config.cache_bytes = 2 * 6032 + 100; /* room for some */
-    wf_data *cached = open_set(f, config);
+    scoped_data cached = open_set(f, config);
     config.seed = 1;
-    wf_data *other = open_set(f, config);
+    scoped_data other = open_set(f, config);
     uint32_t one[3][N_EACH] = {0}, two[3][N_EACH] = {0}, three[3][N_EACH] = {0};
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
     order.augment = 1;
@@ -232,14 +227,10 @@ TEST_IN_TREE(samples_are_functions) {
     order.part = order.augment = 0;
     read_epochs(plain, order, two);
     for (int i = 0; i < N_EACH; i++) assert_int_equal(two[0][i], two[2][i]);
-    wf_data_close(plain);
-    wf_data_close(cached);
-    wf_data_close(other);
 }
 
 /* A flip is of what is not flipped, and both occur; grey is what the library makes of colours. */
 TEST_IN_TREE(flips_and_greys) {
-    folder *f = *state;
     put(f, "train/one/a.png", 10, 200, 90, 20);
     wf_data_config config = config_of(f);
     config.channels = 1;
@@ -276,7 +267,6 @@ TEST_IN_TREE(flips_and_greys) {
  * the column and green the row, so an image shows which part it is of. */
 TEST_IN_TREE(parts_as_in_torchvision) {
     enum { N = 1500, WHOLE = 64 };
-    folder *f = *state;
     uint8_t rgb[WHOLE * WHOLE * 3] = {0};
     for (int i = 0; i < WHOLE * WHOLE; i++) {
         rgb[i * 3] = (uint8_t)(i % WHOLE * 4);
@@ -315,7 +305,6 @@ TEST_IN_TREE(parts_as_in_torchvision) {
 }
 
 TEST_IN_TREE(names_what_is_broken) {
-    folder *f = *state;
     make_set(f);
     folder_write(f, "train/odd/broken.png", "\x89PNG\r\n\x1a\n and then?", 18);
     folder_write(f, "val/even/text.jpg", "no picture", 10);
@@ -353,7 +342,6 @@ static void plain_free(void *self, void *block) {
 
 /* A set that has to do with less memory is not a smaller one. */
 TEST_IN_TREE(no_memory_breaks_no_picture) {
-    folder *f = *state;
     wf_context_config few = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
     wf_data *data;
@@ -372,7 +360,6 @@ TEST_IN_TREE(no_memory_breaks_no_picture) {
 
 /* Two sets are one if their files are; another file, name or class makes another. */
 TEST_IN_TREE(hashes) {
-    folder *f = *state;
     char before[WF_DATA_HASH_BYTES], after[WF_DATA_HASH_BYTES];
     make_set(f);
     wf_data *data = open_set(f, config_of(f));

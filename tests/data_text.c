@@ -6,7 +6,6 @@
 
 #include "base/base.h"
 #include "data/words.h"
-#include <weft/data.h>
 
 static wf_status open_as(folder *f, const char *name, wf_data_format format, wf_data_text text,
                          int64_t n_tokens, wf_data **data_out) {
@@ -28,7 +27,7 @@ static void check_tokens(wf_data *data, wf_data_split split, int64_t n_samples, 
     order.split = split;
     order.batch = 100;
     order.shuffle = 0;
-    wf_loader *loader;
+    scoped_loader loader;
     const wf_batch *batch;
     int64_t n = n_samples * wf_data_describe(data)->n_tokens;
     assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
@@ -38,14 +37,12 @@ static void check_tokens(wf_data *data, wf_data_split split, int64_t n_samples, 
         assert_int_equal(((const int32_t *)batch->x)[i], tokens[i]);
         assert_int_equal(((const int32_t *)batch->y)[i], tokens[i + 1]);
     }
-    wf_loader_destroy(loader);
 }
 
 TEST_IN_FOLDER(reads_bytes) {
-    folder *f = *state;
     char text[100];
     int tokens[100];
-    wf_data *data;
+    scoped_data data;
     for (int i = 0; i < 100; i++) tokens[i] = (unsigned char)(text[i] = (char)(i * 5));
     folder_write(f, "text", text, sizeof text);
     assert_int_equal(open_as(f, "text", WF_FORMAT_BYTES, WF_TEXT_BYTES, 4, &data), WF_OK);
@@ -57,12 +54,10 @@ TEST_IN_FOLDER(reads_bytes) {
     assert_int_equal(about->x_bytes, 16);
     check_tokens(data, WF_DATA_TRAIN, 22, tokens);
     check_tokens(data, WF_DATA_TEST, 2, tokens + 90);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(reads_words) {
-    folder *f = *state;
-    wf_data *data;
+    scoped_data data;
     const char text[] = "\xef\xbb\xbf" /* a byte order mark, which is no part of a word */
                         "a rose  is a\trose\n\nis <eos> A";
     folder_write(f, "text", text, strlen(text));
@@ -70,12 +65,10 @@ TEST_IN_FOLDER(reads_words) {
     assert_int_equal(wf_data_describe(data)->n_classes, 5);
     assert_int_equal(wf_data_describe(data)->n_train, 4); /* 10 words, one of them to test */
     check_tokens(data, WF_DATA_TRAIN, 4, (int[]){0, 1, 2, 0, 1, 3, 3, 2, 3});
-    wf_data_close(data);
 }
 
 /* A batch is the next piece of every stream; what the last one lacks does not count. */
 TEST_IN_FOLDER(reads_streams) {
-    folder *f = *state;
     wf_data_config config = WF_DATA_CONFIG_INIT;
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
     wf_data *data;
@@ -111,7 +104,6 @@ TEST_IN_FOLDER(reads_streams) {
 }
 
 TEST_IN_FOLDER(numbers_many_words) {
-    folder *f = *state;
     enum { N = 20000 };
     char *text = malloc(2 * N * 8);
     int32_t *tokens;
@@ -132,7 +124,6 @@ TEST_IN_FOLDER(numbers_many_words) {
 }
 
 TEST_IN_FOLDER(refuses_short_texts) {
-    folder *f = *state;
     wf_data *data;
     folder_write(f, "text", "", 0);
     expect_failure(f->ctx, open_text(f, WF_TEXT_BYTES, 4, &data), WF_CORRUPT, "text is empty");
@@ -154,18 +145,16 @@ TEST_IN_FOLDER(refuses_short_texts) {
 }
 
 static void refuse(folder *f, const void *bytes, size_t n, const char *sentence) {
-    wf_data *data;
+    scoped_data data;
     folder_write(f, "text", bytes, n);
     expect_failure(f->ctx, open_text(f, WF_TEXT_BYTES, 4, &data), WF_CORRUPT, sentence);
     expect_failure(f->ctx, open_as(f, "text", WF_FORMAT_TEXT, WF_TEXT_WORDS, 4, &data), WF_CORRUPT,
                    sentence);
     assert_int_equal(open_as(f, "text", WF_FORMAT_BYTES, WF_TEXT_BYTES, 4, &data), WF_OK);
-    wf_data_close(data);
 }
 
 TEST_IN_FOLDER(refuses_what_is_no_text) {
-    folder *f = *state;
-    wf_data *data;
+    scoped_data data;
     refuse(f, "some text, then\0none", 20,
            "text is not text: byte 15 is zero (--data-format tokens");
     refuse(f, "PK\3\4and so on and on", 20, "text is not text, but a zip archive");
@@ -176,7 +165,6 @@ TEST_IN_FOLDER(refuses_what_is_no_text) {
     const char like[] = "12345678{\"this\": \"is text\"}";
     folder_write(f, "text", like, strlen(like));
     assert_int_equal(open_text(f, WF_TEXT_BYTES, 4, &data), WF_OK);
-    wf_data_close(data);
 }
 
 /* ---- files of tokens ---- */
@@ -199,7 +187,6 @@ static size_t put_header(uint8_t *to, unsigned magic, unsigned version, unsigned
 }
 
 TEST_IN_FOLDER(reads_headers) {
-    folder *f = *state;
     uint8_t bytes[2048];
     const int small[] = {50256, 1, 2, 3, 50000, 5}, large[] = {128255, 1, 70000, 3, 128000, 5};
     wf_data *data;
@@ -221,7 +208,6 @@ TEST_IN_FOLDER(reads_headers) {
 }
 
 TEST_IN_FOLDER(reads_folders_of_tokens) {
-    folder *f = *state;
     uint8_t train[32], val[2048];
     size_t n = 0, n_val = put_header(val, 20240520, 1, 3);
     const int tokens[] = {7, 300, 50256, 0, 7}, others[] = {9, 8, 7};
@@ -252,7 +238,6 @@ TEST_IN_FOLDER(reads_folders_of_tokens) {
 /* In the order of their numbers, whatever that of their names is; samples cross from one to
  * another. */
 TEST_IN_FOLDER(reads_shards_of_tokens) {
-    folder *f = *state;
     uint8_t bytes[2048];
     const int tokens[] = {1, 2, 3, 4, 5, 6, 50256, 8, 9};
     static const char *const names[] = {"a_train_1.bin", "a_train_2.bin", "a_train_10.bin"};
@@ -278,7 +263,6 @@ TEST_IN_FOLDER(reads_shards_of_tokens) {
 }
 
 TEST_IN_FOLDER(refuses_bad_tokens) {
-    folder *f = *state;
     uint8_t bytes[2048];
     wf_data *data;
     size_t n = put16(bytes, put_header(bytes, 20240520, 1, 2), 12);
@@ -304,5 +288,3 @@ TEST_IN_FOLDER(refuses_bad_tokens) {
     expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
                    WF_INVALID_ARG, "1 tokens to train on, samples of 1 need at least 2");
 }
-
-TEST_MAIN(NULL, NULL)

@@ -8,8 +8,6 @@
 #include "base/base.h"
 #include "data/bpe.h"
 #include <jansson.h>
-#include <weft/program.h>
-#include <weft/tokenizer.h>
 
 #define GOLDEN "tests/golden/bpe"
 
@@ -57,8 +55,8 @@ static int check_cases(wf_context *ctx, wf_tokenizer *t) {
 }
 
 TEST_IN_FOLDER(gives_hugging_faces_tokens) {
-    folder *f = *state;
-    wf_tokenizer *one, *two;
+    scoped_tokenizer one;
+    scoped_tokenizer two;
     char path[400];
     assert_int_equal(wf_tokenizer_open(f->ctx, GOLDEN, &one), WF_OK);
     assert_int_equal(wf_tokenizer_n_tokens(one), 472);
@@ -78,14 +76,11 @@ TEST_IN_FOLDER(gives_hugging_faces_tokens) {
     assert_int_equal(wf_tokenizer_open(f->ctx, f->path, &two), WF_OK);
     check_cases(f->ctx, two);
     assert_string_equal(wf_tokenizer_hash(one), wf_tokenizer_hash(two));
-    wf_tokenizer_destroy(one);
-    wf_tokenizer_destroy(two);
 }
 
 /* A long word costs time as its length, not as its square: a million letters are a second's work.
  */
 TEST_IN_FOLDER(takes_long_words) {
-    folder *f = *state;
     enum { N = 1000000 };
     char *text = malloc(N);
     wf_tokenizer *t;
@@ -164,7 +159,6 @@ static void expect_tokens(folder *f, const wfi_bpe_file *file, const char *text,
 
 /* What Hugging Face's library gives for the golden file, changed so. */
 TEST_IN_FOLDER(divides_as_llama) {
-    folder *f = *state;
     static const char text[] = "It'S (the) 12345\r\n\n  there\xc2\x85\n.the";
     const int32_t want[] = {321, 7,   51,  289, 406, 9,   221, 17,  18,  19, 20,
                             21,  202, 199, 199, 221, 298, 127, 228, 199, 14, 406};
@@ -198,7 +192,6 @@ static void refuse_two(folder *f, int which, const char *from, const char *to,
 }
 
 TEST_IN_FOLDER(refuses_files_that_disagree) {
-    folder *f = *state;
     wf_tokenizer *t;
     refuse_two(f, 0, "\"!\":1", "\"!\":2", "vocab.json: the number 2 of token");
     refuse_two(f, 0, "\"!\":1", "\"!\":5000",
@@ -257,7 +250,6 @@ static void check_round(folder *f, wf_tokenizer *t, const char *text, int64_t n_
 }
 
 TEST_IN_FOLDER(knows_bytes_and_words) {
-    folder *f = *state;
     wf_tokenizer *bytes, *words, *none;
     int32_t *tokens;
     int64_t n;
@@ -282,5 +274,3 @@ TEST_IN_FOLDER(knows_bytes_and_words) {
     wf_tokenizer_destroy(bytes);
     wf_tokenizer_destroy(words);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -46,7 +46,6 @@ static void expect_bytes(wfi_device *device, const char *file, const char *want,
 TEST_IN_FOLDER(any_bytes_anywhere) {
     static const size_t sizes[] = {1, 64, 4095, 4096, 4097, 3 * 4096, (4 << 20) - 1, (8 << 20) + 5};
     static const size_t places[] = {0, 1, 4095, 4096, 12345, 8192};
-    folder *f = *state;
     wfi_device *device = make_device(f);
     char *a = make_file(device, N_BYTES), *b = make_file(device, N_BYTES);
     char *want = calloc(1, N_BYTES);
@@ -83,7 +82,6 @@ TEST_IN_FOLDER(any_bytes_anywhere) {
 
 /* Another process opens the descriptor; here the same one does. */
 TEST_IN_FOLDER(opened_twice) {
-    folder *f = *state;
     wfi_device *device = make_device(f);
     char *own = make_file(device, 10000), path[64];
     void *other;
@@ -104,7 +102,6 @@ TEST_IN_FOLDER(opened_twice) {
 }
 
 TEST_IN_FOLDER(says_what_is_wrong) {
-    folder *f = *state;
     wfi_device *device = make_device(f);
     struct rlimit limit, low;
     void *base;
@@ -138,5 +135,3 @@ TEST_IN_FOLDER(says_what_is_wrong) {
     assert_null(device->disks);
     wfi_device_destroy(device);
 }
-
-TEST_MAIN(NULL, NULL)

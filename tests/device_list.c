@@ -65,32 +65,23 @@ TEST(names) {
 TEST(shared) {
     static const char *const devices[] = {"cpu:0,cpu:0,cpu:0,cpu:0", "cpu:0,cpu:1,cpu:0,cpu:1",
                                           "cpu:3,cpu:0,cpu:3,cpu:1"};
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 4, .n_lanes = 2);
     char want[65], sha[65];
-    recipe.n_micro = 4;
-    recipe.n_lanes = 2;
     wf_trainer *one = planned_trainer(ctx, small_net, &recipe, "", "cpu", 0);
     for (int s = 0; s < 2; s++) small_step(ctx, one, s);
     TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
     wf_trainer_destroy(one);
     for (size_t k = 0; k < sizeof devices / sizeof *devices; k++) {
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, "dp=2,pp=2", devices[k], 0);
+        scoped_trainer t = planned_trainer(ctx, small_net, &recipe, "dp=2,pp=2", devices[k], 0);
         for (int s = 0; s < 2; s++) small_step(ctx, t, s);
         TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
         assert_string_equal(sha, want);
-        wf_trainer_destroy(t);
     }
-    wf_plan *plan;
-    wf_model *model;
     wf_trainer *none;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = "cpu:0,null:0,cpu:0,null:0";
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,pp=2", &plan));
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    scoped_plan plan = test_plan(ctx, "dp=2,pp=2");
+    scoped_model model = test_model(ctx, "small", small_net, NULL, 0);
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &none), WF_UNSUPPORTED,
                  "the null device has no memory");
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
 }
-
-TEST_MAIN(NULL, NULL)

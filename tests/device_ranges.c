@@ -5,8 +5,6 @@
 #include "device/ranges.h"
 #include "test.h"
 
-#include <string.h>
-
 #define N 40
 
 /* Range i has bytes 10 i to 10 i + 7 of `space`. */
@@ -39,5 +37,3 @@ TEST(found_by_address) {
     }
     wfi_ranges_release(&ranges);
 }
-
-TEST_MAIN(NULL, NULL)

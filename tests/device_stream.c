@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <time.h>
-#include <weft/info.h>
 
 static wfi_failure failure; /* of the devices of one test */
 
@@ -155,7 +154,7 @@ static wf_status takes_looks(void *self, void *argument) {
  * The host waits, or a stream; for a stream of this process, or of another. */
 TEST_CASE(deadline_is_the_jobs) {
     for (int k = 0; k < 8; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         moving m = {.moves = k & 2};
         wfi_watch watch = {.ctx = ctx, .progress = progress, .explain = explain, .self = &m};
         const wfi_owner owner = {ctx, 0, 20, &failure, &watch};
@@ -184,7 +183,6 @@ TEST_CASE(deadline_is_the_jobs) {
         wfi_stream_destroy(stream);
         wfi_device_destroy(here);
         wfi_device_destroy(device);
-        test_context_end(ctx);
     }
 }
 
@@ -250,7 +248,7 @@ TEST(remote_tasks_are_counted) {
 TEST_CASE(a_failure_half_told) {
     const uint32_t n_killed[] = {1, WFI_FAILURE_ENTRIES, 100};
     for (size_t k = 0; k < sizeof n_killed / sizeof *n_killed; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wfi_device *device = make_device(ctx, &wfi_device_cpu, 20);
         wfi_stream_queue *stream;
         failure.n_taken = n_killed[k];
@@ -265,7 +263,6 @@ TEST_CASE(a_failure_half_told) {
         assert_int_not_equal(wfi_failure_status(&failure), WF_OK);
         wfi_stream_destroy(stream);
         wfi_device_destroy(device);
-        test_context_end(ctx);
     }
 }
 
@@ -389,5 +386,3 @@ TEST_CASE(kinds_have_names) {
     for (size_t k = 0; k < sizeof none / sizeof *none; k++)
         assert_null(wfi_device_kind(none[k], strlen(none[k])));
 }
-
-TEST_MAIN(NULL, NULL)

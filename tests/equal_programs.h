@@ -7,8 +7,6 @@
 #include "program/program.h"
 #include "test.h"
 
-#include <weft/program.h>
-
 static inline void same_summaries(const wf_program *all, const wf_program *some) {
     for (int r = 0; r < wf_program_n_ranks(all); r++) {
         wf_rank_summary a = wf_program_rank(all, r), b = wf_program_rank(some, r);
@@ -24,7 +22,8 @@ static inline void same_summaries(const wf_program *all, const wf_program *some)
 }
 
 static inline void same_timelines(wf_context *ctx, const wf_program *all, const wf_program *some) {
-    wf_timeline *a, *b;
+    scoped_timeline a;
+    scoped_timeline b;
     TEST_OK(ctx, wf_program_simulate(all, NULL, &a));
     TEST_OK(ctx, wf_program_simulate(some, NULL, &b));
     assert_true(wf_timeline_step_us(a) == wf_timeline_step_us(b));
@@ -55,8 +54,6 @@ static inline void same_timelines(wf_context *ctx, const wf_program *all, const 
         wf_rank_time x = wf_timeline_rank(a, r), y = wf_timeline_rank(b, r);
         assert_memory_equal(&x, &y, sizeof x);
     }
-    wf_timeline_destroy(a);
-    wf_timeline_destroy(b);
 }
 
 #endif

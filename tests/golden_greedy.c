@@ -9,30 +9,24 @@
 #include "test_trainer.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <weft/checkpoint.h>
 
 enum { N_PROMPT = 14, N_ALL = 64, N_WORDS = 256 };
 
 static wf_trainer *make(wf_context *ctx, int cached, const char *plan_text) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model_config config = TEST_MODEL(.n_classes = N_WORDS);
+    wf_recipe recipe = TEST_RECIPE(.batch = 2);
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    config.n_classes = N_WORDS;
     config.cached = cached;
-    recipe.batch = 2;
     if (!*plan_text) recipe.n_slices = 1; /* parameters as a whole, as the file has them */
     how.forward_only = 1;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+    wf_model *model = test_find_model(ctx, "gpt2-tiny", &config);
     return test_trainer(ctx, model, &recipe, plan_text, &how);
 }
 
 /* The formula's weights, as a file. */
 static void write_weights(wf_context *ctx, const char *path) {
-    wf_trainer *t = make(ctx, 0, "");
+    scoped_trainer t = make(ctx, 0, "");
     const wf_graph *g = t->ready[0]->program->graph;
     wf_tensor_data tensors[64];
     int n = 0;
@@ -46,7 +40,6 @@ static void write_weights(wf_context *ctx, const char *path) {
     }
     TEST_OK(ctx, wf_safetensors_write(ctx, path, tensors, n, NULL, 0));
     while (n > 0) free((void *)tensors[--n].data);
-    wf_trainer_destroy(t);
 }
 
 /* Logits [n, words] of n tokens from position `first` on. */
@@ -96,12 +89,11 @@ static void continue_text(wf_context *ctx, wf_trainer *t, int block, const int32
     assert_int_equal(tokens[N_ALL - 1], wanted[N_ALL - 1]);
 }
 
-TEST_CASE(continues_as_pytorch) {
+TEST(continues_as_pytorch) {
     static const char *const plans[] = {"", "pp=2", "pp=2,cut=h.1", "dp=2"};
     const char *base = getenv("TMPDIR");
     char path[200], hex[2][65];
     int32_t wanted[N_ALL];
-    wf_context *ctx = test_context();
     snprintf(path, sizeof path, "%s/weft-greedy-%d.safetensors", base ? base : "/tmp",
              (int)getpid());
     read_golden(wanted);
@@ -113,7 +105,7 @@ TEST_CASE(continues_as_pytorch) {
     TEST_OK(ctx, wf_trainer_forward(plain, &feed, 1, 1, "logits", whole, sizeof whole));
     wf_trainer_destroy(plain);
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_trainer *t = make(ctx, 1, plans[k]);
+        scoped_trainer t = make(ctx, 1, plans[k]);
         TEST_OK(ctx, wf_trainer_load_weights(t, path));
         continue_text(ctx, t, N_PROMPT, wanted);
         continue_text(ctx, t, 4, wanted); /* a new text: the cache is written again */
@@ -124,28 +116,19 @@ TEST_CASE(continues_as_pytorch) {
         /* What is kept from run to run is no state. */
         TEST_OK(ctx, wf_trainer_weights_sha256(t, hex[1]));
         assert_string_equal(hex[0], hex[1]);
-        wf_trainer_destroy(t);
     }
     unlink(path);
-    test_context_end(ctx);
 }
 
 TEST(is_not_trained) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model_config config = TEST_MODEL(.cached = 1, .n_classes = N_WORDS);
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    wf_plan *plan;
     wf_trainer *t;
-    config.cached = 1;
-    config.n_classes = N_WORDS;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    wf_model *model = test_find_model(ctx, "gpt2-tiny", &config);
+    scoped_plan plan = test_plan(ctx, "");
     assert_int_equal(wf_trainer_create(ctx, model, &recipe, plan, NULL, &t), WF_UNSUPPORTED);
     assert_non_null(strstr(wf_context_error(ctx), "a model with a cache cannot be trained"));
     wf_model_destroy(model);
-    wf_plan_destroy(plan);
     config.n_tokens = 8;
     assert_int_equal(wf_model_find(ctx, "gpt2-tiny", &config, &model), WF_INVALID_ARG);
 }
-
-TEST_MAIN(NULL, NULL)

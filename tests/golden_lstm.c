@@ -8,10 +8,7 @@
 #include "golden/formula.h"
 #include "test_trainer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <weft/checkpoint.h>
 
 enum { N_WORDS = 20, N_STREAMS = 4, N_TOKENS = 5, N_STEPS = 6, N_ALL = N_STEPS * N_TOKENS + 1 };
 
@@ -19,23 +16,21 @@ static char path[200];
 
 static wf_trainer *make(wf_context *ctx, int64_t n_tokens, const char *recipe_text,
                         const char *plan_text, bool is_forward) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model_config config = TEST_MODEL(.n_classes = N_WORDS);
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe;
-    wf_model *model;
-    config.n_classes = N_WORDS;
     config.n_tokens = n_tokens;
     config.hidden = 16;
     config.embedding = 12;
     how.forward_only = is_forward;
     TEST_OK(ctx, wf_recipe_parse(ctx, recipe_text, &recipe));
-    TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
+    wf_model *model = test_find_model(ctx, "lstm", &config);
     return test_trainer(ctx, model, &recipe, plan_text, &how);
 }
 
 /* The formula's weights, as a file. */
 static void write_weights(wf_context *ctx) {
-    wf_trainer *t = make(ctx, N_TOKENS, "batch=4", "", true);
+    scoped_trainer t = make(ctx, N_TOKENS, "batch=4", "", true);
     const wf_graph *g = t->ready[0]->program->graph;
     wf_tensor_data tensors[16];
     int n = 0;
@@ -49,7 +44,6 @@ static void write_weights(wf_context *ctx) {
     }
     TEST_OK(ctx, wf_safetensors_write(ctx, path, tensors, n, NULL, 0));
     while (n > 0) free((void *)tensors[--n].data);
-    wf_trainer_destroy(t);
 }
 
 static void read_words(int first, int n, int32_t *out) {
@@ -81,7 +75,7 @@ static void compare_norms(wf_context *ctx, wf_trainer *t, FILE *golden) {
 }
 
 static void train(wf_context *ctx, const char *recipe, const char *plan, char hex[65]) {
-    wf_trainer *t = make(ctx, N_TOKENS, recipe, plan, false);
+    scoped_trainer t = make(ctx, N_TOKENS, recipe, plan, false);
     FILE *golden = fopen("tests/golden/lstm.txt", "r");
     assert_non_null(golden);
     TEST_OK(ctx, wf_trainer_load_weights(t, path));
@@ -104,7 +98,6 @@ static void train(wf_context *ctx, const char *recipe, const char *plan, char he
     compare_norms(ctx, t, golden);
     fclose(golden);
     TEST_OK(ctx, wf_trainer_weights_sha256(t, hex));
-    wf_trainer_destroy(t);
 }
 
 TEST(trains_as_pytorch) {
@@ -181,7 +174,7 @@ enum { N_EVALS = 10 };
  * leave the hidden state of evaluations as it is; an evaluation of another size begins with zeros.
  */
 static void eval_between(wf_context *ctx, const char *plan, bool steps, double losses[N_EVALS]) {
-    wf_trainer *t = make(ctx, N_TOKENS, "batch=4,micro=2,lanes=2,lr=0,threads=1", plan, !steps);
+    scoped_trainer t = make(ctx, N_TOKENS, "batch=4,micro=2,lanes=2,lr=0,threads=1", plan, !steps);
     double *loss = losses;
     TEST_OK(ctx, wf_trainer_load_weights(t, path));
     if (steps) step(ctx, t, 0);
@@ -206,10 +199,9 @@ static void eval_between(wf_context *ctx, const char *plan, bool steps, double l
             fail_msg("%s, rank %d: %zu bytes planned, %zu measured", plan, r, m.planned_peak_bytes,
                      m.measured_peak_bytes);
     }
-    wf_trainer_destroy(t);
 }
 
-TEST_CASE(evaluates_the_same) {
+TEST(evaluates_the_same) {
     static const char *const plans[] = {"",
                                         "dp=2",
                                         "pp=2",
@@ -218,7 +210,6 @@ TEST_CASE(evaluates_the_same) {
                                         "offload=activations",
                                         "dp=2,zero=3",
                                         "dp=2,pp=2,offload=state"};
-    wf_context *ctx = test_context();
     double one[N_EVALS], losses[N_EVALS];
     write_weights(ctx);
     eval_between(ctx, "", false, one);
@@ -230,20 +221,16 @@ TEST_CASE(evaluates_the_same) {
                          losses[i], one[i]);
     }
     unlink(path);
-    test_context_end(ctx);
 }
 
-TEST_CASE(takes_whole_batches) {
-    wf_context *ctx = test_context();
+TEST(takes_whole_batches) {
     int32_t words[N_STREAMS * N_TOKENS];
     wf_step_result result;
-    wf_trainer *t = make(ctx, N_TOKENS, "batch=4", "", false);
+    scoped_trainer t = make(ctx, N_TOKENS, "batch=4", "", false);
     read_words(0, N_TOKENS, words);
     const wf_feed feeds[] = {{"x", words, sizeof words / 2}, {"y", words, sizeof words / 2}};
     assert_int_equal(wf_trainer_step(t, feeds, 2, N_STREAMS / 2, &result), WF_SHAPE);
     assert_non_null(strstr(wf_context_error(ctx), "goes on with its own hidden state"));
-    wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 static int set_path(void **state) {
@@ -252,4 +239,4 @@ static int set_path(void **state) {
     return 0;
 }
 
-TEST_MAIN(set_path, NULL)
+TEST_FIXTURE(set_path, NULL)

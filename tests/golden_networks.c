@@ -10,8 +10,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <weft/checkpoint.h>
 
 #ifndef GOLDEN_FOLDER
 #define GOLDEN_FOLDER "tests/golden"
@@ -188,8 +186,6 @@ static void compare_logits(golden *g, const wf_feed *feeds, int64_t n_samples) {
 static golden begin(const char *file, const char *model_name, const wf_model_config *model_config,
                     wf_recipe recipe, double factor) {
     golden g = {.ctx = test_context(), .factor = factor};
-    wf_model *model;
-    wf_plan *plan;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = 1;
     TEST_OK(g.ctx, wf_safetensors_open(g.ctx, file, &g.file));
@@ -197,8 +193,8 @@ static golden begin(const char *file, const char *model_name, const wf_model_con
         TEST_OK(g.ctx, wf_safetensors_open(g.ctx, GOLDEN_FOLDER "/bf16.safetensors", &g.peer));
         g.prefix = model_name;
     }
-    TEST_OK(g.ctx, wf_model_find(g.ctx, model_name, model_config, &model));
-    TEST_OK(g.ctx, wf_plan_parse(g.ctx, "", &plan));
+    wf_model *model = test_find_model(g.ctx, model_name, model_config);
+    wf_plan *plan = test_plan(g.ctx, "");
     TEST_OK(g.ctx, wf_trainer_create(g.ctx, model, &recipe, plan, &config, &g.trainer));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -232,13 +228,8 @@ static void resnet50(wf_conv conv, double factor) {
     int32_t y[4];
     golden_fill("input.176", 2, 0, x, sizeof x / sizeof *x);
     golden_fill_integers("label", 1000, y, 4);
-    wf_model_config model_config = WF_MODEL_CONFIG_INIT;
-    model_config.height = model_config.width = 36;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = 4;
-    recipe.lr = 1e-4;
-    recipe.momentum = 0.9;
-    recipe.conv = conv;
+    wf_model_config model_config = TEST_MODEL(.height = 36, .width = 36);
+    wf_recipe recipe = TEST_RECIPE(.batch = 4, .lr = 1e-4, .momentum = 0.9, .conv = conv);
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     golden g =
         begin(GOLDEN_FOLDER "/resnet50.safetensors", "resnet50", &model_config, recipe, factor);
@@ -259,16 +250,10 @@ static void train_gpt2_tiny(wf_dtype dtype, int n_ways) {
     golden_fill_integers("label", 256, y, 64);
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     for (int k = 0; k < n_ways; k++) {
-        wf_model_config model_config = WF_MODEL_CONFIG_INIT;
-        model_config.n_classes = 256;
-        model_config.n_tokens = 32;
-        wf_recipe recipe = WF_RECIPE_INIT;
-        recipe.batch = 2;
-        recipe.lr = 0.1;
-        recipe.momentum = 0.9;
-        recipe.kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
-        recipe.n_slices = 1 << k / 2;
-        recipe.dtype = dtype;
+        wf_model_config model_config = TEST_MODEL(.n_classes = 256, .n_tokens = 32);
+        wf_recipe recipe = TEST_RECIPE(.batch = 2, .lr = 0.1, .momentum = 0.9,
+                                       .kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST,
+                                       .n_slices = 1 << k / 2, .dtype = dtype);
         golden g =
             begin(GOLDEN_FOLDER "/gpt2-tiny.safetensors", "gpt2-tiny", &model_config, recipe, 2);
         run(&g, feeds, 2, 2 * 2 * 28 + 11);
@@ -283,5 +268,3 @@ TEST_CASE(gpt2_tiny) {
 TEST_CASE(gpt2_tiny_bf16) {
     train_gpt2_tiny(WF_BF16, 4);
 }
-
-TEST_MAIN(NULL, NULL)

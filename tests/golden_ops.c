@@ -6,7 +6,6 @@
 #include "graph_walk.h"
 
 #include <math.h>
-#include <weft/trainer.h>
 
 enum { ROWS = 4, COLUMNS = 5, N = ROWS * COLUMNS };
 
@@ -88,9 +87,9 @@ TEST_CASE(agree) {
     FILE *golden = fopen("tests/golden/ops.txt", "r");
     assert_non_null(golden);
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_graph_config config = WF_GRAPH_CONFIG_INIT;
-        wf_graph *g;
+        scoped_graph g;
         graph_walk w;
         char name[40];
         TEST_OK(ctx, wf_graph_create(ctx, &config, model, &ops[k], &g));
@@ -108,8 +107,6 @@ TEST_CASE(agree) {
         expect(golden, &ops[k], "result", w.data[walk_find(g, "y")], n);
         expect(golden, &ops[k], "gradient", walk_gradient(&w, "x"), N);
         walk_destroy(&w);
-        wf_graph_destroy(g);
-        test_context_end(ctx);
     }
     fclose(golden);
 }
@@ -145,8 +142,8 @@ TEST_CASE(trains) {
     golden_fill("op.target", 1, 0, t, 4 * 64);
     for (int i = 0; i < 4 * 64; i++) t[i] = t[i] > 0;
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
-        wf_context *ctx = test_context();
-        wf_trainer *trainer;
+        scoped_context ctx = test_context();
+        scoped_trainer trainer;
         wf_step_result result;
         char recipe[100];
         const wf_feed feeds[] = {{"x", x, sizeof x}, {"t", t, sizeof t}};
@@ -158,9 +155,5 @@ TEST_CASE(trains) {
         if (k > 1) assert_string_equal(sha[1], sha[0]);
         if (k < 2) losses[k] = result.loss;
         if (k == 1) assert_float_equal(losses[1], losses[0], 1e-5);
-        wf_trainer_destroy(trainer);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

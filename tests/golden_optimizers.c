@@ -8,7 +8,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <weft/checkpoint.h>
 
 #ifndef GOLDEN_FOLDER
 #define GOLDEN_FOLDER "tests/golden"
@@ -16,12 +15,8 @@
 
 static wf_recipe make_recipe(wf_optimizer optimizer, double lr, double momentum, double decay,
                              int nesterov) {
-    wf_recipe r = WF_RECIPE_INIT;
-    r.optimizer = optimizer;
-    r.lr = lr;
-    r.momentum = momentum;
-    r.nesterov = nesterov;
-    r.weight_decay = decay;
+    wf_recipe r = TEST_RECIPE(.optimizer = optimizer, .lr = lr, .momentum = momentum,
+                              .nesterov = nesterov, .weight_decay = decay);
     return r;
 }
 
@@ -85,7 +80,7 @@ TEST(cases) {
          .weight = 0x1p-5f,
          .rates = {0.25, 0.5, 1, 0.5, 0.125}},
     };
-    wf_safetensors *file;
+    scoped_safetensors file;
     TEST_OK(ctx, wf_safetensors_open(ctx, GOLDEN_FOLDER "/optimizers.safetensors", &file));
     for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
         char key[64];
@@ -96,7 +91,6 @@ TEST(cases) {
         TEST_OK(ctx, wf_safetensors_read(file, i, want, sizeof want));
         run_case(&all[c], want);
     }
-    wf_safetensors_close(file);
 }
 
 /* The weights' average beside each of them. */
@@ -149,5 +143,3 @@ TEST_CASE(norms) {
     assert_true(fabs(wfi_tree_sum(squares, 5) - want) < 1e-9 * want);
     assert_true(wfi_tree_sum(squares, 0) == 0);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,10 +7,7 @@
 #include "golden/formula.h"
 #include "test.h"
 
-#include <stdlib.h>
 #include <unistd.h>
-#include <weft/checkpoint.h>
-#include <weft/nn.h>
 
 enum { N_STEPS = 50, N_TRANSITIONS = 32, COPY_EVERY = 10, N_STATES = N_STEPS * N_TRANSITIONS };
 
@@ -125,10 +122,10 @@ TEST_CASE(dqn_as_pytorch) {
     golden_fill("next", 2, 0, next[0], sizeof next / sizeof(float));
     golden_fill_integers("action", 2, action, N_STATES);
     golden_fill_integers("end", 5, end, N_STATES); /* 0: it is one */
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_trainer *policy = make(ctx, dqn, recipe, plans[k][0]);
-        wf_trainer *target = make(ctx, dqn, recipe, plans[k][1]);
+        scoped_trainer policy = make(ctx, dqn, recipe, plans[k][0]);
+        scoped_trainer target = make(ctx, dqn, recipe, plans[k][1]);
         FILE *golden = fopen("tests/golden/dqn.txt", "r");
         assert_non_null(golden);
         load_formula(ctx, policy);
@@ -141,10 +138,7 @@ TEST_CASE(dqn_as_pytorch) {
         fclose(golden);
         TEST_OK(ctx, wf_trainer_weights_sha256(policy, k ? hex : one));
         if (k) assert_string_equal(hex, one);
-        wf_trainer_destroy(target);
-        wf_trainer_destroy(policy);
     }
-    test_context_end(ctx);
 }
 
 /* ---- two networks that are trained against each other ---- */
@@ -210,8 +204,8 @@ TEST(dcgan_as_pytorch) {
     for (int k = 0; k < 2; k++)
         snprintf(recipes[k], sizeof recipes[k], "%s%s", common, k ? "d" : "g");
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_trainer *d = make(ctx, of_discriminator, recipes[0], plans[k][0]),
-                   *g = make(ctx, of_generator, recipes[1], plans[k][1]);
+        scoped_trainer d = make(ctx, of_discriminator, recipes[0], plans[k][0]);
+        scoped_trainer g = make(ctx, of_generator, recipes[1], plans[k][1]);
         FILE *golden = fopen("tests/golden/dcgan.txt", "r");
         assert_non_null(golden);
         load_formula(ctx, d);
@@ -234,9 +228,5 @@ TEST(dcgan_as_pytorch) {
         if (k) assert_string_equal(hex, first[0]);
         TEST_OK(ctx, wf_trainer_weights_sha256(g, k ? hex : first[1]));
         if (k) assert_string_equal(hex, first[1]);
-        wf_trainer_destroy(g);
-        wf_trainer_destroy(d);
     }
 }
-
-TEST_MAIN(NULL, NULL)

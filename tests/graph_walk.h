@@ -7,8 +7,6 @@
 #include "graph/op.h"
 #include "test.h"
 
-#include <stdlib.h>
-
 typedef struct graph_walk {
     const wf_graph *g;
     void **data; /* [value]; aliases share */

@@ -471,5 +471,3 @@ TEST_CASE(bytes_are_counted) {
         }
     on_all(4, check_other_traffic);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,8 +6,6 @@
 
 #include "group_ranks.h"
 
-#include <weft/types.h>
-
 enum {
     BROADCAST,
     REDUCE,

@@ -39,5 +39,3 @@ TEST_CASE(threads) {
 TEST_CASE(messages) {
     run_matrix(ranks_messages, 5);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -303,7 +303,7 @@ static const char *check_stall(ranks_one *one) {
 
 TEST_CASE(who_lets_others_wait_is_told) {
     common c = {0};
-    wf_context *ctx;
+    scoped_context ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     config.log = hear;
     config.log_self = &c;
@@ -311,7 +311,6 @@ TEST_CASE(who_lets_others_wait_is_told) {
     setenv("WEFT_STALL_MS", "50", 1);
     ranks_threads_in(ctx, 2, NULL, check_stall, &c);
     unsetenv("WEFT_STALL_MS");
-    test_context_end(ctx);
 }
 
 static const char *check_leaver(ranks_one *one) {
@@ -475,5 +474,3 @@ TEST_CASE(a_torn_note_is_told) {
             assert_memory_equal(wfi_call_name(&note, text), "wf_", 3);
         }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -76,5 +76,3 @@ TEST_CASE(a_group_without_memory_leaves_nothing) {
             if (!is_refused) assert_true(n >= 2);
         }
 }
-
-TEST_MAIN(NULL, NULL)

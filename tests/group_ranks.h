@@ -8,11 +8,8 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weft/group.h>
 
 #define RANKS_MOST 11
 

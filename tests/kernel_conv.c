@@ -5,8 +5,6 @@
  */
 #include "kernel_harness.h"
 
-#include <weft/nn.h>
-
 typedef struct conv_case {
     int64_t batch, c_in, c_out, h, w, kernel, stride, pad, groups;
     int bias;
@@ -255,5 +253,3 @@ TEST_CASE(test_no_memory) {
         wf_context_destroy(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

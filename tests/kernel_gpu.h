@@ -10,7 +10,6 @@
 #include "pass/pass.h"
 
 #include <math.h>
-#include <weft/nn.h>
 
 #define ARENA_BYTES ((size_t)2 << 20)
 #define LONG_BYTES  ((size_t)40 << 20)
@@ -357,11 +356,10 @@ static void check_samples(void) {
             char name[64];
             op_case c = case_of_sample(op, k, name);
             wf_graph_config config = WF_GRAPH_CONFIG_INIT;
-            wf_graph *g;
+            scoped_graph g;
             config.training = about->gradient || about->backward;
             TEST_OK(ctx, wf_graph_create(ctx, &config, case_model, &c, &g));
             check_graph(&c, g);
-            wf_graph_destroy(g);
         }
     }
 }
@@ -412,7 +410,7 @@ static void large_model(wf_graph *g, const void *config) {
 
 static void check_model(wf_model_function model, int64_t batch) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
-    wf_graph *g;
+    scoped_graph g;
     config.batch = batch;
     TEST_OK(ctx, wf_graph_create(ctx, &config, model, NULL, &g));
     graph_walk w;
@@ -427,7 +425,6 @@ static void check_model(wf_model_function model, int64_t batch) {
     for (int32_t k = 0; k < g->n_nodes; k++)
         if (!g->nodes[k].dead) check_one(&w, &g->nodes[k]);
     walk_destroy(&w);
-    wf_graph_destroy(g);
 }
 
 static void large_nodes_agree(void **state) {

@@ -14,9 +14,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* An op that has to have a fast kernel, so that a test which compares that one compares something.
  */

@@ -6,8 +6,6 @@
 #include "kernel_harness.h"
 #include "op/op_table.h"
 
-#include <weft/nn.h>
-
 static wf_tensor trained_input(wf_graph *g, wf_shape sample) {
     return wf_add(wf_input(g, "x", WF_F32, sample),
                   wf_parameter(g, "offset", sample, (wf_init){0}));
@@ -282,5 +280,3 @@ TEST_CASE(test_rounding) {
         wf_context_destroy(h.ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

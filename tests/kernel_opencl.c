@@ -32,7 +32,7 @@ static wf_status launch_nothing(void *self, void *argument) {
 
 /* The task ends in time with a sentence; what the library might wait for is not given back. */
 TEST_CASE(a_device_hangs) {
-    wf_context *own = test_context();
+    scoped_context own = test_context();
     wfi_failure failed = {0};
     const wfi_owner owner = {.ctx = own, .timeout_ms = 400, .failure = &failed};
     wfi_device *d;
@@ -58,7 +58,6 @@ TEST_CASE(a_device_hangs) {
     real.ReleaseEvent(marker);
     real.ReleaseMemObject(kept.words);
     real.ReleaseCommandQueue(kept.queue.handle);
-    test_context_end(own);
 }
 
 /* From now on CLBlast multiplies copies of all matrices, as it does with large ones; false: there

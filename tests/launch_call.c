@@ -7,10 +7,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weft/launch.h>
 
 static char *const shell[] = {"sh", "-c", "echo $RANK; exit $RANK", NULL};
 
@@ -93,7 +91,7 @@ TEST_CASE(memory_runs_out) {
     setenv("PATH", "/usr/bin:/bin", 1);
     for (wf_status status = WF_NO_MEMORY; status != WF_OK; n++) {
         wf_context_config scarce = WF_CONTEXT_CONFIG_INIT;
-        wf_context *ctx;
+        scoped_context ctx;
         wf_launch_result result;
         scarce.allocator = (wf_allocator){scarce_alloc, scarce_free, NULL};
         n_left = 1 + n;
@@ -106,7 +104,6 @@ TEST_CASE(memory_runs_out) {
         }
         assert_int_equal(test_descriptors(), n_open);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-        test_context_end(ctx);
     }
     assert_true(n > 10);
     close(fd);
@@ -125,5 +122,3 @@ TEST(a_stopped_watchdog) {
     assert_int_equal(info.si_status, SIGKILL);
     wfi_watchdog_end(&watchdog);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -207,5 +207,3 @@ TEST_CASE(no_bar_elsewhere) {
     expect(&b, 200, "\r\033[K## 1\n");
     end(&b);
 }
-
-TEST_MAIN(NULL, NULL)

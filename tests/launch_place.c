@@ -5,10 +5,8 @@
 #include "comm/place/launcher.h"
 #include "test.h"
 
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weft/launch.h>
 
 #define TORCH   "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 "
 #define MASTER  "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 "
@@ -129,7 +127,7 @@ static void set_environment(const char *text) {
 TEST_CASE(every_environment) {
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         const place_case *want = &cases[i];
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_place got;
         set_environment(want->environment);
         wf_status status = wf_launch_place(ctx, &got);
@@ -150,7 +148,6 @@ TEST_CASE(every_environment) {
         }
         if (status == WF_OK && !*got.job != (got.n_ranks == 1))
             fail_msg("'%s': %d ranks, job '%s'", want->environment, got.n_ranks, got.job);
-        test_context_end(ctx);
     }
 }
 

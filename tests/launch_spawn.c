@@ -3,11 +3,8 @@
 #include "small_models.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weft/launch.h>
-#include <weft/store.h>
 
 #define N_RANKS 4
 #define N_STEPS 3
@@ -72,10 +69,7 @@ static wf_status die(wf_context *ctx, wf_job *job, void *arg) {
 }
 
 static wf_recipe train_recipe(void) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1);
     return recipe;
 }
 

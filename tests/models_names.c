@@ -7,20 +7,16 @@
 #include "nn/model.h"
 #include "test.h"
 
-#include <weft/nn.h>
-
 typedef struct census {
     int n_params, n_buffers, n_units;
     int64_t n_values; /* elements of all parameters */
 } census;
 
 static wf_graph *build(wf_context *ctx, const char *name, const wf_model_config *config) {
-    wf_model *model;
     wf_graph *g;
     wf_graph_config graph = WF_GRAPH_CONFIG_INIT;
-    TEST_OK(ctx, wf_model_find(ctx, name, config, &model));
+    scoped_model model = test_find_model(ctx, name, config);
     TEST_OK(ctx, wf_graph_create(ctx, &graph, model->function, model->config, &g));
-    wf_model_destroy(model);
     return g;
 }
 
@@ -51,7 +47,7 @@ static void expect(const wf_graph *g, const char *name, wf_shape shape) {
 }
 
 TEST(resnet50) {
-    wf_graph *g = build(ctx, "resnet50", NULL);
+    scoped_graph g = build(ctx, "resnet50", NULL);
     census c = count(g);
     assert_int_equal(c.n_params, 161);
     assert_int_equal(c.n_values, 25557032);
@@ -70,7 +66,6 @@ TEST(resnet50) {
     assert_string_equal(g->units[1].name, "layer1.0");
     assert_string_equal(g->units[2].name, "layer1.0.conv3");
     assert_string_equal(g->units[33].name, "head");
-    wf_graph_destroy(g);
 }
 
 TEST(basic_resnets) {
@@ -85,11 +80,8 @@ TEST(basic_resnets) {
     assert_int_equal(count(g).n_values, 21797672);
     wf_graph_destroy(g);
 
-    wf_model_config small = WF_MODEL_CONFIG_INIT;
-    small.channels = 1;
-    small.height = small.width = 28;
-    small.n_classes = 10;
-    small.small_stem = 1;
+    wf_model_config small =
+        TEST_MODEL(.channels = 1, .height = 28, .width = 28, .n_classes = 10, .small_stem = 1);
     g = build(ctx, "resnet18", &small);
     expect(g, "conv1.weight", WF_SHAPE(64, 1, 3, 3));
     expect(g, "fc.weight", WF_SHAPE(10, 512));
@@ -97,10 +89,8 @@ TEST(basic_resnets) {
 }
 
 TEST(gpt2) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_tokens = 32;
+    wf_model_config config = TEST_MODEL(.n_tokens = 32, .n_classes = INT64_C(1) << 40);
     wf_model *model;
-    config.n_classes = INT64_C(1) << 40;
     TEST_REFUSED(ctx, wf_model_find(ctx, "gpt2", &config, &model), WF_INVALID_ARG,
                  "n_classes is 1099511627776; it must lie between 0 and 2147483647");
     config.n_classes = 0; /* the model's own vocabulary */
@@ -146,15 +136,11 @@ TEST(gpt2) {
 }
 
 TEST(mlp) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.channels = 1;
-    config.height = config.width = 28;
-    config.n_classes = 10;
-    wf_graph *g = build(ctx, "mlp", &config);
+    wf_model_config config = TEST_MODEL(.channels = 1, .height = 28, .width = 28, .n_classes = 10);
+    scoped_graph g = build(ctx, "mlp", &config);
     expect(g, "net1.weight", WF_SHAPE(256, 784));
     expect(g, "net3.bias", WF_SHAPE(10));
     assert_int_equal(count(g).n_values, 784 * 256 + 256 + 256 * 256 + 256 + 2560 + 10);
-    wf_graph_destroy(g);
 }
 
 static wf_status try_model(wf_context *ctx, const char *name, const wf_model_config *config) {
@@ -195,15 +181,9 @@ TEST(refusals) {
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "classes");
 
     /* More tokens than there are positions: known when the graph is built. */
-    wf_model_config long_text = WF_MODEL_CONFIG_INIT;
     wf_graph_config graph = WF_GRAPH_CONFIG_INIT;
-    wf_model *model;
     wf_graph *g;
-    long_text.n_tokens = 65;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &long_text, &model));
+    scoped_model model = test_find_model(ctx, "gpt2-tiny", &TEST_MODEL(.n_tokens = 65));
     TEST_REFUSED(ctx, wf_graph_create(ctx, &graph, model->function, model->config, &g),
                  WF_INVALID_ARG, "at most 64");
-    wf_model_destroy(model);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,8 +7,6 @@
 #include "group_cases.h"
 #include "mpi_start.h"
 
-#include <weft/launch.h>
-
 static const char *check_algorithms(ranks_one *one) {
     static const char *const algorithms[] = {"auto", "direct", "ring", "pairwise", "engine"};
     const char *wrong = NULL;

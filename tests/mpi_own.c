@@ -6,9 +6,6 @@
 #include "comm/transport/mpi_library.h"
 #include "mpi_start.h"
 
-#include <weft/group.h>
-#include <weft/job.h>
-
 static int say(wf_context *ctx, const char *what) {
     printf("%s: %s\n", what, wf_context_error(ctx));
     return 1;

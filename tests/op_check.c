@@ -8,7 +8,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <weft/nn.h>
 
 #define S(...) WF_SHAPE(__VA_ARGS__)
 
@@ -205,7 +204,7 @@ static void refused_model(wf_graph *g, const void *config) {
 
 TEST_CASE(refusals) {
     for (int i = 0; i < (int)WFI_COUNT(refused); i++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_graph_config config = WF_GRAPH_CONFIG_INIT;
         wf_graph *g = NULL;
         config.batch = 2;
@@ -214,7 +213,6 @@ TEST_CASE(refusals) {
             fail_msg("%s: %s '%s', expected %s '%s'", refused[i].what, wf_status_name(status),
                      wf_context_error(ctx), wf_status_name(refused[i].status), refused[i].words);
         assert_null(g);
-        test_context_end(ctx);
     }
 }
 
@@ -254,5 +252,3 @@ TEST_CASE(table) {
     }
     assert_int_equal(n, WFI_COUNT(names));
 }
-
-TEST_MAIN(NULL, NULL)

@@ -195,7 +195,7 @@ static void check_parameter(const op_case *c, graph_walk *w, int p) {
 
 /* Blocked images must change no bit: every reference adds in the same order. */
 static void check_layout(wf_context *ctx, const op_case *c, const graph_walk *plain) {
-    wf_graph *g;
+    scoped_graph g;
     graph_walk w;
     case_graph(ctx, c, &g);
     TEST_OK(ctx, wfi_graph_layout(g));
@@ -212,13 +212,12 @@ static void check_layout(wf_context *ctx, const op_case *c, const graph_walk *pl
                      "  again: %s '%s'",
                      c->name, p, program, c->name);
     walk_destroy(&w);
-    wf_graph_destroy(g);
 }
 
 static void run_case(const op_case *c) {
     if (only && !strstr(c->name, only)) return;
-    wf_context *ctx = test_context();
-    wf_graph *g;
+    scoped_context ctx = test_context();
+    scoped_graph g;
     graph_walk w;
     case_graph(ctx, c, &g);
     walk_create(&w, g);
@@ -227,8 +226,6 @@ static void run_case(const op_case *c) {
     walk_run(&w, false);
     if (c->blocked) check_layout(ctx, c, &w);
     walk_destroy(&w);
-    wf_graph_destroy(g);
-    test_context_end(ctx);
 }
 
 static void run_cases(const op_case *cases, size_t n) {

@@ -15,7 +15,7 @@ TEST_CASE(every_op_has_an_instance) {
     for (int op = 0; wfi_op_table[op]; op++, n_ops++) {
         const wfi_op_sample *all = wfi_op_table[op]->samples;
         for (int k = 0; all && all[k].n_in; k++) {
-            wf_context *ctx = test_context();
+            scoped_context ctx = test_context();
             char name[64];
             op_case c = case_of_sample(op, k, name);
             wf_graph *g;
@@ -27,7 +27,6 @@ TEST_CASE(every_op_has_an_instance) {
                 wf_graph_destroy(g);
             }
             seen[op] = true;
-            test_context_end(ctx);
         }
     }
     assert_in_range(n_ops, 1, 100);
@@ -206,7 +205,7 @@ static bool try_cut(wf_context *ctx, const instance *one, const computed *whole,
 
 static int try_cuts(int op, int k, bool *is_tried) {
     const instance one = {wfi_op_table[op], wfi_op_table[op]->samples[k]};
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     computed whole = make(ctx, &one);
     int n_tried = 0;
     fill_whole(&whole, &one.sample);
@@ -223,7 +222,6 @@ static int try_cuts(int op, int k, bool *is_tried) {
             }
     }
     drop(&whole);
-    test_context_end(ctx);
     return n_tried;
 }
 
@@ -241,5 +239,3 @@ TEST_CASE(parts_give_the_whole) {
     }
     assert_in_range(n_tried, 60, 10000);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,7 +7,6 @@
 #include "op/op_table.h"
 
 #include <math.h>
-#include <weft/nn.h>
 
 #define S(...) WF_SHAPE(__VA_ARGS__)
 
@@ -501,5 +500,3 @@ TEST_CASE(batch_norm_layer) {
     assert_float_equal(value(&w, "y", 9), expected, 1e-6);
     end(ctx, &w);
 }
-
-TEST_MAIN(NULL, NULL)

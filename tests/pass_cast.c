@@ -7,8 +7,6 @@
 #include "pass/pass.h"
 #include "test.h"
 
-#include <weft/nn.h>
-
 enum { WIDTH = 16 };
 
 /* Weights as operands of ops that are no layers: no op's descriptor says that what these make is a
@@ -26,7 +24,7 @@ static void plain_products(wf_graph *g, const void *config) {
 
 TEST(gradients_are_wide) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
-    wf_graph *g;
+    scoped_graph g;
     config.batch = 4;
     config.training = 1;
     TEST_OK(ctx, wf_graph_create(ctx, &config, plain_products, NULL, &g));
@@ -42,7 +40,4 @@ TEST(gradients_are_wide) {
             fail_msg("the gradient of %s is made by %s in BF16", g->values[w->param].name,
                      g->nodes[value->node].op->name);
     }
-    wf_graph_destroy(g);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -106,7 +106,7 @@ TEST_CASE(few_moves) {
     } cases[] = {
         {2, {4, 4}, 0}, {2, {5, 3}, 1}, {2, {7, 1}, 2}, {3, {2, 2, 4}, 0}, {4, {3, 2, 2, 1}, 3}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wfi_lane_shares shares;
         wfi_lane_sums sums;
         wfi_pool pool;
@@ -119,8 +119,5 @@ TEST_CASE(few_moves) {
         }
         assert_int_equal(n, cases[k].n_sends);
         wfi_pool_release(&pool);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -4,8 +4,6 @@
  */
 #include "test_program.h"
 
-#include <weft/weft.h>
-
 /* Four layers; the second stage begins before the last, which is no balance. */
 static void marked(wf_graph *g, const void *config) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
@@ -18,14 +16,10 @@ static void marked(wf_graph *g, const void *config) {
 }
 
 static const char *second_stage(wf_context *ctx, const char *plan_text, char *name, size_t bytes) {
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    recipe.n_threads = 1;
-    TEST_OK(ctx, wf_model_create(ctx, "marked", marked, NULL, 0, &model));
-    wf_program *program = test_program(ctx, model, &recipe, plan_text);
+    wf_recipe recipe = TEST_RECIPE(.n_threads = 1);
+    scoped_model model = test_model(ctx, "marked", marked, NULL, 0);
+    scoped_program program = test_program(ctx, model, &recipe, plan_text);
     snprintf(name, bytes, "%s", wf_program_unit(program, 1, 0).name);
-    wf_program_destroy(program);
-    wf_model_destroy(model);
     return name;
 }
 
@@ -37,5 +31,3 @@ TEST(who_decides) {
     /* Another number of stages than the model marks. */
     assert_string_not_equal(second_stage(ctx, "pp=3", name, sizeof name), "four");
 }
-
-TEST_MAIN(NULL, NULL)

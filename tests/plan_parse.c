@@ -5,12 +5,9 @@
 #include "plan/plan.h"
 #include "test.h"
 
-#include <weft/plan.h>
-
 #define PAIRWISE "dp=1,pp=1,schedule=1f1b,allreduce=pairwise,bucket="
 
-TEST_CASE(good) {
-    wf_context *ctx = test_context();
+TEST(good) {
     const struct {
         const char *text, *canonical;
         int n_ranks;
@@ -79,21 +76,16 @@ TEST_CASE(good) {
         {"a:dataparallel=4,b:dp=2,allreduce=ring", "a:dataparallel=4,b:dp=2,allreduce=ring", 4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        wf_plan *plan, *again;
-        TEST_OK(ctx, wf_plan_parse(ctx, cases[i].text, &plan));
+        scoped_plan plan = test_plan(ctx, cases[i].text);
         assert_string_equal(wf_plan_text(plan), cases[i].canonical);
         assert_int_equal(wf_plan_n_ranks(plan), cases[i].n_ranks);
         assert_int_equal(wf_plan_dp(plan) * wf_plan_pp(plan) * wf_plan_tp(plan), cases[i].n_ranks);
-        TEST_OK(ctx, wf_plan_parse(ctx, wf_plan_text(plan), &again));
+        scoped_plan again = test_plan(ctx, wf_plan_text(plan));
         assert_string_equal(wf_plan_text(again), wf_plan_text(plan));
-        wf_plan_destroy(plan);
-        wf_plan_destroy(again);
     }
-    test_context_end(ctx);
 }
 
-TEST_CASE(bad) {
-    wf_context *ctx = test_context();
+TEST(bad) {
     const struct {
         const char *text, *says;
     } cases[] = {
@@ -223,7 +215,6 @@ TEST_CASE(bad) {
         wf_plan *plan;
         TEST_REFUSED(ctx, wf_plan_parse(ctx, cases[i].text, &plan), WF_INVALID_ARG, cases[i].says);
     }
-    test_context_end(ctx);
 }
 
 /* A copy with other fields is another plan, and keeps every key that nobody has touched. */
@@ -232,13 +223,12 @@ TEST(edited) {
         "dp=2,pp=2,schedule=auto,cut=b,hold=3,allreduce=ring,sums=free,bucket=1MiB,overlap=off",
         "dataparallel=2,output=1,bucket=1MiB", "a:dp=2,b:dataparallel=4,overlap=off"};
     for (int i = 0; i < 3; i++) {
-        wf_plan *plan, *copy;
-        TEST_OK(ctx, wf_plan_parse(ctx, texts[i], &plan));
+        scoped_plan copy;
+        scoped_plan plan = test_plan(ctx, texts[i]);
         TEST_OK(ctx, wfi_plan_copy(plan, &copy));
         assert_string_equal(wf_plan_text(copy), texts[i]);
         TEST_OK(ctx, wfi_plan_complete(copy));
         assert_string_equal(wf_plan_text(copy), texts[i]);
-        wf_plan_destroy(plan);
         if (i == 0) {
             copy->hold = 0;
             copy->schedule = wfi_schedule_find("zb1");
@@ -256,8 +246,5 @@ TEST(edited) {
             assert_string_equal(strstr(wf_plan_text(copy), ",bucket") ? ",bucket" : ",overlap",
                                 i == 1 ? ",bucket" : ",overlap");
         }
-        wf_plan_destroy(copy);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -94,5 +94,3 @@ TEST_CASE(strategies_are_changes) {
         assert_true(s->buffer != WFI_SHARD && s->buffer != WFI_PARTIAL);
     }
 }
-
-TEST_MAIN(NULL, NULL)

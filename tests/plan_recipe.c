@@ -11,10 +11,7 @@
 
 #include <locale.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-#include <weft/weft.h>
 
 /* Sums by the accumulators of wfi_lanes_sum and by recursion; formulas as text. */
 static void by_recursion(int64_t begin, int64_t n, char *out) {
@@ -79,9 +76,8 @@ TEST_CASE(whole_subtrees) {
 }
 
 TEST(resolves) {
-    wf_plan *plan;
     wf_recipe recipe = WF_RECIPE_INIT, got;
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=4", &plan));
+    scoped_plan plan = test_plan(ctx, "dp=4");
     recipe.batch = 8;
     TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got));
     assert_int_equal(got.n_lanes, 8);
@@ -111,7 +107,6 @@ TEST(resolves) {
     recipe.beta1 = 0.99999999;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
                  "beta1 is 0.99999999; it must lie between 0 and 0.9999999");
-    wf_plan_destroy(plan);
 }
 
 /* ---- defaults: the model's and the recipe's, never the plan's ---- */
@@ -154,20 +149,19 @@ static wf_model *model_of(wf_context *ctx, const default_case *c) {
         config.hidden = 4 * c->n_heads;
         config.n_layers = 1;
     }
-    TEST_OK(ctx, wf_model_find(ctx, c->model, &config, &model));
+    model = test_find_model(ctx, c->model, &config);
     return model;
 }
 
 TEST(defaults_are_the_models) {
     for (size_t k = 0; k < sizeof defaults / sizeof *defaults; k++) {
         const default_case *c = &defaults[k];
-        wf_model *model = model_of(ctx, c);
+        scoped_model model = model_of(ctx, c);
         static const char *const plans[] = {"", "dp=2", "tp=2", "pp=2", "dataparallel=2"};
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
             wf_recipe recipe, got;
-            wf_plan *plan;
             TEST_OK(ctx, wf_recipe_parse(ctx, c->recipe, &recipe));
-            TEST_OK(ctx, wf_plan_parse(ctx, plans[p], &plan));
+            wf_plan *plan = test_plan(ctx, plans[p]);
             wf_status status = wf_recipe_resolve(ctx, &recipe, model, plan, &got);
             wf_plan_destroy(plan);
             if (status == WF_INVALID_ARG && p) continue; /* too few lanes or slices */
@@ -179,7 +173,6 @@ TEST(defaults_are_the_models) {
             assert_int_equal(got.n_slices, c->n_slices);
             assert_int_equal(got.n_threads, 1);
         }
-        wf_model_destroy(model);
     }
 }
 
@@ -210,11 +203,10 @@ static const struct {
 
 TEST(plans_need) {
     for (size_t k = 0; k < sizeof needs / sizeof *needs; k++) {
-        wf_model *model = model_of(ctx, &needs[k].model);
+        scoped_model model = model_of(ctx, &needs[k].model);
         wf_recipe recipe, got;
-        wf_plan *plan;
         TEST_OK(ctx, wf_recipe_parse(ctx, needs[k].model.recipe, &recipe));
-        TEST_OK(ctx, wf_plan_parse(ctx, needs[k].plan, &plan));
+        scoped_plan plan = test_plan(ctx, needs[k].plan);
         if (needs[k].sentence)
             TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, model, plan, &got), WF_INVALID_ARG,
                          needs[k].sentence);
@@ -224,8 +216,6 @@ TEST(plans_need) {
         assert_int_equal(status, needs[k].n_lanes ? WF_OK : WF_INVALID_ARG);
         if (status == WF_OK) assert_int_equal(got.n_lanes, needs[k].n_lanes);
         if (status == WF_OK) assert_int_equal(got.n_slices, needs[k].n_slices);
-        wf_plan_destroy(plan);
-        wf_model_destroy(model);
     }
 }
 
@@ -234,19 +224,16 @@ TEST(threads_share_cores) {
     static const char *const plans[] = {"", "dp=2", "pp=2", "dp=4,pp=2", "dp=2,pp=8"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
         wf_recipe recipe = WF_RECIPE_INIT, got;
-        wf_plan *plan;
         recipe.n_threads = 0;
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        scoped_plan plan = test_plan(ctx, plans[k]);
         TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got));
         int share = wf_info_limits().n_cores / wf_plan_n_ranks(plan);
         assert_int_equal(got.n_threads, share > 1 ? share : 1);
-        wf_plan_destroy(plan);
     }
 }
 
 TEST_CASE(learning_rates) {
-    wf_recipe r = WF_RECIPE_INIT;
-    r.lr = 1;
+    wf_recipe r = TEST_RECIPE(.lr = 1);
     assert_true(wf_recipe_lr(&r, 1000) == 1);
     r.warmup_steps = 4;
     assert_true(wf_recipe_lr(&r, 0) == 0.25 && wf_recipe_lr(&r, 3) == 1);
@@ -347,14 +334,12 @@ TEST(bad_texts) {
         {"tuned=a=b=c", "tuned at 'a'"},
         {"tuned=a=b+c=d+a=e", "tuned has the shape 'a' twice"},
     };
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    scoped_plan plan = test_plan(ctx, "");
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         TEST_OK(ctx, wf_recipe_parse(ctx, tables[i].text, &r));
         TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &r), WF_INVALID_ARG,
                      tables[i].words);
     }
-    wf_plan_destroy(plan);
     char long_text[33000];
     memset(long_text, 'a', sizeof long_text);
     memcpy(long_text, "freeze=", 7);
@@ -386,8 +371,7 @@ TEST_CASE(tuned_shapes) {
 TEST(tables_are_kept) {
     char table[] = "add:2=a";
     wf_recipe r[3] = {WF_RECIPE_INIT, WF_RECIPE_INIT, WF_RECIPE_INIT};
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    scoped_plan plan = test_plan(ctx, "");
     for (int k = 0; k < 3; k++) {
         r[k].tuned = table;
         table[4] = k == 1 ? '3' : '2';
@@ -396,7 +380,6 @@ TEST(tables_are_kept) {
     assert_string_equal(r[0].tuned, "add:2=a");
     assert_string_equal(r[1].tuned, "add:3=a");
     assert_ptr_equal(r[0].tuned, r[2].tuned);
-    wf_plan_destroy(plan);
 }
 
 static void toy(wf_graph *g, const void *config) {
@@ -414,13 +397,12 @@ TEST(opened) {
     const int width = 6;
     char sha[3][65];
     for (int k = 0; k < 3; k++) {
-        wf_trainer *t;
+        scoped_trainer t;
         wf_step_result result;
         TEST_OK(ctx, wf_trainer_open(ctx, toy, &width, "batch=8,lanes=2,lr=0.05", plans[k], &t));
         for (int step = 0; step < 3; step++) TEST_OK(ctx, wf_trainer_step(t, feeds, 2, 8, &result));
         TEST_OK(ctx, wf_trainer_weights_sha256(t, sha[k]));
         assert_string_equal(sha[k], sha[0]);
-        wf_trainer_destroy(t);
     }
     wf_trainer *t;
     TEST_REFUSED(ctx, wf_trainer_open(ctx, toy, &width, "batch=8,lr=a", "", &t), WF_INVALID_ARG,
@@ -485,8 +467,7 @@ TEST_CASE(reals_as_text) {
     const double reals[] = {0.1, 0.1 + 0x1p-56, 1e-8, 1.0 / 3, 5e-324, 1e6, 0, -0.0};
     char text[WFI_RECIPE_TEXT];
     for (size_t k = 0; k < WFI_COUNT(reals); k++) {
-        wf_recipe r = WF_RECIPE_INIT;
-        r.lr = reals[k];
+        wf_recipe r = TEST_RECIPE(.lr = reals[k]);
         double again = strtod(wfi_recipe_text(&r, lr, text), NULL);
         assert_memory_equal(&again, &reals[k], sizeof again);
     }
@@ -515,7 +496,7 @@ TEST_CASE(points_in_every_locale) {
     static const char *const names[] = {"de_DE", "ps_AF"};
     static const char text[] = "lr=0.001,momentum=.5,epsilon=1.5e-09";
     for (size_t k = 0; k < WFI_COUNT(names); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         char value[WFI_RECIPE_TEXT], *all;
         wf_recipe r, again;
         if (!take_locale(names[k])) {
@@ -532,15 +513,12 @@ TEST_CASE(points_in_every_locale) {
         assert_true(again.lr == r.lr && again.epsilon == r.epsilon && again.beta2 == r.beta2);
         wf_text_free(ctx, all);
         setlocale(LC_NUMERIC, "C");
-        test_context_end(ctx);
     }
 }
 
 TEST_CASE(words_as_text) {
-    wf_recipe r = WF_RECIPE_INIT;
+    wf_recipe r = TEST_RECIPE(.optimizer = WF_ADAMW, .seed = UINT64_MAX);
     char text[WFI_RECIPE_TEXT];
-    r.optimizer = WF_ADAMW;
-    r.seed = UINT64_MAX;
     assert_string_equal(wfi_recipe_text(&r, field_called("optimizer"), text), "adamw");
     assert_string_equal(wfi_recipe_text(&r, field_called("seed"), text), "18446744073709551615");
     assert_string_equal(wfi_recipe_text(&r, field_called("threads"), text), "1");
@@ -548,8 +526,7 @@ TEST_CASE(words_as_text) {
 
 /* Every field refuses what lies outside its range; a choice, what is none of its words. */
 TEST(ranges) {
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    scoped_plan plan = test_plan(ctx, "");
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         wf_recipe r = WF_RECIPE_INIT, resolved;
@@ -583,7 +560,6 @@ TEST(ranges) {
         snprintf(words, sizeof words, "recipe: %s is ", field->name);
         TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, NULL, plan, &resolved), WF_INVALID_ARG, words);
     }
-    wf_plan_destroy(plan);
 }
 
 /* A value as an option, in the report's and checkpoint's JSON, and as an option again. `want` is
@@ -668,5 +644,3 @@ TEST_CASE(rows_are_all_there_is) {
         check_range(field);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,8 +7,6 @@
 #include "compile/compile.h"
 #include "program/change.h"
 
-#include <weft/timeline.h>
-
 /* The all-reduces of a rank, in the order of its stream. */
 typedef struct reductions {
     const wfi_instruction *list[16];
@@ -63,25 +61,20 @@ static void narrowing(wf_graph *g, const void *config) {
 }
 
 static wf_program *make_narrowing(wf_context *ctx, const char *text, const char *devices) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(4);
-    TEST_OK(ctx, wf_model_create(ctx, "narrowing", narrowing, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    scoped_model model = test_model(ctx, "narrowing", narrowing, NULL, 0);
+    scoped_plan plan = test_plan(ctx, text);
     TEST_OK(ctx, wf_plan_use_devices(plan, devices));
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN, NULL, &p));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
 TEST(large_units_are_alone) {
-    wf_program *p = make_narrowing(ctx, "dp=2,bucket=1000", NULL);
+    scoped_program p = make_narrowing(ctx, "dp=2,bucket=1000", NULL);
     check_buckets(p, 1000, 0);
     assert_int_equal(reductions_of(p, 0).n, 3);
-    wf_program_destroy(p);
 }
 
 /* Of a bucket's units, the first of which is the smallest. */
@@ -89,10 +82,10 @@ TEST_CASE(staging_has_room_for_the_largest) {
     static const char *const hows[] = {"root", "tree", "pairwise"};
     int n_staged = 0;
     for (size_t k = 0; k < WFI_COUNT(hows); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         char plan[64];
         snprintf(plan, sizeof plan, "dp=4,allreduce=%s", hows[k]);
-        wf_program *p = make_narrowing(ctx, plan, NULL);
+        scoped_program p = make_narrowing(ctx, plan, NULL);
         const wfi_allreduce *how = p->plan->allreduce;
         for (int32_t rank = 0; rank < p->n_ranks && how->n_staged; rank++) {
             const wfi_instruction *now = reductions_of(p, rank).list[0];
@@ -105,8 +98,6 @@ TEST_CASE(staging_has_room_for_the_largest) {
                 n_staged += bytes > 0;
             }
         }
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     assert_true(n_staged > 0);
 }
@@ -114,13 +105,11 @@ TEST_CASE(staging_has_room_for_the_largest) {
 /* Of ranks that do not reach each other's memory; an engine needs nothing of others. */
 TEST_CASE(engines_stage_nothing) {
     for (int is_engine = 0; is_engine < 2; is_engine++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         const char *plan = is_engine ? "dp=2,allreduce=engine" : "dp=2,allreduce=direct";
-        wf_program *p = make_narrowing(ctx, plan, "cuda:2");
+        scoped_program p = make_narrowing(ctx, plan, "cuda:2");
         const wfi_instruction *now = reductions_of(p, 0).list[0];
         assert_int_equal(now->n_references, is_engine ? 3 : 4);
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
 }
 
@@ -131,27 +120,24 @@ TEST_CASE(units_share_buckets) {
     for (size_t g = 0; g < 3; g++)
         for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
             char plan[96];
-            wf_context *ctx = test_context();
+            scoped_context ctx = test_context();
             snprintf(plan, sizeof plan, "%s,allreduce=%s,bucket=%zu", grids[g], hows[(g + k) % 3],
                      limits[k]);
-            wf_program *p = make_program(ctx, plan, 4);
+            scoped_program p = make_program(ctx, plan, 4);
             for (int32_t r = 0; r < p->n_ranks; r++) check_buckets(p, limits[k], r);
             int n = reductions_of(p, 0).n;
             if (limits[k] == 1) assert_int_equal(n, p->first_unit[1]);
             if (limits[k] == 1 << 20) assert_int_equal(n, 1);
-            wf_program_destroy(p);
-            test_context_end(ctx);
         }
 }
 
 TEST(buckets_in_the_text) {
-    wf_program *p = make_program(ctx, "dp=2,allreduce=tree", 2);
+    scoped_program p = make_program(ctx, "dp=2,allreduce=tree", 2);
     char *text;
     TEST_OK(ctx, wf_program_text(p, &text));
     assert_non_null(strstr(text, "all_reduce late+middle+"));
     assert_non_null(strstr(text, " by=tree"));
     wf_text_free(ctx, text);
-    wf_program_destroy(p);
 }
 
 /* ---- overlap ---- */
@@ -175,11 +161,11 @@ TEST_CASE(reductions_overlap) {
     for (int g = 0; g < 4; g++)
         for (int overlaps = 0; overlaps < 2; overlaps++) {
             char plan[96];
-            wf_context *ctx = test_context();
-            wf_timeline *t;
+            scoped_context ctx = test_context();
+            scoped_timeline t;
             snprintf(plan, sizeof plan, "%s,bucket=1,overlap=%s", grids[g],
                      overlaps ? "on" : "off");
-            wf_program *p = make_program(ctx, plan, 4);
+            scoped_program p = make_program(ctx, plan, 4);
             TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
             for (int r = 0; r < p->n_ranks; r++) {
                 double reduce, back;
@@ -190,9 +176,6 @@ TEST_CASE(reductions_overlap) {
                              "backward ends at %g us",
                              plan, r, reduce, back);
             }
-            wf_timeline_destroy(t);
-            wf_program_destroy(p);
-            test_context_end(ctx);
         }
 }
 
@@ -208,8 +191,8 @@ TEST_CASE(bytes_add_up) {
                                         "dp=4,allreduce=engine,sums=free"};
     size_t root[2] = {0, 0}, all[7];
     for (int k = 0; k < 7; k++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_program(ctx, plans[k], 4);
+        scoped_context ctx = test_context();
+        scoped_program p = make_program(ctx, plans[k], 4);
         wf_dry_run run;
         TEST_OK(ctx, wf_program_dry_run(p, &run));
         size_t sent = 0, received = 0;
@@ -223,8 +206,6 @@ TEST_CASE(bytes_add_up) {
         all[k] = sent;
         assert_int_equal(sent, received);
         assert_int_equal(sent, run.sent_bytes);
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     assert_true(root[0] > 2 * root[1]); /* hot, as the parameter device is */
     assert_int_equal(all[6], all[4]);   /* an engine's are taken for a ring's */
@@ -264,8 +245,8 @@ TEST_CASE(ranks_disagree) {
     static const char *const words[] = {"deadlocks", "deadlocks", "needs"};
     static const char *const plans[] = {"dp=2", "dp=4,allreduce=pairwise,bucket=400", "dp=2,pp=2"};
     for (int k = 0; k < 3; k++) {
-        wf_context *ctx = test_context();
-        breaker b = break_program(ctx, make_program(ctx, plans[k], 4));
+        scoped_context ctx = test_context();
+        scoped_breaker b = break_program(ctx, make_program(ctx, plans[k], 4));
         int n_refused = 0;
         for (int32_t i = 0; i < b.saved.n_instructions; i++)
             for (int which = 0; which < 3; which++) {
@@ -277,9 +258,5 @@ TEST_CASE(ranks_disagree) {
                 n_refused++;
             }
         assert_true(n_refused >= 4);
-        end_breaker(&b);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -21,17 +21,13 @@ typedef struct schedule {
 } schedule;
 
 static wf_program *begin(wf_context *ctx, const char *plan_text) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(1);
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    scoped_plan plan = test_plan(ctx, plan_text);
     bool is_deep = wfi_plan_n_stages(plan, 1) > 3;
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
+    scoped_model model = test_model(ctx, "mixed", mixed, &is_deep, is_deep);
     TEST_OK(ctx, wfi_program_begin(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                    WFI_USE_RUN, NULL, &p));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
@@ -209,8 +205,8 @@ TEST_CASE(broken_schedules) {
             char plan[64];
             if ((g + 1) * wfi_schedule_n_chunks(wfi_schedules[s], 0) > N_UNITS) continue;
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
-            wf_context *ctx = test_context();
-            wf_program *p = begin(ctx, plan);
+            scoped_context ctx = test_context();
+            scoped_program p = begin(ctx, plan);
             wfi_action_list *lists;
             TEST_OK(ctx, wfi_program_schedule(p, &lists));
             TEST_OK(ctx, wfi_program_check_actions(p, lists));
@@ -222,12 +218,8 @@ TEST_CASE(broken_schedules) {
                             refuse_schedule(ctx, plan, lists, which, stage, k, &n_refused[which]);
             TEST_OK(ctx, wfi_program_compile(p, lists));
             wfi_schedule_free(ctx, lists, p->n_ranks);
-            wf_program_destroy(p);
-            test_context_end(ctx);
         }
     for (size_t which = 0; which < N_BREAKS; which++)
         if (n_refused[which] < 5)
             fail_msg("%s: tried %d times only", breaks[which].name, n_refused[which]);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -116,8 +116,8 @@ static breaker make_breaker(wf_context *ctx, size_t which) {
 
 TEST_CASE(every_instruction_matters) {
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        wf_context *ctx = test_context();
-        breaker b = make_breaker(ctx, which);
+        scoped_context ctx = test_context();
+        scoped_breaker b = make_breaker(ctx, which);
         for (int32_t i = 0; i < b.saved.n_instructions; i++) {
             restore(b.p, &b.saved, b.instructions, b.streams);
             take_out(b.p, i, b.spare);
@@ -127,15 +127,13 @@ TEST_CASE(every_instruction_matters) {
                          b.instructions[i].rank);
             assert_true(strlen(wf_context_error(ctx)) > 20);
         }
-        end_breaker(&b);
-        test_context_end(ctx);
     }
 }
 
 TEST_CASE(every_order_that_matters) {
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        wf_context *ctx = test_context();
-        breaker b = make_breaker(ctx, which);
+        scoped_context ctx = test_context();
+        scoped_breaker b = make_breaker(ctx, which);
         for (int32_t r = 0; r < b.p->n_ranks; r++)
             for (int s = 0; s < WFI_N_STREAMS; s++)
                 for (int32_t k = 0; k + 1 < b.p->ranks[r].n_stream[s]; k++) {
@@ -158,8 +156,6 @@ TEST_CASE(every_order_that_matters) {
                     b.n_accepted += passes;
                 }
         assert_true(b.n_refused > 10);
-        end_breaker(&b);
-        test_context_end(ctx);
     }
 }
 
@@ -167,8 +163,8 @@ TEST_CASE(every_dependency_that_matters) {
     int n_refused = 0;
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        wf_context *ctx = test_context();
-        breaker b = make_breaker(ctx, which);
+        scoped_context ctx = test_context();
+        scoped_breaker b = make_breaker(ctx, which);
         for (int32_t i = 0; i < b.saved.n_instructions; i++)
             for (int32_t d = 0; d < b.instructions[i].n_depends; d++) {
                 restore(b.p, &b.saved, b.instructions, b.streams);
@@ -192,8 +188,6 @@ TEST_CASE(every_dependency_that_matters) {
                              wf_context_error(ctx));
                 n_refused += !passes;
             }
-        end_breaker(&b);
-        test_context_end(ctx);
     }
     assert_true(n_refused > 100);
     print_message("%lld pairs compared\n", (long long)n_compared);
@@ -202,11 +196,9 @@ TEST_CASE(every_dependency_that_matters) {
 TEST_CASE(clocks_are_right) {
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, which);
+        scoped_context ctx = test_context();
+        scoped_program p = make_one(ctx, which);
         n_compared += compare_orders(p, programs[which].plan);
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     print_message("%lld pairs compared\n", (long long)n_compared);
     assert_true(n_compared > 50000);
@@ -233,7 +225,7 @@ static bool overlaps_itself(const wf_program *p) {
 
 /* Two blocks moved onto each other while both are in use. */
 TEST(every_overlap_is_proved) {
-    wf_program *p = make_program(ctx, "dp=2,pp=2", 2);
+    scoped_program p = make_program(ctx, "dp=2,pp=2", 2);
     int n_refused = 0;
     for (int32_t a = 0; a < p->n_blocks; a++)
         for (int32_t b = 0; b < a; b++) {
@@ -248,7 +240,6 @@ TEST(every_overlap_is_proved) {
         }
     assert_true(n_refused > 100);
     TEST_OK(ctx, wf_program_check(p));
-    wf_program_destroy(p);
 }
 
 /* The null device walks every program, and counts the same forward and backward
@@ -256,8 +247,8 @@ TEST(every_overlap_is_proved) {
 TEST_CASE(walks) {
     double flops = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, which);
+        scoped_context ctx = test_context();
+        scoped_program p = make_one(ctx, which);
         wf_dry_run run;
         TEST_OK(ctx, wf_program_dry_run(p, &run));
         int64_t n = 0; /* of all ranks, lowered or not */
@@ -269,9 +260,5 @@ TEST_CASE(walks) {
         bool more = strstr(plan, "recompute") || strstr(plan, "tp="); /* what is no slice, on all */
         assert_true(flops > 0 && (more ? run.flops > flops : run.flops == flops));
         assert_true((run.sent_bytes > 0) == (p->n_ranks > 1));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

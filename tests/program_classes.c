@@ -10,8 +10,6 @@
 #include "small_models.h"
 #include "wide_net.h"
 
-#include <weft/model.h>
-
 typedef struct shape {
     wf_model_function function;
     int64_t batch, n_micro, n_lanes;
@@ -21,16 +19,14 @@ static double clip_norm = 1;
 
 static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
                         wfi_program_use use) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(s->n_lanes);
     recipe.batch = s->batch;
     recipe.n_micro = s->n_micro;
     recipe.clip_norm = clip_norm;
     recipe.n_slices = strstr(plan_text, "tp=") ? atoi(strstr(plan_text, "tp=") + 3) : 1;
-    TEST_OK(ctx, wf_model_create(ctx, "small", s->function, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_model *model = test_model(ctx, "small", s->function, NULL, 0);
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     use, NULL, &p));
     wf_model_destroy(model);
@@ -40,8 +36,9 @@ static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
 
 /* Returns how many ranks are lowered where not all are. */
 static int compare(const shape *s, const char *plan) {
-    wf_context *ctx = test_context();
-    wf_program *all = make(ctx, s, plan, WFI_USE_RUN), *some = make(ctx, s, plan, WFI_USE_LOOK);
+    scoped_context ctx = test_context();
+    scoped_program all = make(ctx, s, plan, WFI_USE_RUN);
+    scoped_program some = make(ctx, s, plan, WFI_USE_LOOK);
     wf_dry_run a, b;
     assert_int_equal(all->n_lowered, all->n_ranks);
     TEST_OK(ctx, wf_program_check(some)); /* again: nothing of it has changed */
@@ -51,9 +48,6 @@ static int compare(const shape *s, const char *plan) {
     TEST_OK(ctx, wf_program_dry_run(some, &b));
     assert_memory_equal(&a, &b, sizeof a);
     int n = some->n_lowered;
-    wf_program_destroy(all);
-    wf_program_destroy(some);
-    test_context_end(ctx);
     return n;
 }
 
@@ -125,27 +119,18 @@ TEST_CASE(few_are_lowered) {
 
 /* The last rank along `tp` has less of a vocabulary that is not a multiple of the ranks, and
  * measures what all ranks have. The others are equal. */
-TEST_CASE(the_last_one_measures) {
-    wf_context *ctx = test_context();
+TEST(the_last_one_measures) {
     wf_recipe recipe = mixed_recipe(1);
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
-    config.n_classes = 1001;
-    config.n_tokens = 16;
+    scoped_program p;
     recipe.n_slices = 4;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "tp=4", &plan));
+    scoped_model model =
+        test_find_model(ctx, "gpt2-tiny", &TEST_MODEL(.n_classes = 1001, .n_tokens = 16));
+    scoped_plan plan = test_plan(ctx, "tp=4");
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     assert_int_equal(p->n_lowered, 2);
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].kind == WFI_NORM && !wfi_unit_is_divided(p, p->instructions[i].unit))
             assert_int_equal(p->instructions[i].rank, 3);
-    wf_program_destroy(p);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* A multiple of 8 cache lines, but not of 8 blocks of a norm. */
@@ -190,8 +175,9 @@ TEST_CASE(the_idle_are_one) {
                                         "dp=8,pp=2,zero=3,shard=2,axes=dp+pp"};
     const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make(ctx, &s, plans[k], WFI_USE_RUN), *test;
+        scoped_context ctx = test_context();
+        scoped_program p = make(ctx, &s, plans[k], WFI_USE_RUN);
+        scoped_program test;
         TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 2, &test));
         assert_int_equal(test->n_ranks, 16);
         assert_int_equal(test->n_lowered, k == 2 ? 8 : 4);
@@ -201,17 +187,12 @@ TEST_CASE(the_idle_are_one) {
             assert_int_equal(wf_program_rank(test, r).state_bytes,
                              wf_program_rank(p, r).state_bytes);
         }
-        wf_program_destroy(test);
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
-    wf_context *ctx = test_context();
-    wf_program *p = make(ctx, &slices, "tp=4,pp=2", WFI_USE_LOOK), *test;
+    scoped_context ctx = test_context();
+    scoped_program p = make(ctx, &slices, "tp=4,pp=2", WFI_USE_LOOK);
+    scoped_program test;
     TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 2, &test));
     assert_int_equal(test->n_lowered, 8);
-    wf_program_destroy(test);
-    wf_program_destroy(p);
-    test_context_end(ctx);
 }
 
 /* Not what a strategy is called, but what its row says. */
@@ -219,19 +200,14 @@ TEST_CASE(rows_decide) {
     wfi_strategy row = wfi_strategy_dp;
     row.name = "another";
     for (int is_divided = 0; is_divided < 2; is_divided++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = mixed_recipe(4);
-        wf_model *model;
-        wf_program *p;
-        TEST_OK(ctx, wf_model_create(ctx, "small", mixed, NULL, 0, &model));
+        scoped_program p;
+        scoped_model model = test_model(ctx, "small", mixed, NULL, 0);
         if (is_divided) row.state = WFI_SHARD;
-        wf_plan *plan = sharded_plan(ctx, "dp=4", &row);
+        scoped_plan plan = sharded_plan(ctx, "dp=4", &row);
         TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
         assert_int_equal(p->n_lowered, is_divided ? 4 : 1);
-        wf_program_destroy(p);
-        wf_plan_destroy(plan);
-        wf_model_destroy(model);
-        test_context_end(ctx);
     }
 }
 
@@ -248,7 +224,7 @@ static wfi_instruction *find(wf_program *p, wfi_instruction_kind kind) {
 /* What the lowered rank does wrong, all that follow it do: none of their sums is the recipe's. */
 TEST(wrong_parts_are_refused) {
     const shape s = {mixed, 32, 16, 4};
-    wf_program *p = make(ctx, &s, "dp=4", WFI_USE_LOOK);
+    scoped_program p = make(ctx, &s, "dp=4", WFI_USE_LOOK);
     assert_int_equal(p->n_lowered, 1);
     wfi_instruction *weight = find(p, WFI_BACKWARD_WEIGHT);
     while (weight->first || weight->kind != WFI_BACKWARD_WEIGHT) weight++;
@@ -262,20 +238,18 @@ TEST(wrong_parts_are_refused) {
     assert_int_equal(wf_program_check(p), WF_BUG);
     p->ranks[report->rank].n_stream[WFI_STREAM_COPY]++;
     TEST_OK(ctx, wf_program_check(p));
-    wf_program_destroy(p);
 }
 
 /* A fold that adds another accumulator to itself would be found by no other rank. */
 TEST(wrong_folds_are_refused) {
     const shape s = {mixed, 32, 16, 16};
-    wf_program *p = make(ctx, &s, "dp=2", WFI_USE_LOOK);
+    scoped_program p = make(ctx, &s, "dp=2", WFI_USE_LOOK);
     wfi_instruction *fold = find(p, WFI_FOLD);
     int32_t from = fold->references[1].block;
     fold->references[1].block = fold->references[0].block;
     assert_int_equal(wf_program_check(p), WF_BUG);
     fold->references[1].block = from;
     TEST_OK(ctx, wf_program_check(p));
-    wf_program_destroy(p);
 }
 
 /* Small tensors lie with the first of many replicas, and the others follow one. */
@@ -283,5 +257,3 @@ TEST_CASE(many_replicas) {
     const shape of_many = {wide_net, 96, 96, 96};
     assert_in_range(compare(&of_many, "dp=96,zero=1"), 2, 6);
 }
-
-TEST_MAIN(NULL, NULL)

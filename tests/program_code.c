@@ -47,17 +47,12 @@ static const struct {
 #define N_PROGRAMS (sizeof programs / sizeof *programs)
 
 static wf_program *make_one(wf_context *ctx, size_t which) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
-    wf_recipe recipe = small_recipe();
-    recipe.dtype = programs[which].dtype;
-    TEST_OK(ctx, wf_model_create(ctx, "a model", programs[which].model, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, programs[which].plan, &plan));
+    wf_recipe recipe = SMALL_RECIPE(.dtype = programs[which].dtype);
+    scoped_model model = test_model(ctx, "a model", programs[which].model, NULL, 0);
+    scoped_plan plan = test_plan(ctx, programs[which].plan);
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN, NULL, &p));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
@@ -239,21 +234,17 @@ static void try_segment(wf_context *ctx, wf_program *p, wfi_segment *segment, co
 
 TEST_CASE(every_operand) {
     for (size_t which = 0; which < N_PROGRAMS; which++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, which);
+        scoped_context ctx = test_context();
+        scoped_program p = make_one(ctx, which);
         for (int32_t u = 0; u < p->graph->n_units; u++)
             for (int part = 0; part < WFI_N_PARTS; part++) {
                 try_segment(ctx, p, p->code->units[u].part[part], programs[which].name);
                 try_segment(ctx, p, p->code->units[u].pack[part], programs[which].name);
             }
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     for (size_t which = 0; which < N_ATTEMPTS; which++) {
         print_message("%s: tried %d times\n", attempts[which].name, n_tried[which]);
         assert_true(n_tried[which] > (attempts[which].is_pack && !n_packs ? -1 : 0));
     }
 }
-
-TEST_MAIN(NULL, NULL)

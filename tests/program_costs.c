@@ -55,26 +55,22 @@ static wf_costs *make_costs(const wf_program *p, shape how, bool moves_at_once) 
 TEST_CASE(no_cost_makes_a_program_wrong) {
     for (size_t k = 0; k < sizeof programs / sizeof *programs; k++)
         for (int n = 0; n < 2 * N_SHAPES; n++) {
-            wf_context *ctx = test_context();
-            wf_program *p = make_program(ctx, programs[k].plan, programs[k].lanes), *again;
-            wf_costs *costs = make_costs(p, (shape)(n / 2), n % 2);
+            scoped_context ctx = test_context();
+            scoped_program p = make_program(ctx, programs[k].plan, programs[k].lanes);
+            scoped_program again;
+            scoped_costs costs = make_costs(p, (shape)(n / 2), n % 2);
             TEST_OK(ctx, wf_plan_use_costs(p->plan, costs));
             wf_status status =
                 wf_program_create(ctx, p->model, &p->recipe, p->plan, WF_PROGRAM_TRAIN, &again);
             if (status != WF_OK)
                 fail_msg("plan '%s', costs %d: %s", programs[k].plan, n, wf_context_error(ctx));
-            wf_program_destroy(again);
-            wf_costs_destroy(costs);
-            wf_program_destroy(p);
-            test_context_end(ctx);
         }
 }
 
 static double step_us(const wf_program *p, const wf_costs *costs) {
-    wf_timeline *timeline;
+    scoped_timeline timeline;
     TEST_OK(p->ctx, wf_program_simulate(p, costs, &timeline));
     double us = wf_timeline_step_us(timeline);
-    wf_timeline_destroy(timeline);
     return us;
 }
 
@@ -83,17 +79,14 @@ TEST(costs_of_one_plan_suit_another) {
     static const char *const texts[] = {"tp=2", "tp=2,sp", "tp=2,recompute=all",
                                         "tp=2,sp,recompute=all"};
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
     wf_program *p[4];
-    config.n_tokens = 64;
-    config.n_classes = 256;
     TEST_OK(ctx, wf_recipe_parse(ctx, "batch=8,micro=4,slices=4", &recipe));
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+    scoped_model model =
+        test_find_model(ctx, "gpt2-tiny", &TEST_MODEL(.n_tokens = 64, .n_classes = 256));
     for (int k = 0; k < 4; k++) p[k] = test_program(ctx, model, &recipe, texts[k]);
     for (int k = 0; k < 16; k++) {
         const wf_costs *other = wf_program_costs(p[k % 4]);
-        wf_program *again;
+        scoped_program again;
         double us = step_us(p[k / 4], NULL), simulated_us = step_us(p[k / 4], other);
         TEST_OK(ctx, wf_plan_use_costs(p[k / 4]->plan, other));
         TEST_OK(ctx,
@@ -103,10 +96,6 @@ TEST(costs_of_one_plan_suit_another) {
         if (fabs(planned_us - us) > 1e-6 * us || (are_alike && fabs(simulated_us - us) > 1e-6 * us))
             fail_msg("'%s' with costs of '%s': %.1f and %.1f us instead of %.1f", texts[k / 4],
                      texts[k % 4], planned_us, simulated_us, us);
-        wf_program_destroy(again);
     }
     for (int k = 0; k < 4; k++) wf_program_destroy(p[k]);
-    wf_model_destroy(model);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,8 +7,6 @@
 #include "equal_programs.h"
 #include "test.h"
 
-#include <weft/nn.h>
-
 typedef struct dice {
     uint64_t state;
 } dice;
@@ -65,21 +63,19 @@ static subject draw(dice *d) {
 
 static wf_status make(wf_context *ctx, const subject *s, wfi_program_use use, wf_program **p_out) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
     wf_plan *plan;
     config.n_classes = 22; /* slices of a vocabulary of 22 are not all equal */
     config.n_tokens = 8;
     config.n_layers = s->n_layers;
     config.hidden = 64;
     config.n_heads = s->is_lstm ? 0 : 4;
-    TEST_OK(ctx, wf_model_find(ctx, s->is_lstm ? "lstm" : "gpt", &config, &model));
+    scoped_model model = test_find_model(ctx, s->is_lstm ? "lstm" : "gpt", &config);
     wf_status status = wf_plan_parse(ctx, s->plan, &plan);
     if (status == WF_OK) {
         status = wfi_program_create(ctx, model, &s->recipe, plan, &wfi_backend_cpu,
                                     WF_PROGRAM_TRAIN, use, NULL, p_out);
         wf_plan_destroy(plan);
     }
-    wf_model_destroy(model);
     return status;
 }
 
@@ -236,7 +232,7 @@ typedef struct count {
 } count;
 
 static void compare(dice *d, const subject *s, int n_broken, count *total) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     wf_program *all, *some;
     wf_status status = make(ctx, s, WFI_USE_LOOK, &some);
     wf_dry_run a, b;
@@ -259,7 +255,6 @@ static void compare(dice *d, const subject *s, int n_broken, count *total) {
         wf_program_destroy(all);
         wf_program_destroy(some);
     }
-    test_context_end(ctx);
 }
 
 TEST_CASE(folded_and_full_agree) {
@@ -285,7 +280,7 @@ TEST(a_rank_without_bytes_has_no_peak) {
     subject s = {.plan = "pp=3,tp=2", .recipe = WF_RECIPE_INIT, .is_lstm = true, .n_layers = 1};
     s.recipe.n_slices = 2;
     for (int k = 0; k < 2; k++) {
-        wf_program *p;
+        scoped_program p;
         int n_empty = 0;
         TEST_OK(ctx, make(ctx, &s, k ? WFI_USE_RUN : WFI_USE_LOOK, &p));
         for (int r = 0; r < wf_program_n_ranks(p); r++) {
@@ -294,7 +289,6 @@ TEST(a_rank_without_bytes_has_no_peak) {
             n_empty += !rank.peak_bytes;
         }
         assert_int_equal(n_empty, 2);
-        wf_program_destroy(p);
     }
 }
 
@@ -310,17 +304,16 @@ static subject with_rows(const char *plan) {
 TEST(ranks_with_rows_follow) {
     for (int k = 0; k < 2; k++) {
         subject s = with_rows(k ? ",sp" : "");
-        wf_program *p;
+        scoped_program p;
         TEST_OK(ctx, make(ctx, &s, WFI_USE_LOOK, &p));
         assert_int_equal(p->n_lowered, 4);
-        wf_program_destroy(p);
     }
 }
 
 /* The block of a value that comes from another stage has room for the rank's rows alone. */
 TEST(received_rows_are_ones_own) {
     subject s = with_rows(",sp,cut=h.0.sum1");
-    wf_program *p;
+    scoped_program p = NULL;
     int n_rows = 0;
     TEST_OK(ctx, make(ctx, &s, WFI_USE_RUN, &p));
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -331,7 +324,6 @@ TEST(received_rows_are_ones_own) {
         n_rows += b->begin > 0;
     }
     assert_true(n_rows > 0);
-    wf_program_destroy(p);
 }
 
 /* Returns how often a collective that names one piece of another tensor is refused. */
@@ -366,7 +358,7 @@ TEST(followers_get_pieces_of_one_tensor) {
                  {"dp=2,zero=2", WFI_BLOCK_PARAM, true}};
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         subject s = {.recipe = WF_RECIPE_INIT, .is_lstm = cases[k].is_lstm, .n_layers = 2};
-        wf_program *p;
+        scoped_program p;
         snprintf(s.plan, sizeof s.plan, "%s", cases[k].plan);
         s.recipe.n_slices = s.is_lstm ? 1 : 4;
         s.recipe.batch = s.recipe.n_micro = s.recipe.n_lanes = 2;
@@ -374,7 +366,6 @@ TEST(followers_get_pieces_of_one_tensor) {
         assert_int_equal(p->n_lowered, 1);
         assert_true(break_pieces(p, cases[k].kind) > 0);
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
     }
 }
 
@@ -412,5 +403,3 @@ TEST(rows_share_no_bytes) {
     wf_program_destroy(all);
     wf_program_destroy(some);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -10,18 +10,12 @@
 
 static wf_program *make_gpt(wf_context *ctx) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    wf_plan *plan;
+    wf_recipe recipe = TEST_RECIPE(.batch = 2, .n_micro = 2, .kernels = WF_KERNELS_REFERENCE);
     wf_program *p;
-    recipe.batch = recipe.n_micro = 2;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "pp=2", &plan));
+    scoped_model model = test_find_model(ctx, "gpt2-tiny", &config);
+    scoped_plan plan = test_plan(ctx, "pp=2");
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN, NULL, &p));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
@@ -37,11 +31,8 @@ static int32_t find_tie_of_embedding(const wf_program *p) {
 TEST(the_gradient_of_the_head_is_left_out) {
     wf_program *p = make_gpt(ctx);
     TEST_OK(ctx, wf_program_check(p));
-    breaker b = break_program(ctx, p);
+    scoped_breaker b = break_program(ctx, p);
     take_out(p, find_tie_of_embedding(p), b.spare);
     TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "of unit embed");
     printf("%s\n", wf_context_error(ctx));
-    end_breaker(&b);
 }
-
-TEST_MAIN(NULL, NULL)

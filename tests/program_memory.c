@@ -13,8 +13,6 @@ static wf_program *make_sliced(wf_context *ctx, const char *name, wf_model_confi
                                const char *optimizer) {
     const wf_model_info *about = wf_model_registry_find(name);
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     char text[120];
     if (about->takes_tokens)
@@ -25,8 +23,8 @@ static wf_program *make_sliced(wf_context *ctx, const char *name, wf_model_confi
     snprintf(text, sizeof text, "batch=8,micro=%d,lanes=%d,slices=%d,optimizer=%s", (int)n_micro,
              n_lanes, n_slices, optimizer);
     TEST_OK(ctx, wf_recipe_parse(ctx, text, &recipe));
-    TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_model *model = test_find_model(ctx, name, &config);
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -96,15 +94,13 @@ TEST_CASE(little_is_lost_between_blocks) {
         for (size_t k = m % TEST_SAMPLE; k < WFI_COUNT(plans); k += TEST_SAMPLE)
             for (int n_micro = 4; n_micro <= 8; n_micro *= 2) {
                 if (!test_is_full() && n_micro != (k % 2 ? 4 : 8)) continue;
-                wf_context *ctx = test_context();
-                wf_program *p = make(ctx, models[m], plans[k], n_micro, k % 2 ? "sgd" : "adamw");
+                scoped_context ctx = test_context();
+                scoped_program p = make(ctx, models[m], plans[k], n_micro, k % 2 ? "sgd" : "adamw");
                 double share = worst_fragmentation(p);
                 n_over += share > MOST_FRAGMENTATION;
                 if (share > MOST_FRAGMENTATION)
                     print_error("%s, %s, %d microbatches: %.1f %% of a peak lies between blocks\n",
                                 models[m], plans[k], n_micro, 100 * share);
-                wf_program_destroy(p);
-                test_context_end(ctx);
             }
     assert_int_equal(n_over, 0);
 }
@@ -118,27 +114,19 @@ static size_t highest_peak(const wf_program *p) {
 
 /* A network of a size that people train. */
 static wf_program *make_images(wf_context *ctx, const char *name, const char *plan_text) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    config.height = config.width = 128;
-    recipe.batch = 64;
-    recipe.n_micro = 8;
-    TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
+    wf_recipe recipe = TEST_RECIPE(.batch = 64, .n_micro = 8);
+    scoped_model model = test_find_model(ctx, name, &TEST_MODEL(.height = 128, .width = 128));
     wf_program *p = test_program(ctx, model, &recipe, plan_text);
-    wf_model_destroy(model);
     return p;
 }
 
 /* The first chunk has the largest activations, and the last the most weights; on a V they are one
  * rank's. With the borders where work is balanced alone it would need a third more than 1f1b. */
 TEST(both_ends_of_a_v_fit) {
-    wf_program *one = make_images(ctx, "resnet50", "pp=2");
-    wf_program *v = make_images(ctx, "resnet50", "pp=2,schedule=zbv");
+    scoped_program one = make_images(ctx, "resnet50", "pp=2");
+    scoped_program v = make_images(ctx, "resnet50", "pp=2,schedule=zbv");
     if (highest_peak(v) > highest_peak(one) / 100 * 110)
         fail_msg("%zu bytes, and %zu of 1f1b", highest_peak(v), highest_peak(one));
-    wf_program_destroy(one);
-    wf_program_destroy(v);
 }
 
 /* How many values lie where others lay, and how many of these in what a segment has read from
@@ -236,8 +224,8 @@ TEST_CASE(ops_write_over_inputs) {
                  {"resnet18", "", 1, 20, 8}};
     const wf_model_config config = WF_MODEL_CONFIG_INIT;
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        wf_context *ctx = test_context();
-        wf_program *p =
+        scoped_context ctx = test_context();
+        scoped_program p =
             make_sliced(ctx, cases[k].model, config, cases[k].plan, 4, 4, cases[k].n_slices, "sgd");
         int n, n_spoiled, n_refused = 0, n_stay = 0;
         count_overwritten(p->code, &n, &n_spoiled);
@@ -256,15 +244,13 @@ TEST_CASE(ops_write_over_inputs) {
         assert_true(n_refused > 20 && n_stay > 4);
         TEST_OK(ctx, wfi_code_check(p->code));
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
 }
 
 /* The gradient of a large weight is added where it is summed: no segment has memory for all of it.
  */
 TEST(large_gradients_are_not_kept_apart) {
-    wf_program *p = make(ctx, "gpt2", "", 8, "sgd");
+    scoped_program p = make(ctx, "gpt2", "", 8, "sgd");
     size_t table_bytes = 0;
     for (int32_t v = 0; v < p->graph->n_values; v++)
         if (p->graph->values[v].kind == WFI_VALUE_PARAM &&
@@ -273,13 +259,12 @@ TEST(large_gradients_are_not_kept_apart) {
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].name.kind == WFI_BLOCK_WORKSPACE)
             assert_true(p->blocks[b].bytes < table_bytes / 4);
-    wf_program_destroy(p);
 }
 
 /* Each proposal is what it says, and fits; where memory grows, what is cheaper is proposed first.
  */
 TEST(proposals_fit) {
-    wf_program *p = make(ctx, "gpt2-tiny", "dp=4", 4, "adamw");
+    scoped_program p = make(ctx, "gpt2-tiny", "dp=4", 4, "adamw");
     size_t peak = wf_program_rank(p, 0).peak_bytes;
     wf_proposal *found;
     int n;
@@ -288,16 +273,14 @@ TEST(proposals_fit) {
         TEST_OK(ctx, wf_program_propose(p, memory, 0, 0, &found, &n));
         if (share == 90) assert_int_equal(n, WF_MAX_PROPOSALS);
         for (int k = 0; k < n; k++) {
-            wf_program *other = make(ctx, "gpt2-tiny", found[k].plan, found[k].n_micro, "adamw");
-            wf_timeline *timeline;
+            scoped_program other = make(ctx, "gpt2-tiny", found[k].plan, found[k].n_micro, "adamw");
+            scoped_timeline timeline;
             size_t most = highest_peak(other);
             assert_int_equal(most, found[k].peak_bytes);
             assert_true(most <= memory);
             TEST_OK(ctx, wf_program_simulate(other, NULL, &timeline));
             assert_float_equal(wf_timeline_step_us(timeline), found[k].step_us, 1e-9);
             assert_true(k == 0 || found[k - 1].step_us <= found[k].step_us);
-            wf_timeline_destroy(timeline);
-            wf_program_destroy(other);
         }
         wf_proposals_destroy(ctx, found, n);
     }
@@ -317,7 +300,6 @@ TEST(proposals_fit) {
     TEST_OK(ctx, wf_program_propose(p, 0, 0, 0, &found, &n));
     assert_int_equal(n, WF_MAX_PROPOSALS);
     wf_proposals_destroy(ctx, found, n);
-    wf_program_destroy(p);
 }
 
 /* With tests of so many samples at once beside the step; 0: as many as a microbatch has. */
@@ -333,18 +315,15 @@ static wf_program *make_tested(wf_context *ctx, const char *model, const char *p
 
 /* No test has more samples at once than there are. */
 TEST(tests_are_of_what_there_is) {
-    wf_program *step = make(ctx, "gpt2-tiny", "", 4, "sgd");
-    wf_program *all = make_tested(ctx, "gpt2-tiny", "", 4, 75);
-    wf_program *more = make_tested(ctx, "gpt2-tiny", "", 4, 300);
+    scoped_program step = make(ctx, "gpt2-tiny", "", 4, "sgd");
+    scoped_program all = make_tested(ctx, "gpt2-tiny", "", 4, 75);
+    scoped_program more = make_tested(ctx, "gpt2-tiny", "", 4, 300);
     assert_true(highest_peak(all) > highest_peak(step));
     assert_int_equal(highest_peak(more), highest_peak(all));
-    wf_program_destroy(step);
-    wf_program_destroy(all);
-    wf_program_destroy(more);
 }
 
 /* What is proposed has room for the tests, too, of the proposal's own microbatches. */
-TEST_CASE(proposals_have_room_for_tests) {
+TEST(proposals_have_room_for_tests) {
     static const struct {
         const char *model;
         int64_t n_at_once;
@@ -354,9 +333,8 @@ TEST_CASE(proposals_have_room_for_tests) {
                  {"mlp", 50, false},
                  {"gpt2-tiny", 50, true},
                  {"resnet18", 50, false}};
-    wf_context *ctx = test_context();
     for (size_t c = 0; c < WFI_COUNT(cases); c++) {
-        wf_program *p = make_tested(ctx, cases[c].model, "", 4, cases[c].n_at_once);
+        scoped_program p = make_tested(ctx, cases[c].model, "", 4, cases[c].n_at_once);
         size_t peak = highest_peak(p);
         int n_all = 0;
         for (size_t share = 100; share >= 60; share -= 40) {
@@ -365,27 +343,24 @@ TEST_CASE(proposals_have_room_for_tests) {
             int n;
             TEST_OK(ctx, wf_program_propose(p, memory, 0, 0, &found, &n));
             for (int k = 0; k < n; k++, n_all++) {
-                wf_program *other = make_tested(ctx, cases[c].model, found[k].plan,
-                                                found[k].n_micro, cases[c].n_at_once);
+                scoped_program other = make_tested(ctx, cases[c].model, found[k].plan,
+                                                   found[k].n_micro, cases[c].n_at_once);
                 assert_int_equal(highest_peak(other), found[k].peak_bytes);
                 TEST_OK(ctx, wf_program_fits(other, memory, 0, NULL, NULL));
-                wf_program_destroy(other);
             }
             wf_proposals_destroy(ctx, found, n);
         }
         assert_true(n_all > 0);
         TEST_REFUSED(ctx, wf_program_fits(p, peak - 1, 0, NULL, NULL), WF_DOES_NOT_FIT,
                      cases[c].is_larger ? " for tests, 1 byte more than" : "iB, 1 byte more than");
-        wf_program_destroy(p);
     }
-    test_context_end(ctx);
 }
 
 /* Of those that have several stages a rank, too. */
 TEST(schedules_are_proposed) {
     static const char *const schedules[] = {"zbv", "interleaved", "vhalf", "vmin"};
     bool seen[WFI_COUNT(schedules)] = {false};
-    wf_program *p = make_images(ctx, "resnet18", "pp=2,schedule=gpipe");
+    scoped_program p = make_images(ctx, "resnet18", "pp=2,schedule=gpipe");
     for (size_t share = 100; share >= 60; share -= 20) {
         wf_proposal *found;
         int n;
@@ -397,21 +372,18 @@ TEST(schedules_are_proposed) {
     }
     for (size_t s = 0; s < WFI_COUNT(schedules); s++)
         if (!seen[s]) fail_msg("nobody is told of %s", schedules[s]);
-    wf_program_destroy(p);
 }
 
 /* gpt2-tiny with more layers. */
 static wf_program *make_layers(wf_context *ctx, const wf_proposal *by, int64_t n_layers,
                                int n_lanes, const char *optimizer) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.hidden = config.n_positions = 64;
-    config.n_heads = 4;
-    config.n_layers = n_layers;
+    wf_model_config config =
+        TEST_MODEL(.hidden = 64, .n_positions = 64, .n_heads = 4, .n_layers = n_layers);
     return make_sized(ctx, "gpt", config, by->plan, by->n_micro, n_lanes, optimizer);
 }
 
 /* Each remedy is proposed to someone, and the larger model fits, too. */
-TEST_CASE(remedies_and_layers) {
+TEST(remedies_and_layers) {
     static const char *const remedies[] = {"zero=1",
                                            "zero=3",
                                            "shard=2",
@@ -424,7 +396,6 @@ TEST_CASE(remedies_and_layers) {
                                            "offload=state:disk+params:disk"};
     bool seen[WFI_COUNT(remedies)] = {false};
     int n_larger = 0;
-    wf_context *ctx = test_context();
     static const struct {
         const char *plan, *optimizer;
         int64_t n_micro;
@@ -435,8 +406,8 @@ TEST_CASE(remedies_and_layers) {
                  {"dp=4", "adamw", 8, 4, 20}};
     const wf_model_config tiny = WF_MODEL_CONFIG_INIT;
     for (size_t c = 0; c < WFI_COUNT(whose); c++) {
-        wf_program *p = make_sized(ctx, "gpt2-tiny", tiny, whose[c].plan, whose[c].n_micro,
-                                   whose[c].n_lanes, whose[c].optimizer);
+        scoped_program p = make_sized(ctx, "gpt2-tiny", tiny, whose[c].plan, whose[c].n_micro,
+                                      whose[c].n_lanes, whose[c].optimizer);
         TEST_OK(ctx, wf_program_plan_tests(p, whose[c].n_test, whose[c].n_test));
         size_t peak = wf_program_rank(p, 0).peak_bytes;
         for (size_t share = 95; share >= 20; share -= 5) {
@@ -451,31 +422,25 @@ TEST_CASE(remedies_and_layers) {
             int64_t n_layers = n ? found[0].n_layers : 0;
             assert_true(n_layers >= (n ? 2 : 0) && n_layers <= 16);
             if (n_layers > 2) {
-                wf_program *larger =
+                scoped_program larger =
                     make_layers(ctx, &found[0], n_layers, whose[c].n_lanes, whose[c].optimizer);
                 TEST_OK(ctx, wf_program_plan_tests(larger, whose[c].n_test, whose[c].n_test));
                 TEST_OK(ctx, wf_program_fits(larger, memory, 0, NULL, NULL));
-                wf_program_destroy(larger);
                 n_larger++;
             }
             wf_proposals_destroy(ctx, found, n);
         }
-        wf_program_destroy(p);
     }
     for (size_t r = 0; r < WFI_COUNT(remedies); r++)
         if (!seen[r]) fail_msg("nobody is told of %s", remedies[r]);
     assert_true(n_larger > 2);
-    test_context_end(ctx);
 }
 
 /* Workspaces of a unit's forward lie at one place or two, however many microbatches there are; and
  * no more is lost than elsewhere. */
 TEST(blocks_of_large_ranks_take_turns) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_layers = 500;
-    config.hidden = 16;
-    config.n_heads = 2;
-    wf_program *p = make_sized(ctx, "gpt", config, "dp=1", 8, 4, "adamw");
+    wf_model_config config = TEST_MODEL(.n_layers = 500, .hidden = 16, .n_heads = 2);
+    scoped_program p = make_sized(ctx, "gpt", config, "dp=1", 8, 4, "adamw");
     assert_true(p->n_blocks > 16384);
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         size_t offsets[3];
@@ -492,7 +457,4 @@ TEST(blocks_of_large_ranks_take_turns) {
         assert_true(n <= 2);
     }
     assert_true(worst_fragmentation(p) < 0.01);
-    wf_program_destroy(p);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -109,10 +109,10 @@ TEST_CASE(broken_programs) {
     int n_refused[N_SABOTAGES] = {0};
     wf_recipe recipe = mixed_recipe(4);
     for (int k = 0; k < 2 * N_PLANS; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         const char *plan = plans[k / 2];
         recipe.clip_norm = k % 2;
-        breaker b = break_program(ctx, make_program_of(ctx, plan, &recipe, WFI_USE_RUN));
+        scoped_breaker b = break_program(ctx, make_program_of(ctx, plan, &recipe, WFI_USE_RUN));
         for (size_t which = 0; which < N_SABOTAGES; which++)
             for (int32_t i = 0; i < b.saved.n_instructions; i++) {
                 restore(b.p, &b.saved, b.instructions, b.streams);
@@ -125,8 +125,6 @@ TEST_CASE(broken_programs) {
                              status ? sentence : "it is right");
                 n_refused[which]++;
             }
-        end_breaker(&b);
-        test_context_end(ctx);
     }
     for (size_t which = 0; which < N_SABOTAGES; which++)
         if (n_refused[which] < 6)
@@ -134,14 +132,13 @@ TEST_CASE(broken_programs) {
 }
 
 /* What is kept elsewhere is not on the device, and moves once there and once back. */
-TEST_CASE(bytes) {
-    wf_context *ctx = test_context();
-    wf_program *all = make_program(ctx, "", 4);
+TEST(bytes) {
+    scoped_program all = make_program(ctx, "", 4);
     wf_rank_summary on_device = wf_program_rank(all, 0);
     assert_int_equal(on_device.host_peak_bytes + on_device.disk_peak_bytes, 0);
     assert_int_equal(on_device.fetched_bytes + on_device.evicted_bytes, 0);
     for (int disk = 0; disk < 2; disk++) {
-        wf_program *p = make_program(ctx, disk ? "offload=state:disk" : "offload=state", 4);
+        scoped_program p = make_program(ctx, disk ? "offload=state:disk" : "offload=state", 4);
         wf_rank_summary r = wf_program_rank(p, 0);
         assert_true(disk ? r.host_peak_bytes == 0 && r.disk_peak_bytes >= r.optimizer_bytes
                          : r.disk_peak_bytes == 0 && r.host_peak_bytes == r.optimizer_bytes);
@@ -153,21 +150,17 @@ TEST_CASE(bytes) {
         if (!disk)
             TEST_REFUSED(ctx, wf_program_fits(p, 0, r.host_peak_bytes - 1, NULL, NULL),
                          WF_DOES_NOT_FIT, "of the host's memory, 1 byte more than");
-        wf_program_destroy(p);
     }
-    wf_program *p = make_program(ctx, "offload=activations,overlap=off", 4);
+    scoped_program p = make_program(ctx, "offload=activations,overlap=off", 4);
     wf_rank_summary r = wf_program_rank(p, 0);
     assert_true(r.host_peak_bytes > 0 && r.fetched_bytes == r.evicted_bytes);
     assert_true(r.fetched_bytes >= r.host_peak_bytes && r.state_bytes == on_device.state_bytes);
-    wf_program_destroy(p);
-    wf_program_destroy(all);
-    test_context_end(ctx);
 }
 
 /* What moves between the device and a file lies in both where a disk takes it without a detour. */
 TEST(aligned_for_disks) {
     for (int k = 0, n_moved = 0; k < N_PLANS; k++) {
-        wf_program *p = make_program(ctx, plans[k], 4);
+        scoped_program p = make_program(ctx, plans[k], 4);
         for (int32_t i = 0; i < p->n_instructions; i++) {
             const wfi_instruction *now = &p->instructions[i];
             if (now->kind != WFI_FETCH && now->kind != WFI_EVICT) continue;
@@ -182,66 +175,50 @@ TEST(aligned_for_disks) {
                          plans[k], i, on_device, in_file);
             n_moved++;
         }
-        wf_program_destroy(p);
         if (k == N_PLANS - 1) assert_true(n_moved > 50);
     }
 }
 
 static wf_model *find_gpt(wf_context *ctx, int64_t n_layers, int64_t hidden, int64_t n_heads) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    config.n_classes = 64, config.n_tokens = config.n_positions = 8;
-    config.n_layers = n_layers, config.hidden = hidden, config.n_heads = n_heads;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    wf_model *model =
+        test_find_model(ctx, "gpt",
+                        &TEST_MODEL(.n_classes = 64, .n_tokens = 8, .n_positions = 8,
+                                    .n_layers = n_layers, .hidden = hidden, .n_heads = n_heads));
     return model;
 }
 
 /* Without clipping a unit is updated as soon as its gradient is complete: of a deep model some
  * units' are there at once, not all. What its backward has read is not fetched again. */
-TEST_CASE(early_updates) {
-    wf_context *ctx = test_context();
-    wf_model *model = find_gpt(ctx, 24, 96, 0);
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, "recompute=all,offload=state:disk+params", &plan));
+TEST(early_updates) {
+    scoped_model model = find_gpt(ctx, 24, 96, 0);
+    scoped_plan plan = test_plan(ctx, "recompute=all,offload=state:disk+params");
     size_t peak[2], fetched[2];
     for (int clips = 0; clips < 2; clips++) {
-        wf_recipe recipe = WF_RECIPE_INIT;
-        wf_program *p;
-        recipe.optimizer = WF_ADAMW;
-        recipe.batch = 4;
-        recipe.n_lanes = recipe.n_slices = 1;
-        recipe.clip_norm = clips;
+        wf_recipe recipe = TEST_RECIPE(.optimizer = WF_ADAMW, .batch = 4, .n_lanes = 1,
+                                       .n_slices = 1, .clip_norm = clips);
+        scoped_program p;
         TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
         peak[clips] = wf_program_rank(p, 0).peak_bytes;
         fetched[clips] = wf_program_rank(p, 0).fetched_bytes;
         if (!clips) assert_true(peak[0] < wf_program_rank(p, 0).optimizer_bytes);
-        wf_program_destroy(p);
     }
     size_t block = 12 * 96 * 96 * sizeof(float); /* and some biases */
     assert_true(peak[0] + 20 * block < peak[1]);
     assert_true(fetched[0] + 24 * block <= fetched[1]);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* The unit that is updated early may be of another stage of the rank than the one at work. */
-TEST_CASE(several_stages) {
+TEST(several_stages) {
     static const char *const stages[] = {
         "pp=2,schedule=interleaved,dp=2,bucket=1000,offload=state",
         "pp=2,schedule=zbv,dp=2,zero=2,overlap=off,offload=state:disk+params",
         "pp=2,schedule=vmin,dp=2,zero=3,overlap=off,offload=state:disk+params"};
-    wf_context *ctx = test_context();
-    wf_model *model = find_gpt(ctx, 5, 20, 4);
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = 4, recipe.n_micro = 4, recipe.n_lanes = 2;
+    scoped_model model = find_gpt(ctx, 5, 20, 4);
+    wf_recipe recipe = TEST_RECIPE(.batch = 4, .n_micro = 4, .n_lanes = 2);
     for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
-        wf_program *p = test_program(ctx, model, &recipe, stages[k]);
+        scoped_program p = test_program(ctx, model, &recipe, stages[k]);
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
     }
-    wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* Of all that a unit reads, only the slice comes that this rank updates. */
@@ -264,15 +241,13 @@ static bool slice_only(breaker *b, int32_t i) {
 /* Units of many blocks, so that each replica updates a slice: before the update that is fetched,
  * and not enough for another use. */
 TEST(updated_slices) {
-    wf_model *model = find_gpt(ctx, 2, 96, 0);
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = recipe.n_micro = 4;
-    recipe.clip_norm = 1;
+    scoped_model model = find_gpt(ctx, 2, 96, 0);
+    wf_recipe recipe = TEST_RECIPE(.batch = 4, .n_micro = 4, .clip_norm = 1);
     wf_program *p = test_program(ctx, model, &recipe, "dp=4,zero=1,offload=params,overlap=off");
     size_t updated = 0, all = 0;
     int n_refused = 0;
     for (int32_t u = 0; u < p->graph->n_units; u++) all += p->graph->units[u].trained_bytes;
-    breaker b = break_program(ctx, p);
+    scoped_breaker b = break_program(ctx, p);
     for (int32_t i = 0; i < b.saved.n_instructions; i++) {
         restore(b.p, &b.saved, b.instructions, b.streams);
         const wfi_instruction *now = &p->instructions[i];
@@ -285,8 +260,4 @@ TEST(updated_slices) {
     }
     assert_true(n_refused > 8);
     assert_true(updated > all / 4);
-    end_breaker(&b);
-    wf_model_destroy(model);
 }
-
-TEST_MAIN(NULL, NULL)

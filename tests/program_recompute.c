@@ -10,7 +10,6 @@
 #include "program/stage.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct network {
     const char *name;
@@ -23,13 +22,10 @@ static const network bottleneck = {"resnet50", WF_SGD, 512, 32, 0};
 
 static wf_program *make_network(wf_context *ctx, const network *net, const char *plan_text,
                                 int64_t n_micro, size_t memory_bytes) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_tokens = net->n_tokens;
-    config.n_classes = net->n_tokens ? 256 : 10;
+    wf_model_config config =
+        TEST_MODEL(.n_tokens = net->n_tokens, .n_classes = net->n_tokens ? 256 : 10);
     if (net->image) config.height = config.width = net->image;
     config.dropout = net->n_tokens ? 0.1 : 0;
     recipe.batch = net->batch;
@@ -37,8 +33,8 @@ static wf_program *make_network(wf_context *ctx, const network *net, const char 
     recipe.n_slices = 1;
     recipe.n_threads = 1;
     recipe.optimizer = net->optimizer;
-    TEST_OK(ctx, wf_model_find(ctx, net->name, &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_model *model = test_find_model(ctx, net->name, &config);
+    wf_plan *plan = test_plan(ctx, plan_text);
     wf_plan_use_memory(plan, memory_bytes);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_model_destroy(model);
@@ -76,7 +72,7 @@ TEST(less_is_kept) {
             for (int k = 0; k < 3; k++) {
                 char plan[80];
                 snprintf(plan, sizeof plan, "%srecompute=%s", grids[g], ways[k]);
-                wf_program *p = make_network(ctx, networks[n], plan, 4, 0);
+                scoped_program p = make_network(ctx, networks[n], plan, 4, 0);
                 for (int r = 0; r < wf_program_n_ranks(p); r++)
                     peak[k] += wf_program_rank(p, r).peak_bytes;
                 for (int32_t b = 0; b < p->n_blocks; b++) {
@@ -85,7 +81,6 @@ TEST(less_is_kept) {
                     if (is_kept) kept[k] += (double)p->blocks[b].bytes;
                 }
                 assert_true((count_kind(p, WFI_RECOMPUTE) > 0) == (k > 0));
-                wf_program_destroy(p);
             }
             if (!(peak[2] < peak[1] && peak[1] < peak[0]))
                 fail_msg("%s, '%s': peaks %zu, %zu, %zu", networks[n]->name, grids[g], peak[0],
@@ -98,7 +93,7 @@ TEST(less_is_kept) {
 
 /* A unit by its own name, and a group of units; the others keep theirs. */
 TEST(named_units) {
-    wf_program *none = make_network(ctx, &bottleneck, "", 1, 0);
+    scoped_program none = make_network(ctx, &bottleneck, "", 1, 0);
     wf_program *p =
         make_network(ctx, &bottleneck, "recompute=layer2+layer1.0:selective+layer3.0.conv3", 1, 0);
     for (int32_t u = 0; u < p->graph->n_units; u++) {
@@ -113,8 +108,6 @@ TEST(named_units) {
         assert_true((code->part[WFI_PART_R] != NULL) == (all || some));
     }
     wf_program_destroy(p);
-    wf_program_destroy(none);
-    wf_model *model;
     wf_plan *plan;
     wf_recipe recipe = mixed_recipe(2);
     static const struct {
@@ -124,19 +117,18 @@ TEST(named_units) {
                  {"dp=2,recompute=lat", "no unit is called 'lat' (position 6)"},
                  {"recompute=all+middle", "no unit is called 'all'"},
                  {"recompute=late+middle+late:selective", "names unit late twice"}};
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
+    scoped_model model = test_model(ctx, "mixed", mixed, NULL, 0);
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        TEST_OK(ctx, wf_plan_parse(ctx, cases[k].text, &plan));
+        plan = test_plan(ctx, cases[k].text);
         TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
                      WF_INVALID_ARG, cases[k].sentence);
         wf_plan_destroy(plan);
     }
-    wf_model_destroy(model);
 }
 
 /* What activation functions, norms and dropout give: not what linear layers and attention give. */
 TEST(only_what_is_cheap) {
-    wf_program *p = make_network(ctx, &tiny, "recompute=selective", 1, 0);
+    scoped_program p = make_network(ctx, &tiny, "recompute=selective", 1, 0);
     const wf_graph *g = p->graph;
     int n = 0;
     for (int32_t k = 0; k < g->n_nodes; k++) {
@@ -154,7 +146,6 @@ TEST(only_what_is_cheap) {
         forward += p->costs->units[u].forward_us;
     }
     assert_true(0 < extra && extra < 0.7 * forward);
-    wf_program_destroy(p);
 }
 
 /* With divided parameters, those that are gathered for the backward serve: nothing more moves. */
@@ -166,9 +157,8 @@ TEST(gathered_once_more) {
             char plan[80];
             snprintf(plan, sizeof plan, "dp=2,zero=3,schedule=%s,recompute=%s", schedules[k],
                      all ? "all" : "none");
-            wf_program *p = make_network(ctx, &tiny, plan, 8, 0);
+            scoped_program p = make_network(ctx, &tiny, plan, 8, 0);
             sent[all] = wf_program_rank(p, 0).sent_bytes;
-            wf_program_destroy(p);
         }
         assert_int_equal(sent[0], sent[1]);
     }
@@ -177,7 +167,7 @@ TEST(gathered_once_more) {
 /* ---- time ---- */
 
 static double step_us(const wf_program *p, int *n_again, double *again_us) {
-    wf_timeline *t;
+    scoped_timeline t = NULL;
     TEST_OK(p->ctx, wf_program_simulate(p, NULL, &t));
     double us = wf_timeline_step_us(t);
     *n_again = 0;
@@ -190,13 +180,12 @@ static double step_us(const wf_program *p, int *n_again, double *again_us) {
         *again_us += span.end_us - span.begin_us;
         ++*n_again;
     }
-    wf_timeline_destroy(t);
     return us;
 }
 
 TEST(time_is_counted) {
-    wf_program *none = make_network(ctx, &tiny, "", 4, 0);
-    wf_program *all = make_network(ctx, &tiny, "recompute=all", 4, 0);
+    scoped_program none = make_network(ctx, &tiny, "", 4, 0);
+    scoped_program all = make_network(ctx, &tiny, "recompute=all", 4, 0);
     int n, n_all;
     double us, us_all, before = step_us(none, &n, &us), after = step_us(all, &n_all, &us_all);
     double forward = 0, again = 0;
@@ -211,22 +200,18 @@ TEST(time_is_counted) {
     /* What a block ends with, a linear layer, nobody reads again. */
     assert_true(0.5 * forward < again && again < 0.9 * forward);
     /* Measured costs of a program that does nothing again: the share is this program's. */
-    wf_timeline *t;
-    wf_costs *costs;
+    scoped_timeline t;
+    scoped_costs costs;
     TEST_OK(ctx, wfi_costs_copy(ctx, none->costs, &costs));
     for (int32_t u = 0; u < none->graph->n_units; u++) costs->units[u].forward_us *= 2;
     TEST_OK(ctx, wf_program_simulate(all, costs, &t));
     double more = wf_timeline_step_us(t) - after;
     assert_float_equal(more, 4 * (forward + again), 1e-3 * more);
-    wf_timeline_destroy(t);
-    wf_costs_destroy(costs);
-    wf_program_destroy(none);
-    wf_program_destroy(all);
 }
 
 /* In a pipeline it begins while the gradient is still on its way. */
 TEST(before_the_gradient_comes) {
-    wf_program *p = make_network(ctx, &tiny, "pp=2,recompute=all", 4, 0);
+    scoped_program p = make_network(ctx, &tiny, "pp=2,recompute=all", 4, 0);
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
         if (now->kind != WFI_RECOMPUTE || now->rank != 0) continue;
@@ -237,7 +222,6 @@ TEST(before_the_gradient_comes) {
                              !strcmp(p->graph->units[now->unit].name, "h.0"));
         }
     }
-    wf_program_destroy(p);
 }
 
 /* ---- auto ---- */
@@ -260,42 +244,39 @@ TEST(the_least_time_that_fits) {
             if (digits % 3)
                 snprintf(plan + strlen(plan), sizeof plan - strlen(plan), "%s%s%s",
                          *plan ? "+" : "recompute=", units[u], digits % 3 == 1 ? ":selective" : "");
-        wf_program *p = make_network(ctx, &tiny, plan, 1, 0);
+        scoped_program p = make_network(ctx, &tiny, plan, 1, 0);
         us[k] = extra_us(p);
         peak[k] = peak_of(p);
         if (peak[k] < least) least = peak[k];
         if (peak[k] > most) most = peak[k];
-        wf_program_destroy(p);
     }
     for (int step = 0; step <= 8; step++) {
         size_t memory = least + (most - least) * (size_t)step / 8;
         double best = INFINITY;
         for (int k = 0; k < 27; k++)
             if (peak[k] <= memory - memory / 20 && us[k] < best) best = us[k];
-        wf_program *p = make_network(ctx, &tiny, "recompute=auto", 1, memory);
+        scoped_program p = make_network(ctx, &tiny, "recompute=auto", 1, memory);
         assert_true(peak_of(p) <= memory);
         if (extra_us(p) > best * 1.0001)
             fail_msg("%zu bytes: %s takes %g us more, the best %g", memory, wf_program_plan(p),
                      extra_us(p), best);
-        wf_plan *plan;
+        scoped_plan plan;
         TEST_OK(ctx, wf_plan_parse(ctx, wf_program_plan(p), &plan)); /* it can be given */
         assert_string_equal(wf_plan_text(plan), wf_program_plan(p));
-        wf_plan_destroy(plan);
-        wf_program_destroy(p);
     }
 }
 
 /* Each stage for itself; nothing where there is no cap, or it is not reached; the least memory
  * where nothing fits. */
 TEST(by_stage) {
-    wf_program *none = make_network(ctx, &resnet, "pp=2,schedule=gpipe", 4, 0);
-    wf_program *all = make_network(ctx, &resnet, "pp=2,schedule=gpipe,recompute=all", 4, 0);
+    scoped_program none = make_network(ctx, &resnet, "pp=2,schedule=gpipe", 4, 0);
+    scoped_program all = make_network(ctx, &resnet, "pp=2,schedule=gpipe,recompute=all", 4, 0);
     size_t first = wf_program_rank(none, 0).peak_bytes,
            second = wf_program_rank(none, 1).peak_bytes;
     size_t caps[] = {0, first, first - 1, second, 1000};
     assert_true(second < first && wf_program_rank(all, 0).peak_bytes < second);
     for (size_t k = 0; k < WFI_COUNT(caps); k++) {
-        wf_program *p =
+        scoped_program p =
             make_network(ctx, &resnet, "pp=2,schedule=gpipe,recompute=auto", 4, caps[k]);
         for (int32_t u = 0; u < p->graph->n_units && k < 4; u++) {
             int32_t stage = wfi_program_stage_of(p, u);
@@ -309,10 +290,7 @@ TEST(by_stage) {
         }
         if (k == 4) assert_true(peak_of(p) <= peak_of(none) && peak_of(p) <= peak_of(all));
         if (k < 2) assert_string_equal(wf_program_plan(p), "dp=1,pp=2,schedule=gpipe");
-        wf_program_destroy(p);
     }
-    wf_program_destroy(none);
-    wf_program_destroy(all);
 }
 
 /* ---- what the proof refuses ---- */
@@ -357,7 +335,7 @@ TEST(another_is_refused) {
 
 /* Of another microbatch, at another time, or not at all. */
 TEST(elsewhere_is_refused) {
-    wf_program *p = make_program(ctx, "recompute=all", 2);
+    scoped_program p = make_program(ctx, "recompute=all", 2);
     int n = 0;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         wfi_instruction *now = &p->instructions[i], kept = *now;
@@ -375,7 +353,4 @@ TEST(elsewhere_is_refused) {
     }
     assert_int_equal(n, 4 * 3);
     TEST_OK(ctx, wf_program_check(p));
-    wf_program_destroy(p);
 }
-
-TEST_MAIN(NULL, NULL)

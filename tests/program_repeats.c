@@ -8,35 +8,22 @@
 #include "compile/compile.h"
 #include "equal_programs.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <weft/nn.h>
-
 /* Two of any period up to 4, or of 6 or 12 microbatches. */
 #define N_MORE 24
 
 static wf_program *make(wf_context *ctx, const char *text, int64_t n_lane, wfi_program_use use) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    wf_plan *plan;
+    wf_recipe recipe = TEST_RECIPE(.n_lanes = 4);
     wf_program *p;
-    config.n_classes = 22;
-    config.n_tokens = 8;
-    config.n_layers = 3;
-    config.hidden = 64;
-    config.n_heads = 4;
-    recipe.n_lanes = 4;
     recipe.n_micro = recipe.batch = 4 * n_lane;
     recipe.n_slices = 2;
     recipe.optimizer = WF_ADAM;
     recipe.kernels = WF_KERNELS_REFERENCE;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    scoped_model model = test_find_model(
+        ctx, "gpt",
+        &TEST_MODEL(.n_classes = 22, .n_tokens = 8, .n_layers = 3, .hidden = 64, .n_heads = 4));
+    scoped_plan plan = test_plan(ctx, text);
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     use, NULL, &p));
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
     return p;
 }
 
@@ -50,9 +37,8 @@ static size_t record_bytes(const wf_program *p, int32_t rank) {
 }
 
 static bool repeats(wf_context *ctx, const char *text) {
-    wf_program *p = make(ctx, text, 48, WFI_USE_LOOK_SHORT);
+    scoped_program p = make(ctx, text, 48, WFI_USE_LOOK_SHORT);
     bool does = p->shorter != NULL;
-    wf_program_destroy(p);
     return does;
 }
 
@@ -82,10 +68,10 @@ static size_t stride(void) {
 
 TEST_CASE(peak_of_any_length) {
     for (size_t k = 1; k < WFI_COUNT(plans); k += stride()) {
-        wf_context *ctx = test_context();
-        wf_program *some = make(ctx, plans[k], 48, WFI_USE_LOOK);
-        wf_program *all = make(ctx, plans[k], 48, WFI_USE_RUN);
-        wf_program *more = make(ctx, plans[k], 48 + N_MORE, WFI_USE_RUN);
+        scoped_context ctx = test_context();
+        scoped_program some = make(ctx, plans[k], 48, WFI_USE_LOOK);
+        scoped_program all = make(ctx, plans[k], 48, WFI_USE_RUN);
+        scoped_program more = make(ctx, plans[k], 48 + N_MORE, WFI_USE_RUN);
         /* What fits too badly is planned whole. */
         bool does = repeats(ctx, plans[k]);
         for (int32_t r = 0; r < all->n_ranks && does; r++)
@@ -98,10 +84,6 @@ TEST_CASE(peak_of_any_length) {
                     fail_msg("plan '%s', rank %d: %zu, %zu and %zu bytes, records %zu", plans[k],
                              (int)r, c.peak_bytes, a.peak_bytes, b.peak_bytes, records);
             }
-        wf_program_destroy(some);
-        wf_program_destroy(all);
-        wf_program_destroy(more);
-        test_context_end(ctx);
     }
 }
 
@@ -109,9 +91,9 @@ TEST_CASE(peak_of_any_length) {
 TEST_CASE(short_is_whole) {
     int n_short = 0, n = 0;
     for (size_t k = 0; k < WFI_COUNT(plans); k += stride(), n++) {
-        wf_context *ctx = test_context();
-        wf_program *some = make(ctx, plans[k], 53, WFI_USE_LOOK_SHORT);
-        wf_program *all = make(ctx, plans[k], 53, WFI_USE_RUN);
+        scoped_context ctx = test_context();
+        scoped_program some = make(ctx, plans[k], 53, WFI_USE_LOOK_SHORT);
+        scoped_program all = make(ctx, plans[k], 53, WFI_USE_RUN);
         wf_dry_run a, b;
         n_short += some->shorter != NULL;
         same_summaries(all, some);
@@ -120,11 +102,6 @@ TEST_CASE(short_is_whole) {
         TEST_OK(ctx, wf_program_dry_run(some, &b));
         assert_true(a.n_instructions == b.n_instructions && a.sent_bytes == b.sent_bytes);
         assert_true(a.flops == b.flops);
-        wf_program_destroy(some);
-        wf_program_destroy(all);
-        test_context_end(ctx);
     }
     assert_true(n_short > n / 2);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -158,9 +158,10 @@ static const struct {
 #define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
 
 static void break_plan(const char *plan, int64_t lanes, wf_program_kind kind, int *n_refused) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     const wf_recipe recipe = mixed_recipe(lanes);
-    breaker b = break_program(ctx, make_program_of_kind(ctx, plan, &recipe, kind, WFI_USE_RUN));
+    scoped_breaker b =
+        break_program(ctx, make_program_of_kind(ctx, plan, &recipe, kind, WFI_USE_RUN));
     for (size_t which = 0; which < N_SABOTAGES; which++)
         for (int32_t i = 0; i < b.saved.n_instructions; i++) {
             restore(b.p, &b.saved, b.instructions, b.streams);
@@ -174,8 +175,6 @@ static void break_plan(const char *plan, int64_t lanes, wf_program_kind kind, in
                          sabotages[which].words);
             n_refused[which]++;
         }
-    end_breaker(&b);
-    test_context_end(ctx);
 }
 
 TEST_CASE(broken_programs) {
@@ -208,9 +207,9 @@ TEST_CASE(broken_gradients) {
 TEST_CASE(gradients_are_yielded) {
     static const char *const plans[] = {"", "dp=2", "dp=2,zero=2"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         const wf_recipe recipe = mixed_recipe(2);
-        breaker b = break_program(
+        scoped_breaker b = break_program(
             ctx, make_program_of_kind(ctx, plans[k], &recipe, WF_PROGRAM_GRADIENT, WFI_USE_RUN));
         int n = 0;
         for (int32_t i = 0; i < b.saved.n_instructions; i++) {
@@ -223,8 +222,6 @@ TEST_CASE(gradients_are_yielded) {
             n++;
         }
         assert_true(n > 3);
-        end_breaker(&b);
-        test_context_end(ctx);
     }
 }
 
@@ -299,17 +296,15 @@ static const struct {
 
 TEST_CASE(broken_outputs) {
     for (size_t which = 0; which < WFI_COUNT(output_sabotages); which++) {
-        wf_context *ctx = test_context();
-        wf_model *model;
-        wf_plan *plan;
+        scoped_context ctx = test_context();
         wf_program *p;
         wf_recipe recipe = mixed_recipe(1);
         recipe.n_micro = 1;
-        TEST_OK(ctx, wf_plan_parse(ctx, "pp=2", &plan));
-        TEST_OK(ctx, wf_model_create(ctx, "outputs", three_outputs, NULL, 0, &model));
+        scoped_plan plan = test_plan(ctx, "pp=2");
+        scoped_model model = test_model(ctx, "outputs", three_outputs, NULL, 0);
         TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu,
                                         WF_PROGRAM_FORWARD, WFI_USE_RUN, NULL, &p));
-        breaker b = break_program(ctx, p);
+        scoped_breaker b = break_program(ctx, p);
         int n = 0;
         for (int32_t i = 0; i < b.saved.n_instructions; i++) {
             restore(b.p, &b.saved, b.instructions, b.streams);
@@ -322,10 +317,6 @@ TEST_CASE(broken_outputs) {
             n++;
         }
         assert_true(n > 0);
-        end_breaker(&b);
-        wf_model_destroy(model);
-        wf_plan_destroy(plan);
-        test_context_end(ctx);
     }
 }
 
@@ -335,12 +326,10 @@ TEST_CASE(broken_outputs) {
 TEST_CASE(gradients_that_are_not_kept) {
     static const char *const plans[] = {"dp=2,zero=2", "dp=2,zero=1,offload=state+params"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_program(ctx, plans[k], 2);
+        scoped_context ctx = test_context();
+        scoped_program p = make_program(ctx, plans[k], 2);
         p->use = WFI_USE_RUN_AND_KEEP;
         TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "is not kept");
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
 }
 
@@ -348,7 +337,7 @@ TEST_CASE(gradients_that_are_not_kept) {
 
 /* Slices' values are folded and summed over ranks as F32. */
 TEST(values_that_are_summed) {
-    wf_program *p = make_program(ctx, "tp=2", 2);
+    scoped_program p = make_program(ctx, "tp=2", 2);
     int n = 0;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
@@ -362,7 +351,4 @@ TEST(values_that_are_summed) {
     }
     assert_true(n > 10);
     TEST_OK(ctx, wf_program_check(p));
-    wf_program_destroy(p);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -10,9 +10,6 @@
 #include "program/program.h"
 #include "test_program.h"
 
-#include <stdlib.h>
-#include <weft/nn.h>
-
 #define N_UNITS 66
 
 /* As little as possible in each unit: what counts is how many there are. */
@@ -28,19 +25,15 @@ static void chain(wf_graph *g, const void *config) {
 }
 
 static void make(const char *schedule, int n_stages, int n_micro) {
-    wf_context *ctx = test_context();
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = recipe.n_micro = n_micro;
-    recipe.n_lanes = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
+    scoped_context ctx = test_context();
+    wf_recipe recipe = TEST_RECIPE(.batch = n_micro, .n_micro = n_micro, .n_lanes = 1,
+                                   .kernels = WF_KERNELS_REFERENCE);
+    scoped_program p;
     wf_dry_run run;
     char text[64];
     snprintf(text, sizeof text, "pp=%d,schedule=%s", n_stages, schedule);
-    TEST_OK(ctx, wf_model_create(ctx, "chain", chain, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    scoped_model model = test_model(ctx, "chain", chain, NULL, 0);
+    scoped_plan plan = test_plan(ctx, text);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     TEST_OK(ctx, wf_program_check(p));
     TEST_OK(ctx, wf_program_dry_run(p, &run));
@@ -49,10 +42,6 @@ static void make(const char *schedule, int n_stages, int n_micro) {
     if (wf_context_memory(ctx).peak_bytes > (size_t)100 << 20)
         fail_msg("plan '%s', %d microbatches: %zu bytes of host memory", text, n_micro,
                  wf_context_memory(ctx).peak_bytes);
-    wf_program_destroy(p);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 static const int stages[] = {1, 2, 3, 8, 33, 64}, micros[] = {1, 2, 7, 64, 256};
@@ -91,30 +80,22 @@ static void count_free(void *self, void *block) {
 static counts count_gpt(const char *plan_text, wf_dtype dtype, int64_t n_layers) {
     counts n = {0};
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
-    wf_model_config gpt = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_context *ctx;
-    wf_model *model;
+    wf_model_config gpt = TEST_MODEL(.n_classes = 64, .n_tokens = 32);
+    wf_recipe recipe =
+        TEST_RECIPE(.batch = 4, .n_micro = 4, .n_lanes = 4, .n_slices = 4, .clip_norm = 1);
+    scoped_context ctx;
     config.allocator = (wf_allocator){count_alloc, count_free, &n};
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
-    gpt.n_classes = 64;
-    gpt.n_tokens = 32;
     gpt.n_layers = n_layers;
     gpt.hidden = 64;
     gpt.n_heads = 4;
-    recipe.batch = recipe.n_micro = recipe.n_lanes = 4;
-    recipe.n_slices = 4;
-    recipe.clip_norm = 1;
     recipe.dtype = dtype;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &gpt, &model));
-    wf_program *p = test_program(ctx, model, &recipe, plan_text);
+    scoped_model model = test_find_model(ctx, "gpt", &gpt);
+    scoped_program p = test_program(ctx, model, &recipe, plan_text);
     n.instructions = (size_t)p->n_instructions;
     for (int32_t i = 0; i < p->n_instructions; i++)
         n.references += (size_t)p->instructions[i].n_references;
     n.peak_bytes = wf_context_memory(ctx).peak_bytes;
-    wf_program_destroy(p);
-    wf_model_destroy(model);
-    test_context_end(ctx);
     return n;
 }
 
@@ -137,5 +118,3 @@ TEST_CASE(twice_as_many_layers) {
         expect_linear(some[k].plan, "bytes at once", n.peak_bytes, twice.peak_bytes);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -8,8 +8,6 @@
 #include "sharded_plan.h"
 #include "test_program.h"
 
-#include <weft/timeline.h>
-
 /* Units of several blocks of the norm, a tied weight across units, batch norm. */
 static void wide(wf_graph *g, const void *config) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
@@ -39,12 +37,11 @@ static void shared_by_many(wf_graph *g, const void *config) {
 
 static wf_program *make_sharded(wf_context *ctx, wf_model_function function, const char *text,
                                 const wfi_strategy *strategy, double clip_norm) {
-    wf_model *model;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(4);
     recipe.clip_norm = clip_norm;
     recipe.optimizer = clip_norm > 0 ? WF_ADAMW : WF_SGD;
-    TEST_OK(ctx, wf_model_create(ctx, "wide", function, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "wide", function, NULL, 0);
     wf_plan *plan = sharded_plan(ctx, text, strategy);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_model_destroy(model);
@@ -62,10 +59,10 @@ TEST_CASE(proved_and_simulated) {
                                         "dp=4,overlap=off"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (int way = 0; way < 16; way++) {
-            wf_context *ctx = test_context();
-            wf_program *p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k], sharded[way >> 2],
-                                         way & 2 ? 1 : 0);
-            wf_timeline *t;
+            scoped_context ctx = test_context();
+            scoped_program p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k],
+                                            sharded[way >> 2], way & 2 ? 1 : 0);
+            scoped_timeline t;
             TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
             size_t sent = 0, received = 0, kept = 0, whole = 0;
             for (int r = 0; r < p->n_ranks; r++) {
@@ -79,9 +76,6 @@ TEST_CASE(proved_and_simulated) {
                          (size_t)wfi_recipe_n_states(wf_program_recipe(p));
             assert_int_equal(sent, received);
             assert_int_equal(kept, whole); /* over all ranks: once */
-            wf_timeline_destroy(t);
-            wf_program_destroy(p);
-            test_context_end(ctx);
         }
 }
 
@@ -97,9 +91,9 @@ TEST_CASE(one_weight_of_many_units) {
                                         "dp=2,pp=2,schedule=gpipe"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (size_t s = 0; s <= WFI_COUNT(sharded); s++) {
-            wf_context *ctx = test_context();
+            scoped_context ctx = test_context();
             const wfi_strategy *strategy = s ? sharded[s - 1] : &wfi_strategy_dp;
-            wf_program *p = make_sharded(ctx, shared_by_many, plans[k], strategy, 1);
+            scoped_program p = make_sharded(ctx, shared_by_many, plans[k], strategy, 1);
             int n_sent[8] = {0};
             for (int32_t i = 0; i < p->n_instructions; i++) {
                 const wfi_instruction *now = &p->instructions[i];
@@ -107,8 +101,6 @@ TEST_CASE(one_weight_of_many_units) {
                                  p->blocks[now->references[0].block].name.kind == WFI_BLOCK_PARAM;
                 if (is_weight) assert_int_equal(n_sent[now->peer]++, 0);
             }
-            wf_program_destroy(p);
-            test_context_end(ctx);
         }
 }
 
@@ -281,24 +273,20 @@ TEST_CASE(what_is_wrong_with_a_slice) {
         {used_after_it_was_freed, "dp=2", "were never written, or that were overwritten", true},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         const wfi_strategy *strategy = cases[k].all ? &wfi_strategy_zero3 : &wfi_strategy_zero1;
-        breaker b = break_program(ctx, make_sharded(ctx, wide, cases[k].plan, strategy, 1));
+        scoped_breaker b = break_program(ctx, make_sharded(ctx, wide, cases[k].plan, strategy, 1));
         cases[k].apply(&b);
         TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, cases[k].says);
-        end_breaker(&b);
-        test_context_end(ctx);
     }
 }
 
-TEST_CASE(tied_units_are_placed_alike) {
-    wf_context *ctx = test_context();
-    wf_model *model;
-    wf_plan *plan;
-    wf_program *p, *forward;
+TEST(tied_units_are_placed_alike) {
+    scoped_program p;
+    scoped_program forward;
     wf_recipe recipe = mixed_recipe(4);
-    TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "first:dp=2,late:dp=2", &plan));
+    scoped_model model = test_model(ctx, "wide", wide, NULL, 0);
+    scoped_plan plan = test_plan(ctx, "first:dp=2,late:dp=2");
     plan->rules[0].strategy = &wfi_strategy_zero1;
     TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
                  WF_INVALID_ARG, "units first and late share a weight");
@@ -306,11 +294,6 @@ TEST_CASE(tied_units_are_placed_alike) {
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     /* A forward run has one microbatch, and finds its state where training has it. */
     TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 3, &forward));
-    wf_program_destroy(forward);
-    wf_program_destroy(p);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    test_context_end(ctx);
 }
 
 /* A forward run on one rank makes groups for no parts of others. */
@@ -318,23 +301,19 @@ TEST_CASE(forward_runs_have_few_groups) {
     const char *const plans[] = {"dp=5,zero=1,schedule=breadth", "dp=6,zero=2,shard=3",
                                  "dp=5,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_context *ctx = test_context();
-        wf_model *model;
-        wf_program *p, *forward;
+        scoped_context ctx = test_context();
+        scoped_program p;
+        scoped_program forward;
         int64_t n_lanes = k == 1 ? 6 : 5;
         wf_recipe recipe = mixed_recipe(n_lanes);
         recipe.n_micro = n_lanes;
         recipe.batch = 4 * n_lanes;
-        TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
+        scoped_model model = test_model(ctx, "wide", wide, NULL, 0);
         p = test_program(ctx, model, &recipe, plans[k]);
         TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 3, &forward));
         for (int32_t g = 0; g < forward->n_groups; g++)
             for (int32_t r = 0; r < forward->groups[g].n; r++)
                 assert_in_range(forward->groups[g].ranks[r], 0, forward->n_ranks - 1);
-        wf_program_destroy(forward);
-        wf_program_destroy(p);
-        wf_model_destroy(model);
-        test_context_end(ctx);
     }
 }
 
@@ -342,17 +321,16 @@ TEST_CASE(forward_runs_have_few_groups) {
 TEST_CASE(rows) {
     int n_made = 0;
     for (int k = 0; k < WFI_N_PLACEMENTS << 6; k++) {
-        wf_context *ctx = test_context();
-        wf_model *model;
-        wf_program *p = NULL;
+        scoped_context ctx = test_context();
+        scoped_program p = NULL;
         wf_recipe recipe = mixed_recipe(4);
         const wfi_strategy row = {.name = "test",
                                   .parameter = (wfi_placement)(k & 3),
                                   .gradient = (wfi_placement)(k >> 2 & 3),
                                   .state = (wfi_placement)(k >> 4 & 3),
                                   .buffer = (wfi_placement)(k >> 6)};
-        TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
-        wf_plan *plan = sharded_plan(ctx, "dp=2", &row);
+        scoped_model model = test_model(ctx, "mixed", mixed, NULL, 0);
+        scoped_plan plan = sharded_plan(ctx, "dp=2", &row);
         wf_status status = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p);
         bool is_refused =
             status == WF_UNSUPPORTED &&
@@ -361,12 +339,6 @@ TEST_CASE(rows) {
             fail_msg("parameter %d, gradient %d, state %d, buffer %d: %s", (int)row.parameter,
                      (int)row.gradient, (int)row.state, (int)row.buffer, wf_context_error(ctx));
         n_made += status == WF_OK;
-        wf_program_destroy(p);
-        wf_model_destroy(model);
-        wf_plan_destroy(plan);
-        test_context_end(ctx);
     }
     assert_int_equal(n_made, 18);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -40,19 +40,16 @@ static const struct {
 #define N_PROGRAMS (sizeof programs / sizeof *programs)
 
 static wf_program *make_one(wf_context *ctx, size_t which) {
-    wf_model *model;
-    wf_plan *plan;
+    scoped_model model;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(programs[which].lanes);
     recipe.n_micro = programs[which].n_micro;
     wf_model_function function = programs[which].model ? programs[which].model : mixed;
     if (programs[which].model) recipe.kernels = WF_KERNELS_FAST;
-    TEST_OK(ctx, wf_model_create(ctx, "a model", function, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, programs[which].plan, &plan));
+    model = test_model(ctx, "a model", function, NULL, 0);
+    scoped_plan plan = test_plan(ctx, programs[which].plan);
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu,
                                     programs[which].kind, WFI_USE_RUN, NULL, &p));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
@@ -250,15 +247,13 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
 TEST_CASE(every_reference) {
     int n = 0, n_passed = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, program);
+        scoped_context ctx = test_context();
+        scoped_program p = make_one(ctx, program);
         for (size_t which = 0; which < N_ATTEMPTS; which++)
             for (int32_t i = 0; i < p->n_instructions; i++)
                 for (int32_t k = 0; k < p->instructions[i].n_references; k++)
                     try_reference(ctx, p, program, i, k, which);
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     for (size_t which = 0; which < N_ATTEMPTS; which++) {
         int n_kinds = 0, n_here = 0;
@@ -282,12 +277,10 @@ TEST_CASE(every_reference) {
 static void expect_noticed(const char *what, void (*try)(wf_program *p, int *n, int *n_passed)) {
     int n = 0, n_passed = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, program);
+        scoped_context ctx = test_context();
+        scoped_program p = make_one(ctx, program);
         try(p, &n, &n_passed);
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     print_message("%s: %d tried, %d unnoticed\n", what, n, n_passed);
     assert_true(n > 100);
@@ -417,8 +410,8 @@ TEST_CASE(units_parts_and_microbatches) {
 TEST_CASE(offsets_are_honoured) {
     int n_moved = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_one(ctx, program);
+        scoped_context ctx = test_context();
+        scoped_program p = make_one(ctx, program);
         for (int32_t b = 0; b < p->n_blocks; b++) {
             if (p->blocks[b].is_state) continue;
             move_away(&(attempt){.p = p, .b = &p->blocks[b]}, FURTHER);
@@ -430,10 +423,6 @@ TEST_CASE(offsets_are_honoured) {
             n_moved++;
         }
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     assert_true(n_moved > 100);
 }
-
-TEST_MAIN(NULL, NULL)

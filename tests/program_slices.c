@@ -6,29 +6,20 @@
 #include "program/stage.h"
 #include "test_program.h"
 
-#include <weft/nn.h>
-
 enum { TOKENS = 16, HIDDEN = 96, HEADS = 6, BATCH = 8, MICRO = 4 };
 
 static wf_model *find_gpt(wf_context *ctx, int64_t n_layers) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    config.n_classes = 100;
-    config.n_tokens = TOKENS;
-    config.n_layers = n_layers;
-    config.hidden = HIDDEN;
-    config.n_heads = HEADS;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    wf_model *model =
+        test_find_model(ctx, "gpt",
+                        &TEST_MODEL(.n_classes = 100, .n_tokens = TOKENS, .n_layers = n_layers,
+                                    .hidden = HIDDEN, .n_heads = HEADS));
     return model;
 }
 
 static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_text,
                       int64_t n_slices, wf_program **program_out) {
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    recipe.batch = BATCH;
-    recipe.n_micro = MICRO;
+    wf_recipe recipe = TEST_RECIPE(.batch = BATCH, .n_micro = MICRO);
+    wf_plan *plan = test_plan(ctx, plan_text);
     recipe.n_lanes = wf_plan_dp(plan);
     recipe.n_slices = n_slices;
     recipe.momentum = 0.9;
@@ -39,14 +30,10 @@ static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_t
 
 static wf_model *find_lstm(wf_context *ctx, int64_t n_layers, int64_t n_tokens, int64_t hidden,
                            double dropout) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    config.n_classes = 100;
-    config.n_tokens = n_tokens;
-    config.n_layers = n_layers;
-    config.hidden = config.embedding = hidden;
-    config.dropout = dropout;
-    TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
+    wf_model *model =
+        test_find_model(ctx, "lstm",
+                        &TEST_MODEL(.n_classes = 100, .n_tokens = n_tokens, .n_layers = n_layers,
+                                    .hidden = hidden, .embedding = hidden, .dropout = dropout));
     return model;
 }
 
@@ -58,8 +45,8 @@ TEST(a_pair_is_units) {
         "h.0",          "h.0.pair0.0",   "h.0.pair0.1",   "h.0.pair0.2",   "h.0.sum0",
         "h.0.pair1.0",  "h.0.pair1.1",   "h.0.pair1.2",   "h.0.sum1",      "head",
         "head.pair0.0", "head.pair0.1",  "head.pair0.2",  "head.sum0"};
-    wf_model *model = find_gpt(ctx, 1);
-    wf_program *p;
+    scoped_model model = find_gpt(ctx, 1);
+    scoped_program p;
     TEST_OK(ctx, make(ctx, model, "", 3, &p));
     assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
     for (int32_t u = 0; u < p->graph->n_units; u++)
@@ -72,8 +59,6 @@ TEST(a_pair_is_units) {
         if (value->cut && !strncmp(value->name, "h.0.attn.c_attn", 15))
             assert_int_equal(value->cut->n_blocks, 3);
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
 
 /* Two slices divide 16 tokens: between the pairs each has half of the rows. */
@@ -85,8 +70,8 @@ TEST(rows_are_units) {
         "h.0.pair1.1",  "h.0.sum1",      "h.0.rows2.0",   "h.0.rows2.1",  "head",
         "head.rows0.0", "head.rows0.1",  "head.join0",    "head.pair0.0", "head.pair0.1",
         "head.sum0"};
-    wf_model *model = find_gpt(ctx, 1);
-    wf_program *p;
+    scoped_model model = find_gpt(ctx, 1);
+    scoped_program p;
     TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
     assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
     for (int32_t u = 0; u < p->graph->n_units; u++)
@@ -97,13 +82,11 @@ TEST(rows_are_units) {
         for (int32_t u = 0; u < p->graph->n_units; u++)
             if (p->graph->units[u].is_slice)
                 assert_int_equal(wfi_unit_is_on(p, u, rank), p->graph->units[u].slice == rank);
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
 
 static int count_forwards(wf_context *ctx, const char *plan, bool of_rows) {
-    wf_model *model = find_gpt(ctx, 1);
-    wf_program *p;
+    scoped_model model = find_gpt(ctx, 1);
+    scoped_program p;
     int n = 0;
     TEST_OK(ctx, make(ctx, model, plan, 2, &p));
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -111,8 +94,6 @@ static int count_forwards(wf_context *ctx, const char *plan, bool of_rows) {
         n += now->kind == WFI_FORWARD && now->rank == 0 && now->micro == 0 &&
              p->graph->units[now->unit].is_rows == of_rows;
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
     return n;
 }
 
@@ -124,16 +105,14 @@ TEST(rows_are_joined) {
     assert_int_equal(count_forwards(ctx, "dp=1", true), 4);
     assert_int_equal(count_forwards(ctx, "dp=1", false), count_forwards(ctx, "tp=2", false) + 4);
     /* Units that have lost their nodes are not shown. */
-    wf_model *model = find_gpt(ctx, 1);
-    wf_program *p;
+    scoped_model model = find_gpt(ctx, 1);
+    scoped_program p;
     wf_unit_summary units[32];
     TEST_OK(ctx, make(ctx, model, "dp=1", 2, &p));
     int n = wf_program_units(p, 0, 0, 32, units);
     assert_int_equal(n, p->graph->n_units - 4);
     assert_int_equal(n, wf_program_rank(p, 0).n_units);
     for (int k = 0; k < n; k++) assert_null(strstr(units[k].name, "rows0.1"));
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
 
 /* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token
@@ -144,8 +123,8 @@ TEST(tokens_are_units) {
         "rnn.0.pair0.0",   "rnn.0.pair0.1",   "rnn.0.sum0",      "rnn.0.pair1.0", "rnn.0.pair1.1",
         "rnn.0.sum1",      "rnn.0.pair2.0",   "rnn.0.pair2.1",   "rnn.0.sum2",    "decoder",
         "decoder.pair0.0", "decoder.pair0.1", "decoder.sum0"};
-    wf_model *model = find_lstm(ctx, 1, 2, HIDDEN, 0);
-    wf_program *p;
+    scoped_model model = find_lstm(ctx, 1, 2, HIDDEN, 0);
+    scoped_program p;
     TEST_OK(ctx, make(ctx, model, "tp=2", 2, &p));
     assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
     for (int32_t u = 0; u < p->graph->n_units; u++) {
@@ -157,8 +136,6 @@ TEST(tokens_are_units) {
         if (u > 3 && u < 14) assert_int_equal(unit->param_bytes, n * sizeof(float));
         if (is_inner) assert_false(wfi_unit_may_begin_stage(p->graph, u));
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
 
 /* ---- what is refused ---- */
@@ -171,9 +148,8 @@ static void without_rows(wf_graph *g, const void *config) {
 }
 
 TEST(nothing_to_divide) {
-    wf_model *model;
     wf_program *p;
-    TEST_OK(ctx, wf_model_create(ctx, "small", without_rows, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "small", without_rows, NULL, 0);
     TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
     for (int32_t u = 0; u < p->graph->n_units; u++) assert_false(p->graph->units[u].is_rows);
     wf_program_destroy(p);
@@ -202,18 +178,11 @@ static void named_rows(wf_graph *g, const void *config) {
 TEST(names_are_whole) {
     static const char *const plans[] = {"", "tp=2", "tp=2,sp"};
     for (size_t k = 0; k < 3; k++) {
-        wf_recipe recipe = WF_RECIPE_INIT;
-        wf_model *model;
-        wf_plan *plan;
-        wf_program *p;
-        recipe.batch = 4;
-        recipe.n_slices = 2;
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
-        TEST_OK(ctx, wf_model_create(ctx, "small", named_rows, NULL, 0, &model));
+        wf_recipe recipe = TEST_RECIPE(.batch = 4, .n_slices = 2);
+        scoped_program p;
+        scoped_plan plan = test_plan(ctx, plans[k]);
+        scoped_model model = test_model(ctx, "small", named_rows, NULL, 0);
         TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_FORWARD, &p));
-        wf_program_destroy(p);
-        wf_model_destroy(model);
-        wf_plan_destroy(plan);
     }
 }
 
@@ -309,25 +278,23 @@ TEST(refused) {
         {recurrence, "tp=2,pp=2,cut=rnn.pair1.0", 2, "lies between slices that are summed"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_model *model;
+        scoped_model model;
         wf_program *p;
         if (cases[k].function)
-            TEST_OK(ctx, wf_model_create(ctx, "small", cases[k].function, NULL, 0, &model));
+            model = test_model(ctx, "small", cases[k].function, NULL, 0);
         else
             model = find_gpt(ctx, 1);
         TEST_REFUSED(ctx, make(ctx, model, cases[k].plan, cases[k].n_slices, &p), WF_INVALID_ARG,
                      cases[k].says);
-        wf_model_destroy(model);
     }
 }
 
 /* ---- what is sent ---- */
 
 static size_t sent_of(wf_context *ctx, wf_model *model, const char *plan, int64_t n_slices) {
-    wf_program *p;
+    scoped_program p;
     TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
     size_t bytes = wf_program_rank(p, 0).sent_bytes;
-    wf_program_destroy(p);
     wf_model_destroy(model);
     return bytes;
 }
@@ -375,8 +342,8 @@ TEST(token_by_token) {
 /* With zero=3 a rank that has several slices of a layer gathers their parameters once a pass, not
  * once a token. */
 TEST(gathered_once_a_pass) {
-    wf_model *model = find_lstm(ctx, 2, TOKENS, HIDDEN, 0);
-    wf_program *p;
+    scoped_model model = find_lstm(ctx, 2, TOKENS, HIDDEN, 0);
+    scoped_program p;
     int32_t n = 0;
     TEST_OK(ctx, make(ctx, model, "tp=2,dp=2,zero=3", 4, &p));
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -385,20 +352,14 @@ TEST(gathered_once_a_pass) {
              now->unit >= 0 && !strcmp(p->graph->units[now->unit].name, "rnn.1.pair0.1");
     }
     assert_int_equal(n, 2 * MICRO / 2);
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
 
 /* What is kept elsewhere is fetched ahead in the order in which all ranks gather, also where a rank
  * has none of a small unit's state. */
-TEST_CASE(state_that_some_have) {
-    wf_context *ctx = test_context();
-    wf_model *model = find_lstm(ctx, 1, 5, 7, 0);
-    wf_program *p;
+TEST(state_that_some_have) {
+    scoped_model model = find_lstm(ctx, 1, 5, 7, 0);
+    scoped_program p;
     TEST_OK(ctx, make(ctx, model, "tp=4,dp=2,zero=3,offload=state", 4, &p));
-    wf_program_destroy(p);
-    wf_model_destroy(model);
-    test_context_end(ctx);
 }
 
 /* By rows: as many bytes in two halves each, a reduce-scatter and an all-gather; and the gradients
@@ -423,8 +384,8 @@ static bool is_used(const wf_program *p, int32_t block, wfi_instruction_kind kin
 
 /* Of the second block's activations of a microbatch, what is on rank 0 from forward to backward. */
 static size_t kept(wf_context *ctx, const char *plan, int64_t n_slices) {
-    wf_model *model = find_gpt(ctx, 3);
-    wf_program *p;
+    scoped_model model = find_gpt(ctx, 3);
+    scoped_program p = NULL;
     size_t bytes = 0;
     TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
     for (int32_t b = 0; b < p->n_blocks; b++) {
@@ -439,8 +400,6 @@ static size_t kept(wf_context *ctx, const char *plan, int64_t n_slices) {
             is_used(p, b, WFI_BACKWARD_WEIGHT))
             bytes += block->bytes;
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
     return bytes;
 }
 
@@ -495,18 +454,12 @@ TEST(rows_are_proposed) {
 
 /* More meshes than the search has room for. */
 TEST(many_meshes_are_tried) {
-    wf_model *model = find_gpt(ctx, 2);
-    wf_recipe recipe = WF_RECIPE_INIT;
+    scoped_model model = find_gpt(ctx, 2);
+    wf_recipe recipe = TEST_RECIPE(.batch = 24, .n_micro = 24, .n_lanes = 24, .n_slices = 6);
     wf_proposal *found;
     int n;
-    recipe.batch = recipe.n_micro = recipe.n_lanes = 24;
-    recipe.n_slices = 6;
-    wf_program *p = test_program(ctx, model, &recipe, "dp=24");
+    scoped_program p = test_program(ctx, model, &recipe, "dp=24");
     TEST_OK(ctx, wf_program_propose(p, 1024, 0, 0, &found, &n));
     assert_int_equal(n, 0);
     wf_proposals_destroy(ctx, found, n);
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
-
-TEST_MAIN(NULL, NULL)

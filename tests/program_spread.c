@@ -39,7 +39,8 @@ static size_t sum_units(const wf_program *p) {
 /* ---- what lives where ---- */
 
 TEST(the_loss_is_a_unit) {
-    wf_program *one = make_program(ctx, "", 4), *p = make_program(ctx, "dataparallel=4", 4);
+    scoped_program one = make_program(ctx, "", 4);
+    scoped_program p = make_program(ctx, "dataparallel=4", 4);
     const wf_graph *g = p->graph;
     assert_int_equal(one->graph->loss_unit, -1);
     assert_int_equal(g->n_units, one->graph->n_units + 1);
@@ -52,13 +53,11 @@ TEST(the_loss_is_a_unit) {
         assert_true(!moved || g->nodes[n].unit == g->loss_unit);
         assert_ptr_equal(g->nodes[n].op, one->graph->nodes[n].op);
     }
-    wf_program_destroy(one);
-    wf_program_destroy(p);
 }
 
 /* The root has all state and the loss, the others copies and their microbatches. */
 TEST(the_root_holds_everything) {
-    wf_program *p = make_program(ctx, "dataparallel=4", 4);
+    scoped_program p = make_program(ctx, "dataparallel=4", 4);
     assert_int_equal(p->n_stages, 2);
     for (int32_t r = 0; r < 4; r++) {
         bool is_root = r == 0;
@@ -79,12 +78,11 @@ TEST(the_root_holds_everything) {
         assert_int_equal(count_changes(p, r, "broadcast"), 3);
         if (!is_root) assert_true(s.peak_bytes < wf_program_rank(p, 0).peak_bytes);
     }
-    wf_program_destroy(p);
 }
 
 /* With dp each replica of the unit has all that belongs to it, and nothing else. */
 TEST(replicas_hold_their_own) {
-    wf_program *p = make_program(ctx, "middle:dp=2", 2);
+    scoped_program p = make_program(ctx, "middle:dp=2", 2);
     assert_int_equal(p->n_stages, 3); /* what is in front, the unit, what is behind */
     for (int s = 0; s < 3; s++) assert_int_equal(p->stages[s].n_replicas, 1 + (s == 1));
     size_t bytes = p->graph->units[1].param_bytes;
@@ -97,7 +95,6 @@ TEST(replicas_hold_their_own) {
         assert_int_equal(count_kind(p, r, WFI_FORWARD), r ? 2 : 4 * N_MICRO - 2);
     }
     assert_int_equal(wf_program_rank(p, 1).optimizer_bytes, bytes);
-    wf_program_destroy(p);
 }
 
 /* Outputs are gathered there, and the labels with them; all else stays with the root. */
@@ -105,20 +102,19 @@ TEST(output_moves_the_loss) {
     for (int output = 0; output < 4; output++) {
         char plan[40];
         snprintf(plan, sizeof plan, "dataparallel=4,output=%d", output);
-        wf_program *p = make_program(ctx, plan, 4);
+        scoped_program p = make_program(ctx, plan, 4);
         for (int32_t r = 0; r < 4; r++) {
             assert_int_equal(count_kind(p, r, WFI_REPORT), r == output);
             assert_int_equal(count_kind(p, r, WFI_FORWARD), r == output ? 3 + N_MICRO : 3);
             assert_int_equal(count_kind(p, r, WFI_UPDATE), r == 0 ? 3 : 0);
             assert_int_equal(count_kind(p, r, WFI_LOAD), r == 0 ? 2 * N_MICRO : 0);
         }
-        wf_program_destroy(p);
     }
 }
 
 /* Fewer microbatches than devices: the rest has nothing to do, and needs no memory. */
 TEST(some_ranks_idle) {
-    wf_program *p = make_program(ctx, "dataparallel=7", 4);
+    scoped_program p = make_program(ctx, "dataparallel=7", 4);
     assert_int_equal(p->n_ranks, 7);
     assert_int_equal(p->n_replicas, N_MICRO);
     for (int r = 0; r < 7; r++) {
@@ -127,7 +123,6 @@ TEST(some_ranks_idle) {
         assert_int_equal(s.peak_bytes > 0, r < N_MICRO);
         assert_int_equal(s.sent_bytes > 0, r < N_MICRO);
     }
-    wf_program_destroy(p);
 }
 
 /* ---- what is moved ---- */
@@ -138,8 +133,8 @@ TEST_CASE(traffic_to_the_byte) {
         char plan[40];
         int64_t n = n_devices[k], each = N_MICRO / n, n_far = N_MICRO - each;
         snprintf(plan, sizeof plan, "dataparallel=%d,bucket=400", (int)n);
-        wf_context *ctx = test_context();
-        wf_program *p = make_program(ctx, plan, 4);
+        scoped_context ctx = test_context();
+        scoped_program p = make_program(ctx, plan, 4);
         size_t params = sum_units(p), gradients = sum_units(p);
         size_t x = 2 * 8 * sizeof(float), logits = 2 * 5 * sizeof(float), stats = 0;
         for (int32_t u = 0; u < p->graph->n_units; u++)
@@ -154,8 +149,6 @@ TEST_CASE(traffic_to_the_byte) {
             assert_int_equal(s.sent_bytes, in / (size_t)(n - 1));
             assert_int_equal(s.received_bytes, out / (size_t)(n - 1));
         }
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
 }
 
@@ -163,13 +156,12 @@ TEST(text_names_what_moves) {
     static const char *const words[] = {"broadcast first", "reduce late+middle+first",
                                         "send first input=x to=r1 m=2", "gather middle stats",
                                         "# rank 0: stage 0, replica 0, stage 1, replica 0,"};
-    wf_program *p = make_program(ctx, "dataparallel=2", 2);
+    scoped_program p = make_program(ctx, "dataparallel=2", 2);
     char *text;
     TEST_OK(ctx, wf_program_text(p, &text));
     for (size_t k = 0; k < WFI_COUNT(words); k++)
         if (!strstr(text, words[k])) fail_msg("the text does not say '%s'", words[k]);
     wf_text_free(ctx, text);
-    wf_program_destroy(p);
 }
 
 /* ---- the order of transfers ---- */
@@ -189,26 +181,21 @@ static void skips(wf_graph *g, const void *config) {
 /* Any spread of the four units over 1, 2 or 4 ranks, alike or not: nobody waits for ever. */
 TEST(no_spread_deadlocks) {
     static const char *const kinds[] = {"dp", "dataparallel"};
-    wf_model *model;
     wf_recipe recipe = mixed_recipe(4);
     recipe.n_micro = recipe.batch = 8;
-    TEST_OK(ctx, wf_model_create(ctx, "skips", skips, NULL, 0, &model));
+    scoped_model model = test_model(ctx, "skips", skips, NULL, 0);
     for (int way = 0; way < 3 * 3 * 3 * 3; way++) {
-        wf_plan *plan;
-        wf_program *p;
+        scoped_program p;
         wfi_text text;
         wfi_text_init(&text, ctx);
         for (int u = 0, rest = way; u < 4; u++, rest /= 3)
             wfi_text_add(&text, "%s%c:%s=%d", u ? "," : "", "abcd"[u], kinds[(way + u / 2) % 2],
                          1 << rest % 3);
-        TEST_OK(ctx, wf_plan_parse(ctx, text.data, &plan));
+        scoped_plan plan = test_plan(ctx, text.data);
         wf_status status = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p);
         if (status != WF_OK) fail_msg("plan '%s': %s", text.data, wf_context_error(ctx));
-        wf_program_destroy(p);
-        wf_plan_destroy(plan);
         wfi_free(ctx, text.data);
     }
-    wf_model_destroy(model);
 }
 
 /* ---- the proof ---- */
@@ -243,8 +230,8 @@ TEST_CASE(collectives_are_needed) {
         {"middle:dp=2", "all_gather", WFI_BLOCK_STATS, 1, "were never written"},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        wf_context *ctx = test_context();
-        breaker b = break_program(ctx, make_program(ctx, cases[k].plan, 4));
+        scoped_context ctx = test_context();
+        scoped_breaker b = break_program(ctx, make_program(ctx, cases[k].plan, 4));
         int32_t *spare = b.spare, n_before = b.p->n_instructions;
         b.spare = test_malloc(64 * (size_t)n_before * sizeof *b.spare);
         int32_t *room = b.spare;
@@ -252,9 +239,7 @@ TEST_CASE(collectives_are_needed) {
         assert_true(b.p->n_instructions < n_before);
         TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, cases[k].says);
         b.spare = spare;
-        end_breaker(&b);
         test_free(room);
-        test_context_end(ctx);
     }
 }
 
@@ -263,14 +248,12 @@ TEST_CASE(collectives_are_needed) {
 static void refuse_of(wf_model_function function, const char *text, int64_t lanes,
                       const char *says) {
     wf_context *ctx = test_context();
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(lanes);
     recipe.n_micro = 12;
     recipe.batch = 24;
-    TEST_OK(ctx, wf_model_create(ctx, "a model", function, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    wf_model *model = test_model(ctx, "a model", function, NULL, 0);
+    wf_plan *plan = test_plan(ctx, text);
     TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
                  WF_INVALID_ARG, says);
     wf_model_destroy(model);
@@ -300,5 +283,3 @@ TEST_CASE(what_does_not_go) {
     refuse("middle:dataparallel=2", 1,
            "middle:dataparallel=2 needs 2 lanes, and this recipe has 1; --lanes 2 is another");
 }
-
-TEST_MAIN(NULL, NULL)

@@ -114,19 +114,15 @@ static void try_change(wf_context *ctx, const char *plan, const attempt *a, int 
 
 /* far: no kernel reaches another rank's memory. */
 static wf_program *make_far_program(wf_context *ctx, const char *text, bool far, bool at_once) {
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(4);
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    scoped_plan plan = test_plan(ctx, text);
     recipe.n_slices = plan->tp;
     plan->stages_at_once = at_once;
     plan->is_apart = far;
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
+    scoped_model model = test_model(ctx, "mixed", mixed, NULL, 0);
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN, NULL, &p));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return p;
 }
 
@@ -143,8 +139,8 @@ TEST_CASE(broken_steps) {
                                         "dataparallel=4"};
     int n_refused[N_ATTEMPTS] = {0};
     for (size_t k = 0; k < 4 * WFI_COUNT(plans); k++) {
-        wf_context *ctx = test_context();
-        wf_program *p = make_far_program(ctx, plans[k / 4], k & 1, k & 2);
+        scoped_context ctx = test_context();
+        scoped_program p = make_far_program(ctx, plans[k / 4], k & 1, k & 2);
         for (int32_t at = 0, n; at < p->n_instructions; at += n) {
             attempt a = {.p = p, .members = p->order + at, .n = n = wfi_n_together(p, at)};
             const wfi_instruction *now = &p->instructions[p->order[at]];
@@ -153,12 +149,8 @@ TEST_CASE(broken_steps) {
                     try_change(ctx, plans[k / 4], &a, n_refused);
         }
         TEST_OK(ctx, wf_program_check(p));
-        wf_program_destroy(p);
-        test_context_end(ctx);
     }
     for (size_t which = 0; which < N_ATTEMPTS; which++)
         if (n_refused[which] < 20)
             fail_msg("%s: tried %d times only", attempts[which].name, n_refused[which]);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -10,14 +10,9 @@
 #include <math.h>
 
 static wf_program *small_program(wf_context *ctx, const char *plan_text) {
-    wf_model *model;
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 4;
-    recipe.n_lanes = 2;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .kernels = WF_KERNELS_REFERENCE);
+    scoped_model model = test_model(ctx, "small", small_net, NULL, 0);
     wf_program *p = test_program(ctx, model, &recipe, plan_text);
-    wf_model_destroy(model);
     return p;
 }
 
@@ -40,7 +35,7 @@ static void free_instants(instants at) {
 TEST(one_after_the_other) {
     wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
     instants at = make_instants(p);
-    wf_timeline *t;
+    scoped_timeline t = NULL;
     double now = 0, compute[2] = {0, 0};
     for (int32_t k = 0; k < p->n_instructions; now += 10) {
         int32_t n = wfi_n_together(p, k);
@@ -75,7 +70,6 @@ TEST(one_after_the_other) {
         assert_in_range(span.micro, 0, 3);
     }
     assert_int_equal(n_forward, 4 * 4);
-    wf_timeline_destroy(t);
     free_instants(at);
 }
 
@@ -107,9 +101,9 @@ static size_t alive_at(const wf_program *p, const double *begin, int32_t rank, d
 /* What the moments say is alive, against each block's instructions; the peak lies below the plan's.
  */
 TEST(memory_in_time) {
-    wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
+    scoped_program p = small_program(ctx, "pp=2,schedule=gpipe");
     instants at = make_instants(p);
-    wf_timeline *t;
+    scoped_timeline t;
     double now = 0;
     for (int32_t k = 0; k < p->n_instructions; now += 10) {
         int32_t n = wfi_n_together(p, k);
@@ -140,8 +134,6 @@ TEST(memory_in_time) {
         assert_float_equal(wf_timeline_moment(t, r, 0).us, 0, 0);
     }
     assert_int_equal(wf_timeline_n_moments(t, 2), 0);
-    wf_timeline_destroy(t);
-    wf_program_destroy(p);
     free_instants(at);
 }
 
@@ -156,9 +148,9 @@ static int32_t find(const wf_program *p, int32_t rank, wfi_instruction_kind kind
  * copy begins at 12 and ends at 17, the compute stream takes it up at 20 and is through at 30;
  * the step ends at 40. */
 TEST(a_gap_by_hand) {
-    wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
+    scoped_program p = small_program(ctx, "pp=2,schedule=gpipe");
     instants at = make_instants(p);
-    wf_timeline *t;
+    scoped_timeline t;
     int32_t send = find(p, 0, WFI_SEND), receive = find(p, 1, WFI_RECEIVE);
     int32_t forward = find(p, 1, WFI_FORWARD), first = find(p, 0, WFI_FORWARD);
     assert_int_equal(p->instructions[send].n_depends, 1);
@@ -181,8 +173,6 @@ TEST(a_gap_by_hand) {
     assert_float_equal(time.transfer_us, 7, 1e-9); /* from 10 to 17 */
     assert_float_equal(time.wait_us, 3, 1e-9);     /* from 17 to 20 */
     assert_float_equal(time.bubble_us, 20, 1e-9);  /* to 10, and from 30 on */
-    wf_timeline_destroy(t);
-    wf_program_destroy(p);
     free_instants(at);
 }
 
@@ -190,15 +180,15 @@ TEST(a_gap_by_hand) {
 TEST_CASE(always_adds_up) {
     static const char *const plans[] = {"", "dp=2", "pp=2", "pp=4,schedule=zb1", "dp=2,pp=2"};
     for (size_t which = 0; which < sizeof plans / sizeof *plans; which++) {
-        wf_context *ctx = test_context();
-        wf_program *p = small_program(ctx, plans[which]);
+        scoped_context ctx = test_context();
+        scoped_program p = small_program(ctx, plans[which]);
         instants at = make_instants(p);
         wfi_random_key key = {3, which};
         for (int32_t i = 0; i < p->n_instructions; i++) {
             at.begin[i] = 1000 * fabs((double)wfi_random_normal(key, 0, (uint64_t)i));
             at.end[i] = at.begin[i] + 50 * fabs((double)wfi_random_normal(key, 1, (uint64_t)i));
         }
-        wf_timeline *t;
+        scoped_timeline t;
         TEST_OK(ctx, wfi_timeline_create(p, at.begin, at.end, &t));
         for (int r = 0; r < p->n_ranks; r++) {
             wf_rank_time time = wf_timeline_rank(t, r);
@@ -207,17 +197,14 @@ TEST_CASE(always_adds_up) {
             assert_true(time.compute_us >= 0 && time.transfer_us >= 0 && time.bubble_us >= 0 &&
                         time.wait_us >= 0);
         }
-        wf_timeline_destroy(t);
-        wf_program_destroy(p);
         free_instants(at);
-        test_context_end(ctx);
     }
 }
 
 /* What there is not is zeros and empty texts. */
 TEST(out_of_range) {
-    wf_program *p = small_program(ctx, "pp=2");
-    wf_timeline *t;
+    scoped_program p = small_program(ctx, "pp=2");
+    scoped_timeline t;
     TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
     const wf_costs *costs = wf_program_costs(p);
     const int bad[] = {-1, 1 << 20};
@@ -232,8 +219,4 @@ TEST(out_of_range) {
     /* The first unit that the rank has not. */
     assert_true(!*wf_program_unit(p, 0, wf_program_rank(p, 0).n_units).name);
     assert_true(*wf_program_unit(p, 1, wf_program_rank(p, 1).n_units - 1).name);
-    wf_timeline_destroy(t);
-    wf_program_destroy(p);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -5,11 +5,6 @@
  */
 #include "test_program.h"
 
-#include <weft/model.h>
-#include <weft/program.h>
-
-#include <stdlib.h>
-
 #define N_RANKS 4
 static const double n_parameters = 124439808;
 /* The head's use of the embedding has a gradient of its own, which is summed, too. */
@@ -21,19 +16,16 @@ typedef struct figures {
 } figures;
 
 static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micro) {
-    wf_model *model;
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
     figures f = {0, 0, 0};
-    config.n_tokens = 256;
-    config.n_classes = 50257;
     recipe.batch = recipe.n_micro = n_micro;
     recipe.n_lanes = N_RANKS;
     recipe.n_slices = 1;
     recipe.n_threads = 1;
     recipe.optimizer = WF_ADAMW;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2", &config, &model));
-    wf_program *p = test_program(ctx, model, &recipe, plan_text);
+    scoped_model model =
+        test_find_model(ctx, "gpt2", &TEST_MODEL(.n_tokens = 256, .n_classes = 50257));
+    scoped_program p = test_program(ctx, model, &recipe, plan_text);
     assert_int_equal(wf_program_n_ranks(p), N_RANKS);
     for (int r = 0; r < N_RANKS; r++) {
         wf_rank_summary s = wf_program_rank(p, r);
@@ -41,8 +33,6 @@ static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micr
         if ((double)s.peak_bytes > f.peak) f.peak = (double)s.peak_bytes;
         f.sent += (double)s.sent_bytes / 4 / N_RANKS;
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
     return f;
 }
 
@@ -51,7 +41,7 @@ static void expect_near(const char *what, double got, double want) {
         fail_msg("%s: %.4g, expected %.4g", what, got, want);
 }
 
-TEST_CASE(as_the_paper_says) {
+TEST(as_the_paper_says) {
     static const struct {
         const char *plan;
         double state; /* bytes a parameter */
@@ -60,7 +50,6 @@ TEST_CASE(as_the_paper_says) {
                 {"dp=4,zero=1", 4 + 8. / N_RANKS, 2},
                 {"dp=4,zero=2", 4 + 8. / N_RANKS, 2},
                 {"dp=4,zero=3", 12. / N_RANKS, 3}};
-    wf_context *ctx = test_context();
     double peak = 1e18;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         figures f = figures_of(ctx, rows[k].plan, N_RANKS);
@@ -70,19 +59,16 @@ TEST_CASE(as_the_paper_says) {
         assert_true(f.peak < peak);
         peak = f.peak;
     }
-    test_context_end(ctx);
 }
 
 /* Two replicas of two slices each: parameters are gathered within a replica; slices of gradients
  * are summed there, then between replicas. */
-TEST_CASE(shards_of_some) {
-    wf_context *ctx = test_context();
+TEST(shards_of_some) {
     figures f = figures_of(ctx, "dp=4,zero=3,shard=2", N_RANKS);
     expect_near("state", f.state, 12. / 2 * n_parameters);
     expect_near("sent", f.sent, (2. / 2 + 1. / 2 + 2. / 2 / 2) * n_parameters);
     f = figures_of(ctx, "dp=4,zero=3,shard=1", N_RANKS);
     expect_near("sent", f.sent, figures_of(ctx, "dp=4", N_RANKS).sent);
-    test_context_end(ctx);
 }
 
 /* With four microbatches a rank: a gather for forward and one for backward of each, or of all. The
@@ -116,19 +102,9 @@ TEST(prefetch_takes_memory) {
 TEST(packed_again) {
     static const char *const plans[] = {"dp=2,zero=3", "dp=2,zero=3,schedule=breadth",
                                         "dp=2,pp=2,zero=3,schedule=zb1"};
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    config.height = config.width = 32;
-    TEST_OK(ctx, wf_model_find(ctx, "resnet18", &config, &model));
+    scoped_model model = test_find_model(ctx, "resnet18", &TEST_MODEL(.height = 32, .width = 32));
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_recipe recipe = WF_RECIPE_INIT;
-        recipe.batch = 8;
-        recipe.n_micro = 4;
-        recipe.n_threads = 1;
-        wf_program *p = test_program(ctx, model, &recipe, plans[k]);
-        wf_program_destroy(p);
+        wf_recipe recipe = TEST_RECIPE(.batch = 8, .n_micro = 4, .n_threads = 1);
+        scoped_program p = test_program(ctx, model, &recipe, plans[k]);
     }
-    wf_model_destroy(model);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -1,5 +1,5 @@
-/* The program of all tests that register themselves with TEST_MAIN: `run TEST [CASE]` runs one
- * test, or its cases that match a pattern such as 'adam*'; `run` lists the tests. */
+/* The program of all C tests without a main: `run TEST [CASE]` runs one test, or its cases that
+ * match a pattern such as 'adam*'; `run` lists the tests. */
 #include "test.h"
 
 #include <fnmatch.h>

@@ -225,5 +225,3 @@ TEST(zero_times) {
             check_fixed(ctx, &r, 1);
         }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -83,18 +83,13 @@ TEST(shorter_bubbles) {
 
 static void train(wf_context *ctx, const wfi_schedule *schedule, const char *plan_text,
                   const char *devices, char hex_out[65]) {
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .clip_norm = 1);
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
     wf_trainer *t;
     wf_timeline *timeline;
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.clip_norm = 1;
     config.devices = devices;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_model *model = test_model(ctx, "small", small_net, NULL, 0);
+    wf_plan *plan = test_plan(ctx, plan_text);
     if (schedule) plan->schedule = schedule;
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t));
     const wf_program *p = wf_trainer_program(t);
@@ -147,17 +142,13 @@ typedef struct looked {
 } looked;
 
 static looked look_at(wf_context *ctx, const char *plan_text, int n_units) {
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    wf_plan *plan;
-    wf_program *p, *again;
-    wf_timeline *timeline;
+    wf_recipe recipe = TEST_RECIPE(.batch = 512, .n_micro = 8, .n_lanes = 1);
+    scoped_program p;
+    wf_program *again;
+    scoped_timeline timeline;
     looked found = {.n_stages = 0};
-    recipe.batch = 512;
-    recipe.n_micro = 8;
-    recipe.n_lanes = 1;
-    TEST_OK(ctx, wf_model_create(ctx, "chain", chain, &n_units, sizeof n_units, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    scoped_model model = test_model(ctx, "chain", chain, &n_units, sizeof n_units);
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     TEST_OK(ctx, wf_program_simulate(p, NULL, &timeline));
     snprintf(found.plan, sizeof found.plan, "%s", wf_program_plan(p));
@@ -180,7 +171,7 @@ static looked look_at(wf_context *ctx, const char *plan_text, int n_units) {
     wfi_pool_release(&pool);
     /* The plan that was chosen gives the same program. */
     wf_plan_destroy(plan);
-    TEST_OK(ctx, wf_plan_parse(ctx, found.plan, &plan));
+    plan = test_plan(ctx, found.plan);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &again));
     assert_int_equal(again->n_instructions, p->n_instructions);
     /* And a test finds the stages where they are. */
@@ -188,10 +179,7 @@ static looked look_at(wf_context *ctx, const char *plan_text, int n_units) {
     TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 64, &again));
     assert_int_equal(again->n_stages, p->n_stages);
     wf_program_destroy(again);
-    wf_timeline_destroy(timeline);
-    wf_program_destroy(p);
     wf_plan_destroy(plan);
-    wf_model_destroy(model);
     return found;
 }
 
@@ -211,22 +199,14 @@ TEST(auto_chooses) {
 }
 
 static size_t peak_of(wf_context *ctx, const char *plan_text) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
+    wf_recipe recipe = TEST_RECIPE(.batch = 120, .n_micro = 24, .n_lanes = 1);
     size_t most = 0;
-    config.height = config.width = 128;
-    recipe.batch = 120;
-    recipe.n_micro = 24;
-    recipe.n_lanes = 1;
-    TEST_OK(ctx, wf_model_find(ctx, "resnet50", &config, &model));
-    wf_program *p = test_program(ctx, model, &recipe, plan_text);
+    scoped_model model = test_find_model(ctx, "resnet50", &TEST_MODEL(.height = 128, .width = 128));
+    scoped_program p = test_program(ctx, model, &recipe, plan_text);
     for (int r = 0; r < p->n_ranks; r++) {
         size_t peak = wf_program_rank(p, r).peak_bytes;
         if (peak > most) most = peak;
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
     return most;
 }
 
@@ -235,5 +215,3 @@ TEST(cuts_look_at_memory) {
     double one = (double)peak_of(ctx, "pp=4"), v = (double)peak_of(ctx, "pp=4,schedule=zbv");
     assert_true(v < 1.25 * one);
 }
-
-TEST_MAIN(NULL, NULL)

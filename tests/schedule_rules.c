@@ -176,5 +176,3 @@ TEST(broken_are_refused) {
                  "the list of stage 1 has an action of stage 0");
     wfi_timing_release(&timing);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -7,7 +7,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <weft/schedule.h>
 
 #define MAX_STAGES 64
 
@@ -152,5 +151,3 @@ TEST(bad_requests) {
                  "the weight gradient of stage 1");
     assert_null(result);
 }
-
-TEST_MAIN(NULL, NULL)

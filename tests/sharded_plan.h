@@ -19,8 +19,7 @@ static const wfi_strategy *const sharded[] = {&wfi_strategy_zero1, &whole_gradie
 
 static inline wf_plan *sharded_plan(wf_context *ctx, const char *text,
                                     const wfi_strategy *strategy) {
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    wf_plan *plan = test_plan(ctx, text);
     plan->strategy = strategy;
     return plan;
 }

@@ -7,8 +7,6 @@
 #include "test_program.h"
 
 #include <math.h>
-#include <weft/schedule.h>
-#include <weft/timeline.h>
 
 #define MOST_PLANS 2000
 #define N_LIMITS   8
@@ -42,19 +40,18 @@ static int count_keys(const char *plan) {
 
 /* A draft takes the program's time, and needs no more memory. */
 static void check_draft(const space *s, const wf_plan *plan, const answer *a) {
-    wf_program *draft;
+    scoped_program draft;
     double us;
     TEST_OK(s->ctx, wfi_program_draft(s->first, plan, NULL, &draft));
     TEST_OK(s->ctx, wfi_simulate_step(draft, &us));
     if (us != a->us) fail_msg("%s: %g us, drafted as %g us", a->plan, a->us, us);
     assert_true(highest_peak(draft) <= a->peak_bytes);
-    wf_program_destroy(draft);
 }
 
 static void look_at(space *s, const char *text) {
     wf_timeline *timeline;
     wf_program *p;
-    wf_plan *plan;
+    scoped_plan plan = NULL;
     if (wf_plan_parse(s->ctx, text, &plan) != WF_OK) return;
     bool is_new = true;
     for (int k = 0; k < s->n; k++) is_new &= strcmp(s->all[k].plan, wf_plan_text(plan)) != 0;
@@ -71,7 +68,6 @@ static void look_at(space *s, const char *text) {
         wf_timeline_destroy(timeline);
         wf_program_destroy(p);
     }
-    wf_plan_destroy(plan);
 }
 
 static void look_at_savings(space *s, const char *plan) {
@@ -141,9 +137,8 @@ static void check_model(wf_context *ctx, const char *name, const wf_model_config
                         wf_recipe recipe, int n_ranks) {
     static space s;
     char text[20];
-    wf_model *model;
     s = (space){.ctx = ctx};
-    TEST_OK(ctx, wf_model_find(ctx, name, config, &model));
+    wf_model *model = test_find_model(ctx, name, config);
     snprintf(text, sizeof text, "dp=%d", n_ranks);
     s.first = test_program(ctx, model, &recipe, text);
     look_at_all(&s, n_ranks);
@@ -156,20 +151,14 @@ static void check_model(wf_context *ctx, const char *name, const wf_model_config
 }
 
 TEST(of_an_mlp) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    config.height = config.width = 8;
-    recipe.batch = 32;
+    wf_model_config config = TEST_MODEL(.height = 8, .width = 8);
+    wf_recipe recipe = TEST_RECIPE(.batch = 32);
     check_model(ctx, "mlp", &config, recipe, 4);
 }
 
 TEST(of_a_gpt) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    config.n_layers = 1, config.hidden = 32, config.n_heads = 2, config.n_tokens = 16;
-    config.n_classes = 100;
-    recipe.batch = 4, recipe.optimizer = WF_ADAMW;
+    wf_model_config config =
+        TEST_MODEL(.n_layers = 1, .hidden = 32, .n_heads = 2, .n_tokens = 16, .n_classes = 100);
+    wf_recipe recipe = TEST_RECIPE(.batch = 4, .optimizer = WF_ADAMW);
     check_model(ctx, "gpt", &config, recipe, 2);
 }
-
-TEST_MAIN(NULL, NULL)

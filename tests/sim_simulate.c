@@ -10,11 +10,7 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <weft/nn.h>
-#include <weft/trace.h>
-#include <weft/trainer.h>
 
 #define FORWARD  30.0
 #define BACKWARD 40.0
@@ -32,12 +28,9 @@ static void four(wf_graph *g, const void *config) {
 
 static wf_program *make_program_of(wf_context *ctx, const char *plan_text, int64_t n_micro,
                                    int n_lanes) {
-    wf_model *model;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = recipe.n_micro = n_micro;
-    recipe.n_lanes = n_lanes;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
+    wf_recipe recipe = TEST_RECIPE(.batch = n_micro, .n_micro = n_micro, .n_lanes = n_lanes,
+                                   .kernels = WF_KERNELS_REFERENCE);
+    wf_model *model = test_model(ctx, "four", four, NULL, 0);
     wf_program *p = test_program(ctx, model, &recipe, plan_text);
     wf_model_destroy(model);
     return p;
@@ -78,11 +71,11 @@ TEST_CASE(closed_formula) {
     for (int s = 0; s < 2; s++)
         for (int stages = 1; stages <= 4; stages *= 2)
             for (int64_t m = 1; m <= 8; m += m < 2 ? 1 : 3) {
-                wf_context *ctx = test_context();
+                scoped_context ctx = test_context();
                 char plan[60];
                 snprintf(plan, sizeof plan, "pp=%d,schedule=%s%s", stages, schedules[s],
                          stages == 2 ? ",cut=c" : "");
-                wf_timeline *t = simulate(ctx, plan, m, 0);
+                scoped_timeline t = simulate(ctx, plan, m, 0);
                 double one = 4.0 / stages * (FORWARD + BACKWARD + WEIGHT);
                 assert_float_equal(wf_timeline_step_us(t), (double)(m + stages - 1) * one, 1e-6);
                 for (int r = 0; r < stages; r++) {
@@ -91,14 +84,12 @@ TEST_CASE(closed_formula) {
                     assert_float_equal(time.bubble_us, (double)(stages - 1) * one, 1e-6);
                     assert_float_equal(time.wait_us + time.transfer_us, 0, 1e-6);
                 }
-                wf_timeline_destroy(t);
-                test_context_end(ctx);
             }
 }
 
 /* One microbatch after the other: the two ranks never compute at once. */
 TEST(naive_does_not_overlap) {
-    wf_timeline *t = simulate(ctx, "pp=2,cut=c,schedule=naive", 3, 0);
+    scoped_timeline t = simulate(ctx, "pp=2,cut=c,schedule=naive", 3, 0);
     double work = 3 * 4 * (FORWARD + BACKWARD + WEIGHT);
     assert_float_equal(wf_timeline_step_us(t), work, 1e-6);
     for (int i = 0; i < wf_timeline_n_spans(t); i++)
@@ -108,13 +99,12 @@ TEST(naive_does_not_overlap) {
                 continue;
             assert_true(fmin(a.end_us, b.end_us) - fmax(a.begin_us, b.begin_us) < 1e-6);
         }
-    wf_timeline_destroy(t);
 }
 
 /* One microbatch on two stages: each of the two transfers on its way is waited for, by the one
  * that needs it. Loading the input and reporting the loss are messages as well. */
 TEST(transfers) {
-    wf_timeline *t = simulate(ctx, "pp=2,cut=c,schedule=1f1b", 1, 7);
+    scoped_timeline t = simulate(ctx, "pp=2,cut=c,schedule=1f1b", 1, 7);
     double work = 4 * (FORWARD + BACKWARD + WEIGHT);
     wf_rank_time first = wf_timeline_rank(t, 0), second = wf_timeline_rank(t, 1);
     assert_float_equal(wf_timeline_step_us(t), 7 + work + 7 + 7, 1e-6);
@@ -122,19 +112,15 @@ TEST(transfers) {
     assert_float_equal(first.bubble_us, 7 + 2 * (FORWARD + BACKWARD + WEIGHT), 1e-6);
     assert_float_equal(second.transfer_us, 7 + 7, 1e-6); /* activation; then the gradient leaves */
     assert_float_equal(second.bubble_us, wf_timeline_step_us(t) - second.compute_us - 14, 1e-6);
-    wf_timeline_destroy(t);
 }
 
 /* Each unit's gradient is summed after its last microbatch, by both replicas at once. */
 TEST(replicas_reduce_together) {
-    wf_model *model;
-    wf_timeline *t;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = recipe.n_micro = 4;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
-    wf_program *p = test_program(ctx, model, &recipe, "dp=2,bucket=1");
-    wf_costs *costs = equal_costs(ctx, p, 5);
+    scoped_timeline t = NULL;
+    wf_recipe recipe = TEST_RECIPE(.batch = 4, .n_micro = 4, .kernels = WF_KERNELS_REFERENCE);
+    scoped_model model = test_model(ctx, "four", four, NULL, 0);
+    scoped_program p = test_program(ctx, model, &recipe, "dp=2,bucket=1");
+    scoped_costs costs = equal_costs(ctx, p, 5);
     TEST_OK(ctx, wf_program_simulate(p, costs, &t));
     int64_t n_spans = wf_timeline_n_spans(t);
     int n_reduce = 0;
@@ -147,10 +133,6 @@ TEST(replicas_reduce_together) {
         assert_float_equal(a.end_us - a.begin_us, 5, 1e-9);
     }
     assert_int_equal(n_reduce, 4);
-    wf_timeline_destroy(t);
-    wf_costs_destroy(costs);
-    wf_program_destroy(p);
-    wf_model_destroy(model);
 }
 
 static double work_us(const wf_timeline *t, wf_span_kind first, wf_span_kind last) {
@@ -166,7 +148,7 @@ static double work_us(const wf_timeline *t, wf_span_kind first, wf_span_kind las
  * as long as all of its work; with more, as without shared cores. */
 TEST(streams_share_cores) {
     enum { SUM = 25, N_UNITS = 4 };
-    wf_program *p = make_program_of(ctx, "dp=2,bucket=1", 4, 2);
+    scoped_program p = make_program_of(ctx, "dp=2,bucket=1", 4, 2);
     double *us = calloc((size_t)p->n_instructions, sizeof *us);
     double *begin_us = calloc((size_t)p->n_instructions, sizeof *us);
     double *end_us = calloc((size_t)p->n_instructions, sizeof *us);
@@ -195,15 +177,14 @@ TEST(streams_share_cores) {
     free(us);
     free(begin_us);
     free(end_us);
-    wf_program_destroy(p);
 }
 
 /* With such times a simulation would not end. */
 TEST(wrong_times) {
     const double wrong[] = {NAN, INFINITY, -1};
-    wf_program *p = make_program_of(ctx, "dp=2", 4, 2);
+    scoped_program p = make_program_of(ctx, "dp=2", 4, 2);
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
-        wf_costs *costs;
+        scoped_costs costs;
         wf_timeline *t;
         TEST_OK(ctx, wfi_costs_copy(ctx, wf_program_costs(p), &costs));
         wf_unit_cost unit = wf_costs_unit(costs, 1);
@@ -216,9 +197,7 @@ TEST(wrong_times) {
         rates.sum_us_per_byte = wrong[k];
         wf_costs_set_rates(costs, rates);
         TEST_REFUSED(ctx, wf_program_simulate(p, costs, &t), WF_INVALID_ARG, "a rate is");
-        wf_costs_destroy(costs);
     }
-    wf_program_destroy(p);
 }
 
 /* A step from the least CPU times of its instructions has the same instructions. */
@@ -226,16 +205,15 @@ TEST(replays_a_step) {
     float x[8 * 8] = {0};
     int32_t y[8] = {0};
     const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
-    wf_program *p = make_program_of(ctx, "dp=2", 8, 2);
+    scoped_program p = make_program_of(ctx, "dp=2", 8, 2);
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_timeline *measured, *replayed;
-    wf_trainer *trainer;
-    wf_model *model;
-    wf_plan *plan;
+    scoped_timeline measured;
+    scoped_timeline replayed;
+    scoped_trainer trainer;
     wf_step_result result;
     config.trace = 1;
-    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    scoped_model model = test_model(ctx, "four", four, NULL, 0);
+    scoped_plan plan = test_plan(ctx, "dp=2");
     TEST_OK(ctx, wf_trainer_create(ctx, model, wf_program_recipe(p), plan, &config, &trainer));
     for (int s = 0; s < 3; s++) {
         if (s < 2)
@@ -247,23 +225,15 @@ TEST(replays_a_step) {
     assert_int_equal(wf_timeline_n_spans(replayed), wf_timeline_n_spans(measured));
     assert_true(wf_timeline_step_us(replayed) > 0);
     assert_true(work_us(replayed, WF_SPAN_FORWARD, WF_SPAN_BACKWARD_WEIGHT) > 0);
-    wf_timeline_destroy(measured);
-    wf_timeline_destroy(replayed);
-    wf_trainer_destroy(trainer);
-    wf_program_destroy(p);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
 }
 
 TEST(costs_of_another_model) {
-    wf_program *p = make_program(ctx, "", 1);
-    wf_costs *costs = equal_costs(ctx, p, 0);
+    scoped_program p = make_program(ctx, "", 1);
+    scoped_costs costs = equal_costs(ctx, p, 0);
     wf_timeline *t;
     costs->n_units--;
     TEST_REFUSED(ctx, wf_program_simulate(p, costs, &t), WF_INVALID_ARG, "3 units");
     costs->n_units++;
-    wf_costs_destroy(costs);
-    wf_program_destroy(p);
 }
 
 /* ---- traces ---- */
@@ -434,12 +404,11 @@ static void faulty_free(void *self, void *block) {
 }
 
 static wf_status simulate_and_trace(wf_context *ctx, const wf_program *p, const char *path) {
-    wf_timeline *t;
+    scoped_timeline t = NULL;
     wf_trace *trace;
     wf_status status = wf_program_simulate(p, NULL, &t);
     if (status != WF_OK) return status;
     status = wf_trace_write(ctx, path, "title", &(wf_trace_part){"simulated", t}, 1);
-    wf_timeline_destroy(t);
     if (status == WF_OK) status = wf_trace_read(ctx, path, &trace);
     if (status == WF_OK) wf_trace_destroy(trace);
     return status;
@@ -448,12 +417,12 @@ static wf_status simulate_and_trace(wf_context *ctx, const wf_program *p, const 
 TEST_CASE(memory_runs_out) {
     faulty f = {-1};
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
-    wf_context *ctx;
+    scoped_context ctx;
     char path[200];
     trace_path(path, sizeof path);
     config.allocator = (wf_allocator){faulty_alloc, faulty_free, &f};
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
-    wf_program *p = make_program(ctx, "pp=2", 2);
+    scoped_program p = make_program(ctx, "pp=2", 2);
     uint64_t n_live = wf_context_memory(ctx).n_live;
     wf_status status = WF_NO_MEMORY;
     int n;
@@ -465,8 +434,4 @@ TEST_CASE(memory_runs_out) {
     }
     assert_true(n > 20);
     unlink(path);
-    wf_program_destroy(p);
-    test_context_end(ctx);
 }
-
-TEST_MAIN(NULL, NULL)

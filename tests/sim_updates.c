@@ -34,11 +34,9 @@ static wf_simulation *run(wf_context *ctx, const wf_simulation_config *c) {
 }
 
 static wf_simulation_summary summary_of(const wf_simulation_config *c) {
-    wf_context *ctx = test_context();
-    wf_simulation *s = run(ctx, c);
+    scoped_context ctx = test_context();
+    scoped_simulation s = run(ctx, c);
     wf_simulation_summary sum = wf_simulation_summarize(s);
-    wf_simulation_destroy(s);
-    test_context_end(ctx);
     return sum;
 }
 
@@ -201,10 +199,9 @@ TEST(staleness_of_equal_workers) {
 TEST(staleness_of_slow_worker) {
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 4, 12);
     c.slow = 10;
-    wf_simulation *s = run(ctx, &c);
+    scoped_simulation s = run(ctx, &c);
     assert_int_equal(wf_simulation_summarize(s).n_staleness, 9); /* ceil(30 / 4) = 8 */
     assert_true(wf_simulation_staleness(s, 8) > 0);
-    wf_simulation_destroy(s);
     for (c.staleness = 0; c.staleness < 8; c.staleness++)
         assert_int_equal(summary_of(&c).n_staleness, c.staleness + 1);
     c.staleness = INT64_MAX;
@@ -322,9 +319,10 @@ static void expect_spans(const wf_simulation_config *c, const wf_timeline *t) {
 
 TEST_CASE(any_times) {
     for (uint64_t i = 0; i < 200; i += TEST_SAMPLE) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_simulation_config c = random_config(i);
-        wf_simulation *s = run(ctx, &c), *again = run(ctx, &c);
+        scoped_simulation s = run(ctx, &c);
+        scoped_simulation again = run(ctx, &c);
         wf_simulation_summary one = wf_simulation_summarize(s),
                               two = wf_simulation_summarize(again);
         assert_memory_equal(&one, &two, sizeof one);
@@ -332,9 +330,6 @@ TEST_CASE(any_times) {
         expect_histogram(&c, s);
         expect_spans(&c, wf_simulation_timeline(s));
         expect_versions(&c, wf_simulation_timeline(s));
-        wf_simulation_destroy(s);
-        wf_simulation_destroy(again);
-        test_context_end(ctx);
     }
 }
 
@@ -399,8 +394,8 @@ static void faulty_free(void *self, void *block) {
 TEST_CASE(no_memory) {
     int n_left = 1 << 20, n = 0;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
-    wf_context *ctx;
-    wf_simulation *s;
+    scoped_context ctx;
+    scoped_simulation s;
     config.allocator = (wf_allocator){faulty_alloc, faulty_free, &n_left};
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
     wf_simulation_config c = config_of(WF_SIMULATION_ASYNC, 3, 12);
@@ -415,8 +410,6 @@ TEST_CASE(no_memory) {
         }
     }
     assert_true(n > 10);
-    wf_simulation_destroy(s);
-    test_context_end(ctx);
 }
 
 TEST(bad_configs) {
@@ -449,5 +442,3 @@ TEST(bad_configs) {
     REFUSED(c.forward_ms = c.backward_ms = c.weight_ms = 0, "must take some time to compute");
     wf_simulation_destroy(NULL);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -5,9 +5,6 @@
 #include "base/random.h"
 #include "test_trainer.h"
 
-#include <weft/nn.h>
-#include <weft/trainer.h>
-
 #define SMALL_BATCH 16
 #define SMALL_IMAGE (3 * 8 * 8)
 
@@ -91,25 +88,20 @@ static inline void small_batch_fill(small_batch *b, int step) {
     }
 }
 
+#define SMALL_RECIPE(...)                                                                          \
+    TEST_RECIPE(.batch = SMALL_BATCH, .n_micro = 2, .n_lanes = 1, .seed = 5, .lr = 0.05,           \
+                .momentum = 0.9, __VA_ARGS__)
 static inline wf_recipe small_recipe(void) {
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = SMALL_BATCH;
-    recipe.n_micro = 2;
-    recipe.n_lanes = 1;
-    recipe.seed = 5;
-    recipe.lr = 0.05;
-    recipe.momentum = 0.9;
-    return recipe;
+    return SMALL_RECIPE(.n_micro = 2);
 }
 
 static inline wf_trainer *planned_trainer(wf_context *ctx, wf_model_function function,
                                           const wf_recipe *recipe, const char *plan_text,
                                           const char *devices, int keep_gradients) {
-    wf_model *model;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = keep_gradients;
     config.devices = devices;
-    TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "small", function, NULL, 0);
     return test_trainer(ctx, model, recipe, plan_text, &config);
 }
 
@@ -117,11 +109,10 @@ static inline wf_trainer *planned_trainer(wf_context *ctx, wf_model_function fun
 static inline wf_trainer *folder_trainer(wf_context *ctx, const char *path,
                                          wf_model_function function, const wf_recipe *recipe,
                                          const char *plan_text, int keep_gradients) {
-    wf_model *model;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = keep_gradients;
     config.folder = path;
-    TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "small", function, NULL, 0);
     return test_trainer(ctx, model, recipe, plan_text, &config);
 }
 

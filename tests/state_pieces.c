@@ -12,14 +12,10 @@
 
 #include <math.h>
 #include <sodium.h>
-#include <weft/model.h>
 
 static wf_recipe make_recipe(int n_lanes) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = recipe.n_lanes = n_lanes;
-    recipe.batch = 2 * n_lanes;
-    recipe.n_threads = 1;
-    recipe.optimizer = WF_ADAM;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = n_lanes, .n_lanes = n_lanes, .batch = 2 * n_lanes,
+                                    .n_threads = 1, .optimizer = WF_ADAM);
     return recipe;
 }
 
@@ -27,10 +23,9 @@ static wf_program *make_program(wf_context *ctx, const wf_model *model, const ch
                                 int n_lanes) {
     wf_recipe recipe = make_recipe(n_lanes);
     wf_program *program;
-    wf_plan *plan;
     const char *tp = strstr(plan_text, "tp=");
     recipe.n_slices = tp ? tp[3] - '0' : 1;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN_AND_KEEP, NULL, &program));
     wf_plan_destroy(plan);
@@ -138,10 +133,9 @@ static wf_model *make_model(wf_context *ctx, int number) {
     config.n_tokens = has_tokens ? 16 : 0;
     config.small_stem = number == 3;
     if (number < 2)
-        TEST_OK(ctx,
-                wf_model_create(ctx, "small", number ? plain_net : small_net, NULL, 0, &model));
+        model = test_model(ctx, "small", number ? plain_net : small_net, NULL, 0);
     else
-        TEST_OK(ctx, wf_model_find(ctx, names[number - 2], &config, &model));
+        model = test_find_model(ctx, names[number - 2], &config);
     return model;
 }
 
@@ -166,32 +160,29 @@ TEST(pieces_make_up_all) {
                  {"tp=2", 1},
                  {"tp=4,dp=2,zero=3", 2}};
     for (int m = 0; m < N_MODELS; m++) {
-        wf_model *model = make_model(ctx, m);
+        scoped_model model = make_model(ctx, m);
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
             if (m == 1 && strstr(plans[k].text, "pp=3")) continue;          /* it has two units */
             if (strstr(plans[k].text, "tp=") && m != 2 && m != 4) continue; /* nothing to cut */
-            wf_program *p = make_program(ctx, model, plans[k].text, plans[k].n_lanes);
+            scoped_program p = make_program(ctx, model, plans[k].text, plans[k].n_lanes);
             for (int scope = 0; scope <= WFI_STATE_GRADIENTS; scope++)
                 check_list(plans[k].text, p, (wfi_state_scope)scope);
-            wf_program_destroy(p);
         }
-        wf_model_destroy(model);
     }
 }
 
 /* Strategies that no plan can ask for yet: parts of what replicas keep. */
-TEST_CASE(parts_make_up_all) {
+TEST(parts_make_up_all) {
     static const wfi_strategy rows[] = {
         {"state", WFI_REPLICATE, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
         {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
         {"gradient", WFI_REPLICATE, WFI_REPLICATE, WFI_SHARD, WFI_AT, false}};
-    wf_context *ctx = test_context();
     for (int m = 0; m < N_MODELS; m++) {
-        wf_model *model = make_model(ctx, m);
+        scoped_model model = make_model(ctx, m);
         for (int n = 1; n <= 7; n++) {
             char plan[16];
             snprintf(plan, sizeof plan, "dp=%d", n);
-            wf_program *p = make_program(ctx, model, plan, n);
+            scoped_program p = make_program(ctx, model, plan, n);
             for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
                 int64_t n_parts = 0, n_tensors = 0;
                 wfi_state_list list;
@@ -210,11 +201,8 @@ TEST_CASE(parts_make_up_all) {
                 assert_true(n_parts < n_tensors + p->graph->n_units * 2 * n);
                 wfi_state_list_release(&list);
             }
-            wf_program_destroy(p);
         }
-        wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 /* ---- what a run begins with ---- */
@@ -260,15 +248,15 @@ TEST(weights_are_spread_as_in_pytorch) {
     static float x[N], other[N];
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_model_config config = WF_MODEL_CONFIG_INIT;
-        wf_model *model;
+        scoped_model model;
         wfi_state_list list;
         bool is_image = !strcmp(cases[k].model, "resnet18"), is_lstm = cases[k].model[0] == 'l';
         config.n_classes = is_image ? 10 : 300;
         config.n_tokens = is_image ? 0 : 16;
         config.height = config.width = is_image ? 32 : 224;
         if (is_lstm) config.hidden = config.embedding = 64;
-        TEST_OK(ctx, wf_model_find(ctx, cases[k].model, &config, &model));
-        wf_program *p = make_program(ctx, model, "", 1);
+        model = test_find_model(ctx, cases[k].model, &config);
+        scoped_program p = make_program(ctx, model, "", 1);
         TEST_OK(ctx, wfi_state_list_create(p, WFI_STATE_WEIGHTS, &list));
         wfi_state_draw(&list, wfi_state_find(&list, cases[k].tensor), 5, 0, N, x);
         if (cases[k].other)
@@ -290,8 +278,6 @@ TEST(weights_are_spread_as_in_pytorch) {
         if (cases[k].other && fabs(product / square) > 0.1)
             fail_msg("%s and %s are alike", cases[k].tensor, cases[k].other);
         wfi_state_list_release(&list);
-        wf_program_destroy(p);
-        wf_model_destroy(model);
     }
 }
 
@@ -301,7 +287,7 @@ TEST(hashes_in_order_of_names) {
     static const char *const plans[] = {"", "dp=2,pp=2", "dataparallel=2"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
         wf_recipe recipe = make_recipe(4);
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
+        scoped_trainer t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
         crypto_hash_sha256_state hash;
         unsigned char digest[crypto_hash_sha256_BYTES];
         char want[65], got[65];
@@ -323,7 +309,6 @@ TEST(hashes_in_order_of_names) {
         TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
         assert_string_equal(got, want);
         wfi_state_list_release(&list);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -358,15 +343,14 @@ static void counted_free(void *self, void *block) {
 }
 
 TEST_IN_FOLDER(state_is_not_copied_as_a_whole) {
-    folder *f = *state;
     counted count = {0};
-    wf_context *ctx;
+    scoped_context ctx;
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     config.allocator = (wf_allocator){counted_alloc, counted_free, &count};
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
     wf_recipe recipe = make_recipe(2);
     recipe.kernels = WF_KERNELS_REFERENCE;
-    wf_trainer *t = planned_trainer(ctx, wide_net, &recipe, "dp=2", NULL, 0);
+    scoped_trainer t = planned_trainer(ctx, wide_net, &recipe, "dp=2", NULL, 0);
     char before[65], after[65];
     for (int k = 0; k < 3; k++) {
         size_t live = count.live;
@@ -379,8 +363,4 @@ TEST_IN_FOLDER(state_is_not_copied_as_a_whole) {
     }
     TEST_OK(ctx, wf_trainer_weights_sha256(t, after));
     assert_string_equal(before, after);
-    wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -5,7 +5,6 @@
 #include "comm/store/store.h"
 #include "test.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 typedef enum store_kind { MEMORY, FILE_STORE, TCP, N_KINDS } store_kind;

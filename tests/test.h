@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <weft/context.h>
+#include <weft/weft.h>
 
 /* Of a large grid, tests take one field of so many: under a sanitizer each takes several times as
  * long, and more of them take no other path. */
@@ -87,15 +87,24 @@ typedef struct test_file {
 
 void test_register(test_file *file);
 
+#ifdef TEST_IN_RUN
 /* Adds this file to tests/run. */
-#define TEST_MAIN(setup, teardown)                                                                 \
-    static int test_run_all(void) {                                                                \
-        return test_run(setup, teardown);                                                          \
-    }                                                                                              \
-    __attribute__((constructor)) static void test_add_file(void) {                                 \
-        static test_file self = {__FILE__, test_run_all, test_cases, &test_n_cases, NULL};         \
-        test_register(&self);                                                                      \
+static CMFixtureFunction test_setup, test_teardown;
+static int test_run_all(void) {
+    return test_run(test_setup, test_teardown);
+}
+__attribute__((constructor)) static void test_add_file(void) {
+    static test_file self = {__BASE_FILE__, test_run_all, test_cases, &test_n_cases, NULL};
+    test_register(&self);
+}
+
+/* Functions that run before and after all tests of the file. */
+#define TEST_FIXTURE(setup, teardown)                                                              \
+    __attribute__((constructor)) static void test_add_fixture(void) {                              \
+        test_setup = setup;                                                                        \
+        test_teardown = teardown;                                                                  \
     }
+#endif
 
 /* A setup of tests whose trainers check the order of events. */
 static inline int test_check_events(void **state) {
@@ -143,5 +152,7 @@ static inline int test_descriptors(void) {
     closedir(listing);
     return n;
 }
+
+#include "scoped.h"
 
 #endif

@@ -4,14 +4,11 @@
 
 #include "test.h"
 
-#include <weft/program.h>
-
 /* A step of training. */
 static inline wf_program *test_program(wf_context *ctx, const wf_model *model,
                                        const wf_recipe *recipe, const char *plan_text) {
-    wf_plan *plan;
     wf_program *p;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wf_program_create(ctx, model, recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_plan_destroy(plan);
     return p;

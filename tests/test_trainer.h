@@ -4,14 +4,11 @@
 
 #include "sharded_plan.h"
 
-#include <weft/trainer.h>
-
 /* Of the model, which is destroyed. `config` may be NULL. */
 static inline wf_trainer *test_trainer(wf_context *ctx, wf_model *model, const wf_recipe *recipe,
                                        const char *plan_text, const wf_trainer_config *config) {
-    wf_plan *plan;
     wf_trainer *t;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wf_trainer_create(ctx, model, recipe, plan, config, &t));
     wf_model_destroy(model);
     wf_plan_destroy(plan);

@@ -18,12 +18,11 @@ typedef struct traffic {
 
 static traffic traffic_of(wf_context *ctx, const char *plan_text, int64_t n_micro) {
     wf_recipe recipe = small_recipe();
-    wf_model *model;
     traffic sum = {0};
     recipe.n_micro = n_micro;
     recipe.n_lanes = 2;
-    TEST_OK(ctx, wf_model_create(ctx, "plain", plain_net, NULL, 0, &model));
-    wf_program *p = test_program(ctx, model, &recipe, plan_text);
+    scoped_model model = test_model(ctx, "plain", plain_net, NULL, 0);
+    scoped_program p = test_program(ctx, model, &recipe, plan_text);
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
         sum.sent += wf_program_rank(p, r).sent_bytes;
         sum.received += wf_program_rank(p, r).received_bytes;
@@ -34,8 +33,6 @@ static traffic traffic_of(wf_context *ctx, const char *plan_text, int64_t n_micr
         sum.n_reductions++;
         for (int32_t k = 0; k < wfi_n_moved(p, now); k++) sum.reduced += now->references[k].bytes;
     }
-    wf_program_destroy(p);
-    wf_model_destroy(model);
     return sum;
 }
 
@@ -63,15 +60,14 @@ TEST(one_reduction_a_step) {
 
 /* The loss of one step of all samples, and its gradients, one parameter after the other. */
 static size_t gradients_of(wf_context *ctx, int64_t n_micro, double *loss_out, float *out) {
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe = SMALL_RECIPE(.batch = N_UNEVEN);
     static small_batch b;
     wf_step_result result;
     size_t n = 0;
-    recipe.batch = N_UNEVEN;
     recipe.n_micro = n_micro;
     recipe.n_threads = 1;
     recipe.kernels = WF_KERNELS_REFERENCE;
-    wf_trainer *t = small_trainer(ctx, plain_net, &recipe, 1);
+    scoped_trainer t = small_trainer(ctx, plain_net, &recipe, 1);
     small_batch_fill(&b, 0);
     b.y[4] = -1; /* it does not count; label 0 does, which sample 0 has */
     wf_feed feeds[] = {{"x", b.x, N_UNEVEN * SMALL_IMAGE * sizeof *b.x},
@@ -86,7 +82,6 @@ static size_t gradients_of(wf_context *ctx, int64_t n_micro, double *loss_out, f
         TEST_OK(ctx, wf_trainer_read_gradient(t, g->values[v].name, out + n, bytes));
         n += bytes / sizeof *out;
     }
-    wf_trainer_destroy(t);
     return n;
 }
 
@@ -116,10 +111,8 @@ TEST(masks_follow_the_seed) {
     wf_trainer *t[3];
     double loss[3][2];
     for (int k = 0; k < 3; k++) {
-        wf_recipe recipe = small_recipe();
-        recipe.kernels = WF_KERNELS_REFERENCE;
-        recipe.seed = k == 2 ? 6 : 5;
-        recipe.lr = recipe.momentum = 0;
+        wf_recipe recipe = SMALL_RECIPE(.kernels = WF_KERNELS_REFERENCE, .seed = k == 2 ? 6 : 5,
+                                        .lr = 0, .momentum = 0);
         t[k] = small_trainer(ctx, plain_net, &recipe, 0);
         if (k) TEST_OK(ctx, wf_trainer_copy_weights(t[k], t[0], NULL));
         for (int i = 0; i < 2; i++) loss[k][i] = small_step(ctx, t[k], 0);
@@ -159,15 +152,13 @@ static void running_statistics(const small_batch *b, const int64_t *sizes, int n
 
 TEST(running_statistics_of_microbatches) {
     static const int64_t sizes[] = {3, 3, 2, 2};
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe = SMALL_RECIPE(.batch = N_UNEVEN, .n_micro = WFI_COUNT(sizes),
+                                    .kernels = WF_KERNELS_REFERENCE);
     static small_batch b;
     float mean[3], var[3];
     int64_t n_batches;
     wf_step_result result;
-    recipe.batch = N_UNEVEN;
-    recipe.n_micro = WFI_COUNT(sizes);
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    wf_trainer *t = small_trainer(ctx, norm_net, &recipe, 0);
+    scoped_trainer t = small_trainer(ctx, norm_net, &recipe, 0);
     small_batch_fill(&b, 0);
     wf_feed feeds[] = {{"x", b.x, N_UNEVEN * SMALL_IMAGE * sizeof *b.x},
                        {"y", b.y, N_UNEVEN * sizeof *b.y}};
@@ -183,7 +174,4 @@ TEST(running_statistics_of_microbatches) {
             fail_msg("channel %d: mean %.9g, variance %.9g; expected %.9g, %.9g", c,
                      (double)mean[c], (double)var[c], want_mean, want_var);
     }
-    wf_trainer_destroy(t);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 typedef struct config {
@@ -88,18 +87,15 @@ static wf_status act(wf_trainer *trainer, const part *p) {
 
 static wf_status train(wf_context *ctx, wf_job *job, const part *p) {
     wf_trainer_config trainer_config = p->trainer;
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
-    wf_trainer *trainer = NULL;
+    scoped_model model = NULL;
+    scoped_plan plan = NULL;
+    scoped_trainer trainer = NULL;
     trainer_config.job = job;
     wf_status status = wf_model_create(ctx, "net", net, &p->model, sizeof p->model, &model);
     if (status == WF_OK) status = wf_plan_parse(ctx, p->plan, &plan);
     if (status == WF_OK)
         status = wf_trainer_create(ctx, model, &p->recipe, plan, &trainer_config, &trainer);
     if (status == WF_OK) status = act(trainer, p);
-    wf_trainer_destroy(trainer);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return status;
 }
 
@@ -127,7 +123,7 @@ static wf_status broadcast(wf_job *job, size_t n_bytes) {
 static void *be_rank(void *argument) {
     rank *self = argument;
     const wf_setting setting = {"--lr", "0.1"};
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     wf_job *job = NULL;
     self->status = join(ctx, self, &job);
     if (self->status == WF_OK) switch (self->part.way) {
@@ -145,7 +141,6 @@ static void *be_rank(void *argument) {
         }
     if (self->status) snprintf(self->said, sizeof self->said, "%.700s", wf_context_error(ctx));
     wf_job_leave(job);
-    test_context_end(ctx);
     return NULL;
 }
 
@@ -344,5 +339,3 @@ TEST(what_is_said) {
     assert_non_null(
         strstr(said, "...000000000000000000002, rank 0 with plan ...000000000000000000001"));
 }
-
-TEST_MAIN(NULL, NULL)

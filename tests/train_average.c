@@ -13,14 +13,9 @@
 #define N_STEPS 3
 
 static wf_recipe recipe_of(wf_optimizer optimizer) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    recipe.optimizer = optimizer;
-    recipe.lr = 0.01;
-    recipe.ema = 0.75;
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1, .kernels = WF_KERNELS_REFERENCE,
+                     .optimizer = optimizer, .lr = 0.01, .ema = 0.75);
     strcpy(recipe.freeze.text, "conv2");
     return recipe;
 }
@@ -65,12 +60,11 @@ static bool *find_averaged(const wf_trainer *t, size_t n) {
 }
 
 TEST_IN_FOLDER(follows) {
-    const folder *f = *state;
     static const wf_optimizer of[] = {WF_SGD, WF_ADAMW};
     for (size_t k = 0; k < WFI_COUNT(of); k++) {
         wf_recipe recipe = recipe_of(of[k]);
         if (of[k] == WF_SGD) recipe.momentum = 0; /* it has no other state */
-        wf_trainer *t = trainer_of(f, &recipe, "");
+        scoped_trainer t = trainer_of(f, &recipe, "");
         size_t n, n_differ = 0;
         float *want = read_all(f, t, &n);
         bool *is_averaged = find_averaged(t, n);
@@ -99,7 +93,6 @@ TEST_IN_FOLDER(follows) {
         assert_true(n_differ > n / 2);
         free(want);
         free(is_averaged);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -147,21 +140,19 @@ static void expect(const seen *got, const seen *want, const char *what) {
 }
 
 TEST_IN_FOLDER(bits_of_one_rank) {
-    const folder *f = *state;
     wf_recipe recipe = recipe_of(WF_ADAMW);
     wf_trainer *one = trainer_of(f, &recipe, "");
     for (int s = 0; s < N_STEPS; s++) (void)small_step(f->ctx, one, s);
     seen want = look(f, one);
     wf_trainer_destroy(one);
     for (size_t i = 0; i < WFI_COUNT(plans); i++) {
-        wf_trainer *t = trainer_of(f, &recipe, plans[i]);
+        scoped_trainer t = trainer_of(f, &recipe, plans[i]);
         for (int s = 0; s < N_STEPS - 1; s++) (void)small_step(f->ctx, t, s);
         (void)look(f, t);
         (void)small_step(f->ctx, t, N_STEPS - 1);
         seen got = look(f, t);
         expect(&got, &want, plans[i]);
         small_expect_planned(t, plans[i]);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -170,17 +161,17 @@ TEST_IN_FOLDER(state_in_files) {
     static const char *const pairs[][2] = {{"", "dp=2,zero=3"},
                                            {"dp=2,zero=3,offload=params:disk", "pp=2"},
                                            {"dp=2,pp=2,zero=1", "dataparallel=2"}};
-    const folder *f = *state;
     char path[400], weights[400];
     snprintf(path, sizeof path, "%s/state", f->path);
     snprintf(weights, sizeof weights, "%s/average", f->path);
     wf_recipe recipe = recipe_of(WF_ADAMW);
-    wf_trainer *one = trainer_of(f, &recipe, "");
+    scoped_trainer one = trainer_of(f, &recipe, "");
     for (int s = 0; s < 4; s++) (void)small_step(f->ctx, one, s);
     seen want = look(f, one);
     for (size_t k = 0; k < WFI_COUNT(pairs); k++) {
-        wf_trainer *from = trainer_of(f, &recipe, pairs[k][0]),
-                   *to = trainer_of(f, &recipe, pairs[k][1]), *other = trainer_of(f, &recipe, "");
+        scoped_trainer from = trainer_of(f, &recipe, pairs[k][0]);
+        scoped_trainer to = trainer_of(f, &recipe, pairs[k][1]);
+        scoped_trainer other = trainer_of(f, &recipe, "");
         for (int s = 0; s < 2; s++) (void)small_step(f->ctx, from, s);
         TEST_OK(f->ctx, wf_trainer_save_state(from, path, NULL, 0));
         TEST_OK(f->ctx, wf_trainer_load_state(to, path));
@@ -192,11 +183,7 @@ TEST_IN_FOLDER(state_in_files) {
         TEST_OK(f->ctx, wf_trainer_load_weights(other, weights));
         TEST_OK(f->ctx, small_eval(other, 7, 8, &got.loss));
         assert_true(got.loss == want.loss);
-        wf_trainer_destroy(from);
-        wf_trainer_destroy(to);
-        wf_trainer_destroy(other);
     }
-    wf_trainer_destroy(one);
 }
 
 /* ---- in processes of their own ---- */
@@ -232,7 +219,6 @@ static const char *swap_late(ranks_one *one) {
 
 /* No process overwrites a part of the average that another has yet to read. */
 TEST_IN_FOLDER(waits_for_late_readers) {
-    const folder *f = *state;
     wf_recipe recipe = recipe_of(WF_ADAMW);
     wf_trainer *t = trainer_of(f, &recipe, "");
     for (int s = 0; s < N_STEPS; s++) (void)small_step(f->ctx, t, s);
@@ -244,7 +230,6 @@ TEST_IN_FOLDER(waits_for_late_readers) {
 }
 
 TEST_IN_FOLDER(refuses) {
-    const folder *f = *state;
     char path[400];
     wf_recipe recipe = recipe_of(WF_SGD);
     wf_trainer *t = trainer_of(f, &recipe, "dp=2");
@@ -268,4 +253,4 @@ TEST_IN_FOLDER(refuses) {
     wf_trainer_destroy(t);
 }
 
-TEST_MAIN(test_check_events, NULL)
+TEST_FIXTURE(test_check_events, NULL)

@@ -7,7 +7,6 @@
 #include "small_models.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -129,19 +128,16 @@ static void open_segment(const wfi_segment *segment, opening *openings, int n) {
 TEST_CASE(touched_by_kernels_and_copies) {
     static const char *const plans[] = {"", "dp=2", "dataparallel=2", "dp=2,pp=2"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_context *ctx = test_context();
-        wf_recipe recipe = small_recipe();
+        scoped_context ctx = test_context();
+        wf_recipe recipe =
+            SMALL_RECIPE(.n_micro = 4, .n_lanes = 4, .n_threads = 1, .clip_norm = 0.01);
         opening openings[8] = {{.sound = NULL}};
         char hex[65], want[65], path[] = "/tmp/weft-backend-XXXXXX";
         float weights[160];
         wfi_device_class kind = wfi_device_cpu;
         wfi_backend backend = wfi_backend_cpu;
-        recipe.n_micro = 4;
-        recipe.n_lanes = 4;
-        recipe.n_threads = 1;
-        recipe.clip_norm = 0.01;
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
-        wf_trainer *like = planned_trainer(ctx, small_net, &recipe, "", NULL, 0);
+        scoped_trainer t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
+        scoped_trainer like = planned_trainer(ctx, small_net, &recipe, "", NULL, 0);
         const wfi_executor *e = t->ready[0]->executor;
         kind.copy = copy;
         kind.fill = fill;
@@ -185,10 +181,5 @@ TEST_CASE(touched_by_kernels_and_copies) {
             if (!n_calls[c] && (c != STEP || t->n_workers > 1))
                 fail_msg("plan '%s': no call of kind %d", plans[k], c);
         for (int r = 0; r < t->n_workers; r++) t->workers[r].device->kind = &wfi_device_cpu;
-        wf_trainer_destroy(t);
-        wf_trainer_destroy(like);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,8 +6,6 @@
 #include "test.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <weft/weft.h>
 
 #define BATCH 8
 
@@ -32,7 +30,7 @@ TEST(norm_is_known) {
     double want = 0;
     fill();
     for (int k = 0; k < 4; k++) {
-        wf_trainer *t;
+        scoped_trainer t;
         wf_step_result result;
         TEST_OK(ctx, wf_trainer_open(ctx, without_parameters, NULL,
                                      "batch=8,lanes=2,clip_norm=0.01", plans[k], &t));
@@ -41,7 +39,6 @@ TEST(norm_is_known) {
         if (!(want > 0) || result.gradient_norm != want)
             fail_msg("plan '%s': norm %.17g instead of %.17g", plans[k], result.gradient_norm,
                      want);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -59,7 +56,7 @@ TEST(dropout_alone) {
     double test[4];
     fill();
     for (int k = 0; k < 4; k++) {
-        wf_trainer *t;
+        scoped_trainer t;
         wf_step_result result;
         TEST_OK(ctx, wf_trainer_open(ctx, of_dropout_alone, NULL, "batch=8,lanes=2", plans[k], &t));
         TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
@@ -69,7 +66,6 @@ TEST(dropout_alone) {
         TEST_OK(ctx, wf_trainer_weights_sha256(t, sha[k]));
         assert_string_equal(sha[k], sha[0]);
         assert_true(test[k] == test[0]);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -103,7 +99,7 @@ static void train_shared(wf_context *ctx, int where, const char *recipe, const c
     wf_trainer_destroy(t);
 }
 
-TEST_CASE(declared_elsewhere) {
+TEST(declared_elsewhere) {
     static const char *const plans[] = {"dp=2",
                                         "pp=2",
                                         "pp=5",
@@ -120,7 +116,6 @@ TEST_CASE(declared_elsewhere) {
                                         "fourth:dp=2"};
     static const char *const recipes[] = {"batch=8,micro=8,lanes=4,optimizer=adamw,lr=0.01",
                                           "batch=8,micro=4,lanes=4,momentum=0.9,clip_norm=0.05"};
-    wf_context *ctx = test_context();
     fill();
     for (size_t r = 0; r < 2; r++) {
         char want[65], sha[65];
@@ -137,7 +132,6 @@ TEST_CASE(declared_elsewhere) {
             }
         }
     }
-    test_context_end(ctx);
 }
 
 static void two_relus(wf_graph *g, const void *config) {
@@ -177,14 +171,11 @@ TEST(norm_is_read_twice) {
     char sha[2][65];
     fill();
     for (int cuts = 0; cuts < 2; cuts++) {
-        wf_trainer *t;
+        scoped_trainer t;
         wf_step_result result;
         TEST_OK(ctx, wf_trainer_open(ctx, reads_twice, &cuts, "batch=8", "", &t));
         for (int s = 0; s < 3; s++) TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
         TEST_OK(ctx, wf_trainer_weights_sha256(t, sha[cuts]));
-        wf_trainer_destroy(t);
     }
     assert_string_equal(sha[0], sha[1]);
 }
-
-TEST_MAIN(NULL, NULL)

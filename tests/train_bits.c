@@ -5,18 +5,15 @@
  */
 #include "small_models.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #define N_STEPS 8
 
 static void run(const wf_recipe *recipe, wf_model_function function, char hex[65], double *losses) {
-    wf_context *ctx = test_context();
-    wf_trainer *trainer = small_trainer(ctx, function, recipe, 0);
+    scoped_context ctx = test_context();
+    scoped_trainer trainer = small_trainer(ctx, function, recipe, 0);
     for (int s = 0; s < N_STEPS; s++) losses[s] = small_step(ctx, trainer, s % 2);
     TEST_OK(ctx, wf_trainer_weights_sha256(trainer, hex));
-    wf_trainer_destroy(trainer);
-    test_context_end(ctx);
 }
 
 TEST_CASE(again) {
@@ -24,10 +21,9 @@ TEST_CASE(again) {
     for (int f = 0; f < 2; f++)
         for (int lanes = 1; lanes <= 4; lanes *= 2)
             for (int kernels = 0; kernels < 2; kernels++) {
-                wf_recipe recipe = small_recipe();
-                recipe.n_micro = 4;
-                recipe.n_lanes = lanes;
-                recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
+                wf_recipe recipe =
+                    SMALL_RECIPE(.n_micro = 4, .n_lanes = lanes,
+                                 .kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST);
                 char first[65], second[65];
                 double losses[N_STEPS], losses2[N_STEPS];
                 run(&recipe, functions[f], first, losses);
@@ -74,22 +70,18 @@ TEST_CASE(resumed) {
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state.safetensors", folder);
     for (int o = 0; o < 3; o++) {
-        wf_recipe recipe = small_recipe();
-        recipe.optimizer = optimizers[o];
-        recipe.lr = o ? 0.01 : 0.05;
-        recipe.weight_decay = 0.01;
-        recipe.clip_norm = 0.5;
-        recipe.lr_schedule = WF_LR_COSINE;
-        recipe.warmup_steps = 3;
-        recipe.schedule_steps = 12;
-        wf_context *ctx = test_context();
-        wf_trainer *straight = small_trainer(ctx, small_net, &recipe, 0);
+        wf_recipe recipe =
+            SMALL_RECIPE(.optimizer = optimizers[o], .lr = o ? 0.01 : 0.05, .weight_decay = 0.01,
+                         .clip_norm = 0.5, .lr_schedule = WF_LR_COSINE, .warmup_steps = 3,
+                         .schedule_steps = 12);
+        scoped_context ctx = test_context();
+        scoped_trainer straight = small_trainer(ctx, small_net, &recipe, 0);
         for (int s = 0; s < 12; s++) (void)small_step(ctx, straight, s);
-        wf_trainer *first = small_trainer(ctx, small_net, &recipe, 0);
+        scoped_trainer first = small_trainer(ctx, small_net, &recipe, 0);
         for (int s = 0; s < 5; s++) (void)small_step(ctx, first, s);
         wf_metadata note = {"where", "here"};
         TEST_OK(ctx, wf_trainer_save_state(first, path, &note, 1));
-        wf_trainer *second = small_trainer(ctx, small_net, &recipe, 0);
+        scoped_trainer second = small_trainer(ctx, small_net, &recipe, 0);
         TEST_OK(ctx, wf_trainer_load_state(second, path));
         assert_int_equal(wf_trainer_n_steps(second), 5);
         for (int s = 5; s < 12; s++) (void)small_step(ctx, second, s);
@@ -100,10 +92,6 @@ TEST_CASE(resumed) {
         TEST_OK(ctx, wf_trainer_state_metadata(ctx, path, "where", &value));
         assert_string_equal(value, "here");
         wf_text_free(ctx, value);
-        wf_trainer_destroy(straight);
-        wf_trainer_destroy(first);
-        wf_trainer_destroy(second);
-        test_context_end(ctx);
     }
     unlink(path);
     rmdir(folder);
@@ -113,10 +101,9 @@ TEST_CASE(resumed) {
 TEST_CASE(microbatches_only_round) {
     float want[20 * 256], got[20 * 256];
     for (int micro = 1; micro <= 4; micro *= 2) {
-        wf_recipe recipe = small_recipe();
-        recipe.n_micro = micro;
-        wf_context *ctx = test_context();
-        wf_trainer *trainer = small_trainer(ctx, plain_net, &recipe, 1);
+        wf_recipe recipe = SMALL_RECIPE(.n_micro = micro);
+        scoped_context ctx = test_context();
+        scoped_trainer trainer = small_trainer(ctx, plain_net, &recipe, 1);
         (void)small_step(ctx, trainer, 0);
         TEST_OK(ctx, wf_trainer_read_gradient(trainer, "fc1.weight", micro == 1 ? want : got,
                                               sizeof got));
@@ -127,8 +114,6 @@ TEST_CASE(microbatches_only_round) {
         }
         if (micro > 1 && !(error < 1e-12 * size))
             fail_msg("%d microbatches: relative error %g of the gradient", micro, error / size);
-        wf_trainer_destroy(trainer);
-        test_context_end(ctx);
     }
 }
 
@@ -143,9 +128,8 @@ TEST(norm_is_of_gradients) {
                {"fc2.weight", 200},
                {"fc2.bias", 10}};
     static float gradient[20 * 256];
-    wf_recipe recipe = small_recipe();
-    recipe.clip_norm = 1000;
-    wf_trainer *trainer = small_trainer(ctx, plain_net, &recipe, 1);
+    wf_recipe recipe = SMALL_RECIPE(.clip_norm = 1000);
+    scoped_trainer trainer = small_trainer(ctx, plain_net, &recipe, 1);
     static small_batch batch;
     small_batch_fill(&batch, 0);
     wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
@@ -164,7 +148,6 @@ TEST(norm_is_of_gradients) {
     TEST_OK(ctx, wf_trainer_eval(trainer, feeds, 2, SMALL_BATCH, &result));
     TEST_REFUSED(ctx, wf_trainer_read_gradient(trainer, "fc2.bias", gradient, 40), WF_INVALID_ARG,
                  "right after wf_trainer_gradients");
-    wf_trainer_destroy(trainer);
 }
 
 static void scaled_loss_net(wf_graph *g, const void *config) {
@@ -184,17 +167,14 @@ TEST_CASE(ignored_labels) {
     for (int i = 0; i < 5; i++) batch.y[i] = -1;
     double loss[2];
     for (int k = 0; k < 2; k++) {
-        wf_context *ctx = test_context();
-        wf_model *model;
-        wf_plan *plan;
-        wf_trainer *trainer;
+        scoped_context ctx = test_context();
+        scoped_trainer trainer;
         wf_recipe recipe = small_recipe();
         wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
         config.forward_only = 1;
         float factor = k ? 2 : 1, logits[SMALL_BATCH * 10];
-        TEST_OK(ctx,
-                wf_model_create(ctx, "scaled", scaled_loss_net, &factor, sizeof factor, &model));
-        TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+        scoped_model model = test_model(ctx, "scaled", scaled_loss_net, &factor, sizeof factor);
+        scoped_plan plan = test_plan(ctx, "");
         TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
         wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
         wf_step_result result;
@@ -207,10 +187,6 @@ TEST_CASE(ignored_labels) {
                      "'y' was not given");
         TEST_REFUSED(ctx, wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result), WF_INVALID_ARG,
                      "forward runs only");
-        wf_trainer_destroy(trainer);
-        wf_model_destroy(model);
-        wf_plan_destroy(plan);
-        test_context_end(ctx);
     }
     assert_true(loss[1] > 1.999999 * loss[0] && loss[1] < 2.000001 * loss[0]);
 }
@@ -220,10 +196,9 @@ TEST_CASE(deadlines) {
     static const char *const plans[][2] = {{"", "cpu:1"}, {"dp=2,pp=2", "cpu:4"}};
     setenv("WEFT_DELAY_US", "200000", 1);
     for (int k = 0; k < 2; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_trainer *trainer;
-        wf_recipe recipe = small_recipe();
-        recipe.n_micro = recipe.n_lanes = 2;
+        wf_recipe recipe = SMALL_RECIPE(.n_micro = 2, .n_lanes = 2);
         wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
         config.devices = plans[k][1];
         config.timeout_ms = 30;
@@ -235,9 +210,6 @@ TEST_CASE(deadlines) {
         }
         assert_int_equal(status, WF_TIMEOUT);
         assert_non_null(strstr(wf_context_error(ctx), "waited 30 ms for stream"));
-        test_context_end(ctx);
     }
     unsetenv("WEFT_DELAY_US");
 }
-
-TEST_MAIN(NULL, NULL)

@@ -12,9 +12,7 @@
 
 static wf_trainer *make(const folder *f, wf_model_function function, uint64_t seed,
                         const char *plan_text) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4);
     recipe.n_slices = strstr(plan_text, "tp=") ? 2 : 1;
     recipe.kernels = WF_KERNELS_REFERENCE;
     recipe.seed = seed;
@@ -27,7 +25,6 @@ static void read_hash(const folder *f, wf_trainer *t, char hex[65]) {
 }
 
 TEST_IN_FOLDER(under_every_plan) {
-    const folder *f = *state;
     static const char *const plans[] = {"",
                                         "dp=2",
                                         "pp=3",
@@ -41,8 +38,8 @@ TEST_IN_FOLDER(under_every_plan) {
     size_t n = sizeof plans / sizeof *plans;
     for (size_t k = 0; k < n; k++) {
         char want[65], got[65];
-        wf_trainer *from = make(f, wide_net, 1, plans[k]),
-                   *to = make(f, wide_net, 2, plans[(k * 3 + 1) % n]);
+        scoped_trainer from = make(f, wide_net, 1, plans[k]);
+        scoped_trainer to = make(f, wide_net, 2, plans[(k * 3 + 1) % n]);
         (void)small_step(f->ctx, from, 0);
         read_hash(f, from, want);
         read_hash(f, to, got);
@@ -54,8 +51,6 @@ TEST_IN_FOLDER(under_every_plan) {
         read_hash(f, from, got);
         assert_string_equal(got, want);
         small_expect_planned(to, plans[(k * 3 + 1) % n]);
-        wf_trainer_destroy(to);
-        wf_trainer_destroy(from);
     }
 }
 
@@ -64,9 +59,9 @@ static void read_one(const folder *f, wf_trainer *t, const char *name, float *ou
 }
 
 TEST_IN_FOLDER(some_by_name) {
-    const folder *f = *state;
     float conv[2][16 * 27], mean[2][16], fc[2][10];
-    wf_trainer *from = make(f, wide_net, 1, "dp=2"), *to = make(f, small_net, 2, "pp=2");
+    scoped_trainer from = make(f, wide_net, 1, "dp=2");
+    scoped_trainer to = make(f, small_net, 2, "pp=2");
     (void)small_step(f->ctx, from, 0);
     /* Of two models: what is named is in both. */
     TEST_OK(f->ctx, wf_trainer_copy_weights(to, from, "bn1+conv1.weight"));
@@ -79,12 +74,9 @@ TEST_IN_FOLDER(some_by_name) {
     assert_memory_equal(conv[1], conv[0], sizeof conv[0]);
     assert_memory_equal(mean[1], mean[0], sizeof mean[0]);
     assert_memory_not_equal(fc[1], fc[0], sizeof fc[0]);
-    wf_trainer_destroy(to);
-    wf_trainer_destroy(from);
 }
 
 TEST_IN_FOLDER(refuses) {
-    const folder *f = *state;
     char want[65], got[65];
     wf_trainer *from = make(f, wide_net, 1, ""), *to = make(f, small_net, 2, "dp=2"),
                *same = make(f, wide_net, 3, "pp=2");
@@ -120,11 +112,11 @@ TEST_IN_FOLDER(refuses) {
 
 /* What cannot be saved where it comes from cannot be saved where it goes. */
 TEST_IN_FOLDER(not_finite) {
-    const folder *f = *state;
     static small_batch batch;
     char path[400];
     wf_step_result result;
-    wf_trainer *from = make(f, wide_net, 1, "dp=2"), *to = make(f, wide_net, 2, "");
+    scoped_trainer from = make(f, wide_net, 1, "dp=2");
+    scoped_trainer to = make(f, wide_net, 2, "");
     small_batch_fill(&batch, 0);
     batch.x[0] = INFINITY;
     const wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
@@ -133,8 +125,4 @@ TEST_IN_FOLDER(not_finite) {
     assert_int_equal(wf_trainer_step(from, feeds, 2, SMALL_BATCH, &result), WF_NOT_FINITE);
     TEST_OK(f->ctx, wf_trainer_copy_weights(to, from, NULL));
     TEST_REFUSED(f->ctx, wf_trainer_save(to, path), WF_NOT_FINITE, "is not written");
-    wf_trainer_destroy(to);
-    wf_trainer_destroy(from);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -5,7 +5,6 @@
 #include "small_models.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define N_REPEATS 20
@@ -77,10 +76,7 @@ static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part par
 /* ---- steps ---- */
 
 static wf_trainer *make_trainer(wf_context *ctx, const char *plan) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = N_MICRO;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = N_MICRO, .n_lanes = 4, .n_threads = 1);
     return planned_trainer(ctx, small_net, &recipe, plan, NULL, 0);
 }
 
@@ -131,8 +127,8 @@ TEST_CASE(all_stop_at_once) {
 TEST_CASE(first_is_told) {
     static const char *const plans[] = {"dp=2", "dp=4"};
     for (int n = 0; n < N_REPEATS; n++) {
-        wf_context *ctx = test_context();
-        wf_trainer *t = make_trainer(ctx, plans[n % 2]);
+        scoped_context ctx = test_context();
+        scoped_trainer t = make_trainer(ctx, plans[n % 2]);
         broken_kernel broken[4] = {{.n_good = 0}};
         for (int32_t r = 0; r < t->n_workers; r++) {
             int32_t first = t->n_workers - 1;
@@ -144,9 +140,5 @@ TEST_CASE(first_is_told) {
         snprintf(sentence, sizeof sentence, "rank %d, forward block, microbatch %d: the library",
                  last, last * N_MICRO / t->n_workers);
         TEST_REFUSED(ctx, small_try_step(t, 0, NULL), WF_DEVICE, sentence);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -70,5 +70,3 @@ TEST(wrong_texts) {
                      "it takes SIGNAL:INSTRUCTION:RANK:N");
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,7 +6,6 @@
 #include "small_models.h"
 
 #include <limits.h>
-#include <weft/module.h>
 
 static void expect_sha(wf_context *ctx, wf_trainer *t, const char *want) {
     char sha[65];
@@ -37,12 +36,10 @@ TEST(labels_have_classes) {
     static const char *const plans[] = {"", "pp=2", "dp=2,zero=3"};
     const char *words = "y[3] is 10; the model has 10 classes, 0 to 9, and ignores negative labels";
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_recipe recipe = small_recipe();
+        wf_recipe recipe =
+            SMALL_RECIPE(.n_lanes = 2, .n_threads = 1, .kernels = WF_KERNELS_REFERENCE);
         char sha[65];
-        recipe.n_lanes = 2;
-        recipe.n_threads = 1;
-        recipe.kernels = WF_KERNELS_REFERENCE;
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
+        scoped_trainer t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
         TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
         expect_label(ctx, t, 10, WF_INVALID_ARG, words);
         expect_label(ctx, t, INT32_MAX, WF_INVALID_ARG, "y[3] is 2147483647; ");
@@ -55,7 +52,6 @@ TEST(labels_have_classes) {
         expect_label(ctx, t, -1, WF_OK, "");
         expect_label(ctx, t, INT32_MIN, WF_OK, "");
         assert_int_equal(wf_trainer_n_steps(t), 3);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -75,17 +71,12 @@ TEST(tokens_have_rows) {
     static const char *const plans[] = {"", "tp=2"};
     const char *rows = "x[1], element 2, is 21; the model has 21 rows for it, 0 to 20";
     for (size_t k = 0; k < 4; k++) {
-        wf_model_config config = WF_MODEL_CONFIG_INIT;
-        wf_recipe recipe = WF_RECIPE_INIT;
-        wf_model *model;
-        config.n_classes = N_WORDS;
-        config.n_tokens = N_TOKENS;
+        wf_model_config config = TEST_MODEL(.n_classes = N_WORDS, .n_tokens = N_TOKENS);
+        wf_recipe recipe = TEST_RECIPE(.batch = N_TEXTS, .n_threads = 1);
         if (k % 2) config.hidden = 8;
-        recipe.batch = N_TEXTS;
-        recipe.n_threads = 1;
         recipe.n_slices = k / 2 ? 2 : 1;
-        TEST_OK(ctx, wf_model_find(ctx, models[k % 2], &config, &model));
-        wf_trainer *t = test_trainer(ctx, model, &recipe, plans[k / 2], NULL);
+        wf_model *model = test_find_model(ctx, models[k % 2], &config);
+        scoped_trainer t = test_trainer(ctx, model, &recipe, plans[k / 2], NULL);
         TEST_REFUSED(ctx, step_tokens(t, "x", N_WORDS), WF_INVALID_ARG, rows);
         TEST_REFUSED(ctx, step_tokens(t, "x", -1), WF_INVALID_ARG, "x[1], element 2, is -1;");
         TEST_REFUSED(ctx, step_tokens(t, "y", N_WORDS), WF_INVALID_ARG,
@@ -93,7 +84,6 @@ TEST(tokens_have_rows) {
         assert_int_equal(wf_trainer_n_steps(t), 0);
         TEST_OK(ctx, step_tokens(t, "x", N_WORDS - 1));
         TEST_OK(ctx, step_tokens(t, "y", -100));
-        wf_trainer_destroy(t);
     }
 }
 
@@ -111,39 +101,28 @@ static void two_tables(wf_graph *g, const void *config) {
 TEST(smaller_table_counts) {
     for (int k = 0; k < 2; k++) {
         const int64_t n_rows[2] = {k ? 30 : N_WORDS, k ? N_WORDS : 30};
-        wf_plan *plan;
-        wf_model *model;
-        wf_trainer *t;
-        wf_recipe recipe = WF_RECIPE_INIT;
-        recipe.batch = N_TEXTS;
-        TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
-        TEST_OK(ctx, wf_model_create(ctx, "two tables", two_tables, n_rows, sizeof n_rows, &model));
+        scoped_trainer t;
+        wf_recipe recipe = TEST_RECIPE(.batch = N_TEXTS);
+        scoped_plan plan = test_plan(ctx, "");
+        scoped_model model = test_model(ctx, "two tables", two_tables, n_rows, sizeof n_rows);
         TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &t));
         TEST_REFUSED(ctx, step_tokens(t, "x", 25), WF_INVALID_ARG, "0 to 20");
         TEST_OK(ctx, step_tokens(t, "x", 19));
-        wf_trainer_destroy(t);
-        wf_model_destroy(model);
-        wf_plan_destroy(plan);
     }
 }
 
 TEST(modules_have_rows) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    wf_module *module;
+    scoped_module module;
     wf_array *input, *output;
     int32_t tokens[3 * N_TOKENS] = {0};
-    config.n_classes = N_WORDS;
-    config.n_tokens = N_TOKENS;
     tokens[2 * N_TOKENS + 1] = N_WORDS;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
+    scoped_model model =
+        test_find_model(ctx, "gpt2-tiny", &TEST_MODEL(.n_classes = N_WORDS, .n_tokens = N_TOKENS));
     TEST_OK(ctx, wf_module_create(ctx, model, NULL, &module));
     TEST_OK(ctx, wf_array_create(ctx, WF_I32, &WF_SHAPE(3, N_TOKENS), "cpu", tokens, &input));
     TEST_REFUSED(ctx, wf_module_apply(module, input, &output), WF_INVALID_ARG,
                  "x[2], element 1, is 21; the model has 21 rows");
     wf_array_destroy(input);
-    wf_module_destroy(module);
-    wf_model_destroy(model);
 }
 
 static void gathering_net(wf_graph *g, const void *config) {
@@ -153,16 +132,12 @@ static void gathering_net(wf_graph *g, const void *config) {
 
 /* An element that there is not is 0, as graph.h says. */
 TEST(elements_may_be_missing) {
-    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_recipe recipe = TEST_RECIPE(.batch = 2);
     wf_step_result result;
-    recipe.batch = 2;
-    wf_trainer *t = planned_trainer(ctx, gathering_net, &recipe, "", NULL, 0);
+    scoped_trainer t = planned_trainer(ctx, gathering_net, &recipe, "", NULL, 0);
     float x[2 * 5] = {1};
     int32_t index[2] = {-1, 3};
     const wf_feed feeds[] = {{"x", x, sizeof x}, {"index", index, sizeof index}};
     TEST_OK(ctx, wf_trainer_step(t, feeds, 2, 2, &result));
     assert_true(result.loss == 0);
-    wf_trainer_destroy(t);
 }
-
-TEST_MAIN(NULL, NULL)

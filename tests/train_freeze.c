@@ -12,7 +12,6 @@
 #include "wide_net.h"
 
 #include <math.h>
-#include <setjmp.h>
 
 #define N_STEPS 3
 
@@ -22,15 +21,10 @@ static const char *const frozen[] = {
     "bn1+conv2"};
 
 static wf_recipe recipe_of(const char *names, bool clips) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    recipe.optimizer = clips ? WF_ADAMW : WF_SGD;
-    recipe.lr = 0.01;
-    recipe.weight_decay = 0.1;
-    recipe.clip_norm = clips ? 0.5 : 0;
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1, .kernels = WF_KERNELS_REFERENCE,
+                     .optimizer = clips ? WF_ADAMW : WF_SGD, .lr = 0.01, .weight_decay = 0.1,
+                     .clip_norm = clips ? 0.5 : 0);
     snprintf(recipe.freeze.text, sizeof recipe.freeze.text, "%s", names);
     return recipe;
 }
@@ -85,14 +79,14 @@ static double norm_of(const folder *f, wf_trainer *t) {
 }
 
 TEST_IN_FOLDER(others_train) {
-    const folder *f = *state;
     char path[400];
     snprintf(path, sizeof path, "%s/weights", f->path);
     for (size_t k = 0; k < WFI_COUNT(frozen); k++) {
         wf_recipe recipe = recipe_of(frozen[k], false), full = recipe_of("", false);
         recipe.momentum = full.momentum = 0;
-        wf_trainer *t = trainer_of(f, &recipe, ""), *all = trainer_of(f, &full, ""),
-                   *before = trainer_of(f, &full, "");
+        scoped_trainer t = trainer_of(f, &recipe, "");
+        scoped_trainer all = trainer_of(f, &full, "");
+        scoped_trainer before = trainer_of(f, &full, "");
         for (int s = 0; s < N_STEPS; s++) {
             TEST_OK(f->ctx, wf_trainer_save(t, path));
             TEST_OK(f->ctx, wf_trainer_load_weights(all, path));
@@ -100,18 +94,14 @@ TEST_IN_FOLDER(others_train) {
             assert_true(small_step(f->ctx, t, s) == small_step(f->ctx, all, s));
             compare(f, t, all, before);
         }
-        wf_trainer_destroy(t);
-        wf_trainer_destroy(all);
-        wf_trainer_destroy(before);
     }
 }
 
 /* Clipping measures what is trained. */
 TEST_IN_FOLDER(norms) {
-    const folder *f = *state;
     for (size_t k = 0; k < WFI_COUNT(frozen); k++) {
         wf_recipe recipe = recipe_of(frozen[k], true);
-        wf_trainer *t = trainer_of(f, &recipe, "");
+        scoped_trainer t = trainer_of(f, &recipe, "");
         static small_batch batch;
         wf_step_result result;
         small_batch_fill(&batch, 0);
@@ -121,7 +111,6 @@ TEST_IN_FOLDER(norms) {
         if (!(fabs(relative) < 1e-6))
             fail_msg("frozen %s: norm %.9g, gradients have %.9g", frozen[k], result.gradient_norm,
                      want);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -170,18 +159,16 @@ static const char *const plans[] = {"dp=2",
 
 static void run(const folder *f, const wf_recipe *recipe, const char *plan, const char *want) {
     char sha[65], what[1200];
-    wf_trainer *t = trainer_of(f, recipe, plan);
+    scoped_trainer t = trainer_of(f, recipe, plan);
     snprintf(what, sizeof what, "frozen %s, plan '%s'", recipe->freeze.text, plan);
     for (int s = 0; s < N_STEPS; s++) small_step(f->ctx, t, s);
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, sha));
     if (strcmp(sha, want) != 0) fail_msg("%s: not one rank's bits", what);
     small_expect_planned(t, what);
     expect_no_state(t, what);
-    wf_trainer_destroy(t);
 }
 
 TEST_IN_FOLDER(bits_of_one_rank) {
-    const folder *f = *state;
     size_t stride = test_is_full() ? 1 : TEST_SAMPLE == 1 ? 3 : 13;
     for (size_t k = 0; k < WFI_COUNT(frozen); k++)
         for (int clips = 0; clips < 2; clips++) {
@@ -201,13 +188,13 @@ TEST_IN_FOLDER(state_in_files) {
     static const char *const pairs[][2] = {{"", "dp=2,zero=3"},
                                            {"dp=2,zero=3,offload=params:disk", "pp=2"},
                                            {"dp=2,pp=2,zero=1", "dataparallel=2"}};
-    const folder *f = *state;
     char path[400], want[65], sha[65];
     snprintf(path, sizeof path, "%s/state", f->path);
     for (size_t k = 0; k < WFI_COUNT(pairs); k++) {
         wf_recipe recipe = recipe_of("conv1+tied+fc1.bias", true);
-        wf_trainer *one = trainer_of(f, &recipe, ""), *from = trainer_of(f, &recipe, pairs[k][0]),
-                   *to = trainer_of(f, &recipe, pairs[k][1]);
+        scoped_trainer one = trainer_of(f, &recipe, "");
+        scoped_trainer from = trainer_of(f, &recipe, pairs[k][0]);
+        scoped_trainer to = trainer_of(f, &recipe, pairs[k][1]);
         wf_safetensors *file;
         for (int s = 0; s < 4; s++) small_step(f->ctx, one, s);
         for (int s = 0; s < 2; s++) small_step(f->ctx, from, s);
@@ -224,9 +211,6 @@ TEST_IN_FOLDER(state_in_files) {
         TEST_OK(f->ctx, wf_trainer_weights_sha256(one, want));
         TEST_OK(f->ctx, wf_trainer_weights_sha256(to, sha));
         assert_string_equal(sha, want);
-        wf_trainer_destroy(one);
-        wf_trainer_destroy(from);
-        wf_trainer_destroy(to);
     }
 }
 
@@ -234,9 +218,8 @@ TEST_IN_FOLDER(state_in_files) {
 
 /* A frozen trunk has no backward at all: nothing is saved for it, and nothing goes there. */
 TEST_IN_FOLDER(backward_stops) {
-    const folder *f = *state;
     wf_recipe recipe = recipe_of("conv1+bn1+conv2+bn2", false);
-    wf_trainer *t = trainer_of(f, &recipe, "pp=2,cut=head");
+    scoped_trainer t = trainer_of(f, &recipe, "pp=2,cut=head");
     const wf_program *p = t->ready[0]->program;
     int n_back = 0;
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -250,11 +233,9 @@ TEST_IN_FOLDER(backward_stops) {
     assert_true(n_back > 0);
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].rank == 0) assert_false(p->blocks[b].name.kind == WFI_BLOCK_SAVED);
-    wf_trainer_destroy(t);
 }
 
 TEST_IN_FOLDER(bad_names) {
-    const folder *f = *state;
     static const struct {
         const char *names, *says;
     } bad[] = {{"conv3", "no parameter is called 'conv3'"},
@@ -262,19 +243,15 @@ TEST_IN_FOLDER(bad_names) {
                {"conv1+", "a name is missing in 'conv1+'"},
                {"bn1.running_mean", "no parameter is called 'bn1.running_mean'"},
                {"conv1+bn1+conv2+bn2+fc1+tied+fc2+fc", "leaves nothing to train"}};
-    wf_model *model;
-    TEST_OK(f->ctx, wf_model_create(f->ctx, "wide", wide_net, NULL, 0, &model));
+    scoped_model model = test_model(f->ctx, "wide", wide_net, NULL, 0);
     for (size_t k = 0; k < WFI_COUNT(bad); k++) {
         wf_recipe recipe = recipe_of(bad[k].names, false);
-        wf_plan *plan;
         wf_program *program;
-        TEST_OK(f->ctx, wf_plan_parse(f->ctx, "", &plan));
+        scoped_plan plan = test_plan(f->ctx, "");
         TEST_REFUSED(f->ctx,
                      wf_program_create(f->ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program),
                      WF_INVALID_ARG, bad[k].says);
-        wf_plan_destroy(plan);
     }
-    wf_model_destroy(model);
 }
 
 /* ---- groups ---- */
@@ -282,7 +259,6 @@ TEST_IN_FOLDER(bad_names) {
 /* After a step, matrices are those of a run with weight decay, biases and weights of norms those of
  * one without. */
 TEST_IN_FOLDER(no_bias_decay) {
-    const folder *f = *state;
     static const char *const of[] = {"", "dp=2,zero=2", "pp=2", "dp=4,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(of); k++) {
         wf_trainer *t[3]; /* decays all, none, matrices */
@@ -317,7 +293,6 @@ TEST_IN_FOLDER(no_bias_decay) {
 /* After a step, named parameters are as in a run with four times the rate, all others as without.
  * bn2.weight and bn2.bias are neighbours in their unit, both vectors, and differ in their rates. */
 TEST_IN_FOLDER(lr_scale) {
-    const folder *f = *state;
     static const char *const of[] = {"", "dp=2,zero=2", "pp=2", "dp=4,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(of); k++) {
         wf_trainer *t[3]; /* slow, fast, both */
@@ -350,4 +325,4 @@ TEST_IN_FOLDER(lr_scale) {
     }
 }
 
-TEST_MAIN(test_check_events, NULL)
+TEST_FIXTURE(test_check_events, NULL)

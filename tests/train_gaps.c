@@ -9,8 +9,6 @@
 #include "program/clock.h"
 #include "small_models.h"
 
-#include <stdlib.h>
-
 #define GAP "256"
 
 /* ---- nothing is written outside ---- */
@@ -32,17 +30,13 @@ TEST_CASE(small_models_stay_inside) {
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
             for (int kernels = 0; kernels < (k == 0 ? 2 : 1); kernels++) {
                 if (f == 1 && strstr(plans[k], "zbv")) continue; /* it has two units */
-                wf_context *ctx = test_context();
-                wf_recipe recipe = small_recipe();
-                recipe.n_micro = 4;
-                recipe.n_lanes = 2;
-                recipe.clip_norm = 1;
-                recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
-                wf_trainer *trainer =
+                scoped_context ctx = test_context();
+                wf_recipe recipe =
+                    SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .clip_norm = 1,
+                                 .kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST);
+                scoped_trainer trainer =
                     planned_trainer(ctx, functions[f], &recipe, plans[k], NULL, 0);
                 for (int s = 0; s < 2; s++) (void)small_step(ctx, trainer, s);
-                wf_trainer_destroy(trainer);
-                test_context_end(ctx);
             }
     unsetenv("WEFT_ARENA_GAP");
 }
@@ -73,16 +67,12 @@ static int make_feeds(const wf_graph *g, wf_feed *feeds) {
 static void train_registered(const char *name, const wf_model_config *model_config,
                              const char *plan_text) {
     wf_context *ctx = test_context();
-    wf_recipe recipe = small_recipe();
-    recipe.batch = ZOO_BATCH;
-    recipe.n_lanes = 2;
-    wf_model *model;
-    wf_plan *plan;
+    wf_recipe recipe = SMALL_RECIPE(.batch = ZOO_BATCH, .n_lanes = 2);
     wf_trainer *trainer;
     wf_step_result result;
     wf_feed feeds[4];
-    TEST_OK(ctx, wf_model_find(ctx, name, model_config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_model *model = test_find_model(ctx, name, model_config);
+    wf_plan *plan = test_plan(ctx, plan_text);
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer));
     int n_feeds = make_feeds(wf_trainer_program(trainer)->graph, feeds);
     TEST_OK(ctx, wf_trainer_step(trainer, feeds, n_feeds, ZOO_BATCH, &result));
@@ -130,10 +120,7 @@ static wf_status run_too_far(wfi_kernel *kernel, wfi_stream_queue *stream, void 
 }
 
 static wf_trainer *guarded_trainer(wf_context *ctx, const char *plan) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 4;
-    recipe.n_lanes = 2;
-    recipe.clip_norm = 1;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .clip_norm = 1);
     return planned_trainer(ctx, small_net, &recipe, plan, NULL, 0);
 }
 
@@ -185,8 +172,8 @@ TEST_CASE(kernels_that_write_too_far) {
     bool more = true;
     setenv("WEFT_ARENA_GAP", GAP, 1);
     for (int32_t n = 0; more; n += stride) {
-        wf_context *ctx = test_context();
-        wf_trainer *trainer = guarded_trainer(ctx, "");
+        scoped_context ctx = test_context();
+        scoped_trainer trainer = guarded_trainer(ctx, "");
         const wfi_segment *segment;
         int32_t step;
         int which;
@@ -205,8 +192,6 @@ TEST_CASE(kernels_that_write_too_far) {
                 assert_non_null(strstr(wf_context_error(ctx), "wrote outside"));
             kernel->impl = real_impl;
         }
-        wf_trainer_destroy(trainer);
-        test_context_end(ctx);
     }
     unsetenv("WEFT_ARENA_GAP");
     print_message("kernels: %d tried, %d unnoticed\n", n_tried, n_unnoticed);
@@ -265,5 +250,3 @@ TEST_CASE(copies_that_write_too_far) {
     assert_true(n_tried > 12 && n_kinds > 5);
     assert_int_equal(n_unnoticed, 0);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -9,7 +9,6 @@
 #include "wide_net.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #define MOST 60000
@@ -34,10 +33,8 @@ static const struct {
 };
 
 static wf_recipe recipe_of(wf_model_function model) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = recipe.n_lanes = 4;
-    recipe.n_slices = model == wide_net ? 2 : 1;
-    recipe.n_threads = 1;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 4, .n_lanes = 4,
+                                    .n_slices = model == wide_net ? 2 : 1, .n_threads = 1);
     recipe.clip_norm = 0.5; /* steps report a norm, and gradients alone do not */
     recipe.kernels = WF_KERNELS_REFERENCE;
     return recipe;
@@ -73,13 +70,13 @@ static size_t read_all(wf_context *ctx, wf_trainer *t, reader read, bool buffers
 TEST_CASE(gradients_of_a_step) {
     static float want[MOST], got[MOST], before[MOST], after[MOST];
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = recipe_of(cases[k].model);
         wf_step_result result;
-        wf_trainer *one = small_trainer(ctx, cases[k].model, &recipe, 1);
+        scoped_trainer one = small_trainer(ctx, cases[k].model, &recipe, 1);
         double loss = small_step(ctx, one, 3);
         size_t n = read_all(ctx, one, wf_trainer_read_gradient, false, want);
-        wf_trainer *t =
+        scoped_trainer t =
             planned_trainer(ctx, cases[k].model, &recipe, cases[k].plan, cases[k].devices, 0);
         size_t n_weights = read_all(ctx, t, wf_trainer_read, false, before);
         TEST_OK(ctx, try_gradients(t, 3, SMALL_BATCH, &result));
@@ -100,9 +97,6 @@ TEST_CASE(gradients_of_a_step) {
         assert_int_equal(read_all(ctx, t, wf_trainer_read, false, got), n);
         assert_memory_equal(got, want, n * sizeof *want);
         small_expect_planned(t, cases[k].plan);
-        wf_trainer_destroy(t);
-        wf_trainer_destroy(one);
-        test_context_end(ctx);
     }
 }
 
@@ -113,11 +107,11 @@ TEST(an_update_of_the_callers_own) {
     char want[65], got[65];
     wf_recipe recipe = recipe_of(plain_net);
     recipe.momentum = recipe.clip_norm = 0;
-    wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 0);
+    scoped_trainer one = small_trainer(ctx, plain_net, &recipe, 0);
     for (int step = 0; step < 3; step++) (void)small_step(ctx, one, step);
     TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_trainer *t =
+        scoped_trainer t =
             planned_trainer(ctx, plain_net, &recipe, plans[k], k ? "cpu:2" : "cpu:1", 0);
         wf_trainer_tensor tensor;
         wf_step_result result;
@@ -135,16 +129,14 @@ TEST(an_update_of_the_callers_own) {
         assert_int_equal(wf_trainer_n_steps(t), 3);
         TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
         if (strcmp(got, want)) fail_msg("plan '%s': %s, not %s", plans[k], got, want);
-        wf_trainer_destroy(t);
     }
-    wf_trainer_destroy(one);
 }
 
 /* Fewer samples than the batch, and a program that is planned before it is used. */
 TEST(a_part_of_a_batch) {
     wf_recipe recipe = recipe_of(plain_net);
     wf_step_result all, few;
-    wf_trainer *t = planned_trainer(ctx, plain_net, &recipe, "dp=2", "cpu:2", 0);
+    scoped_trainer t = planned_trainer(ctx, plain_net, &recipe, "dp=2", "cpu:2", 0);
     int n_ready = t->n_ready;
     TEST_OK(ctx, wf_trainer_prepare_gradients(t, 6));
     assert_int_equal(t->n_ready, n_ready + 1);
@@ -154,23 +146,20 @@ TEST(a_part_of_a_batch) {
     assert_true(few.n_rows == 6 && all.n_rows == SMALL_BATCH && few.loss != all.loss);
     TEST_REFUSED(ctx, wf_trainer_prepare_gradients(t, SMALL_BATCH + 1), WF_SHAPE, "batch is 16");
     TEST_REFUSED(ctx, wf_trainer_prepare_gradients(t, 0), WF_SHAPE, "0 samples");
-    wf_trainer_destroy(t);
 }
 
 /* The hidden state of a gradient run is that of the next one, and of the next step. */
-TEST_CASE(hidden_state_goes_on) {
+TEST(hidden_state_goes_on) {
     static float x[2][3][8], y[2][3][8];
-    wf_context *ctx = test_context();
     wf_recipe recipe = recipe_of(plain_net);
     wf_step_result result;
     double first[3], again[3];
-    wf_model *model;
     recipe.batch = 2;
     recipe.n_micro = recipe.n_lanes = recipe.n_slices = 1;
     for (int i = 0; i < 48; i++) (&x[0][0][0])[i] = (float)(i % 7), (&y[0][0][0])[i] = 1;
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
-    TEST_OK(ctx, wf_model_create(ctx, "lstm", lstm_net, NULL, 0, &model));
-    wf_trainer *t = test_trainer(ctx, model, &recipe, "", NULL);
+    wf_model *model = test_model(ctx, "lstm", lstm_net, NULL, 0);
+    scoped_trainer t = test_trainer(ctx, model, &recipe, "", NULL);
     for (int pass = 0; pass < 2; pass++) {
         double *loss = pass ? again : first;
         for (int i = 0; i < 2; i++) {
@@ -187,8 +176,6 @@ TEST_CASE(hidden_state_goes_on) {
     assert_true(first[0] != first[1] && first[1] != first[2]);
     assert_memory_equal(again, first, sizeof first);
     TEST_REFUSED(ctx, wf_trainer_prepare_gradients(t, 1), WF_SHAPE, "hidden state");
-    wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 /* A loss that is not finite changes nothing that is saved, but for running statistics. */
@@ -199,10 +186,10 @@ TEST_CASE(a_bad_batch) {
     int file = mkstemp(path);
     assert_true(file >= 0);
     for (size_t k = 0; k < WFI_COUNT(models); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = recipe_of(models[k]);
         wf_step_result result;
-        wf_trainer *t = planned_trainer(ctx, models[k], &recipe, "dp=2", "cpu:2", 0);
+        scoped_trainer t = planned_trainer(ctx, models[k], &recipe, "dp=2", "cpu:2", 0);
         small_batch_fill(&b, 0);
         b.x[5] = NAN;
         wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
@@ -212,8 +199,6 @@ TEST_CASE(a_bad_batch) {
             TEST_REFUSED(ctx, wf_trainer_save(t, path), WF_NOT_FINITE, "not finite");
         else
             TEST_OK(ctx, wf_trainer_save(t, path));
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
     close(file);
     unlink(path);
@@ -260,8 +245,7 @@ TEST(refusals) {
 
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.forward_only = 1;
-    wf_model *model;
-    TEST_OK(ctx, wf_model_create(ctx, "small", plain_net, NULL, 0, &model));
+    wf_model *model = test_model(ctx, "small", plain_net, NULL, 0);
     t = test_trainer(ctx, model, &recipe, "", &config);
     TEST_REFUSED(ctx, try_gradients(t, 0, SMALL_BATCH, &result), WF_INVALID_ARG,
                  "forward runs only");
@@ -269,5 +253,3 @@ TEST(refusals) {
     TEST_REFUSED(ctx, wf_trainer_count_step(t), WF_INVALID_ARG, "forward runs only");
     wf_trainer_destroy(t);
 }
-
-TEST_MAIN(NULL, NULL)

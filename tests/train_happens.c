@@ -7,14 +7,12 @@
 #include "execute/issue.h"
 
 static void three_clean_steps(wf_model_function function, int64_t n_slices, const char *plan) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     wf_recipe recipe = checked_recipe();
     recipe.n_slices = n_slices;
-    wf_trainer *t = planned_trainer(ctx, function, &recipe, plan, NULL, 0);
+    scoped_trainer t = planned_trainer(ctx, function, &recipe, plan, NULL, 0);
     assert_non_null(t->ready[0]->executor->happens);
     for (int step = 0; step < 3; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
-    wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 /* Two pairs of layers that ranks divide. */
@@ -51,14 +49,13 @@ static wf_status do_nothing(void *self, void *argument) {
 
 /* A task that reaches a stream on another way than through issue.c. */
 TEST(stray_task) {
-    wf_trainer *t = checked_trainer(ctx, tiny_net, "pp=2");
+    scoped_trainer t = checked_trainer(ctx, tiny_net, "pp=2");
     wfi_executor *e = t->ready[0]->executor;
     wfi_issue_begin(e);
     TEST_OK(ctx, wfi_stream_push(t->workers[1].streams[WFI_STREAM_COPY], do_nothing, NULL, NULL));
     TEST_REFUSED(
         ctx, wfi_issue_end(e), WF_BUG,
         "stream copy of rank 1 was given 1 tasks in this step, of which the checker saw 0");
-    wf_trainer_destroy(t);
 }
 
-TEST_MAIN(test_check_events, NULL)
+TEST_FIXTURE(test_check_events, NULL)

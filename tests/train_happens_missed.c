@@ -63,13 +63,11 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
 TEST_CASE(dependencies_are_missed) {
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
-        wf_context *ctx = test_context();
-        wf_trainer *t = checked_trainer(ctx, tiny_net, plans[k]);
+        scoped_context ctx = test_context();
+        scoped_trainer t = checked_trainer(ctx, tiny_net, plans[k]);
         for (int32_t i = 0; i < t->ready[0]->program->n_instructions; i++)
             for (int32_t d = 0; d < t->ready[0]->program->instructions[i].n_depends; d++)
                 drop_dependency(ctx, plans[k], &t, i, d, &n);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
     if (n.n_refused < 120 || n.n_receive < 20 || n.n_all_reduce < 10)
         fail_msg("%d refused (%d with a receive, %d with an all-reduce), %d accepted", n.n_refused,
@@ -81,7 +79,7 @@ TEST_CASE(dependencies_are_missed) {
 TEST_CASE(waits_are_missed) {
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_trainer *t = checked_trainer(ctx, tiny_net, plans[k]);
         TEST_OK(ctx, small_try_step(t, 0, NULL));
         int64_t n_waits = t->ready[0]->executor->n_waits;
@@ -96,7 +94,6 @@ TEST_CASE(waits_are_missed) {
             t = checked_trainer(ctx, tiny_net, plans[k]);
         }
         wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
     if (n.n_refused < 120 || n.n_receive < 20 || n.n_all_reduce < 20 || n.n_gather_norm < 10 ||
         n.n_gather_stats < 2)
@@ -104,4 +101,4 @@ TEST_CASE(waits_are_missed) {
                  n.n_refused, n.n_receive, n.n_all_reduce, n.n_gather_norm, n.n_gather_stats);
 }
 
-TEST_MAIN(test_check_events, NULL)
+TEST_FIXTURE(test_check_events, NULL)

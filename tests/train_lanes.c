@@ -37,24 +37,20 @@ static const struct {
 };
 
 static wf_recipe recipe_of(wf_model_function model) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8 * (1 + (model == plain_net));
-    recipe.n_lanes = 8;
-    recipe.n_slices = model == wide_net ? 2 : 1;
-    recipe.n_threads = 1;
-    recipe.clip_norm = 0.5;
-    recipe.optimizer = WF_ADAMW;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 8 * (1 + (model == plain_net)), .n_lanes = 8,
+                     .n_slices = model == wide_net ? 2 : 1, .n_threads = 1, .clip_norm = 0.5,
+                     .optimizer = WF_ADAMW, .kernels = WF_KERNELS_REFERENCE);
     return recipe;
 }
 
 TEST_CASE(same_bits) {
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = recipe_of(cases[k].model);
         char want[65], got[65];
-        wf_trainer *one = small_trainer(ctx, cases[k].model, &recipe, 0);
-        wf_trainer *t =
+        scoped_trainer one = small_trainer(ctx, cases[k].model, &recipe, 0);
+        scoped_trainer t =
             planned_trainer(ctx, cases[k].model, &recipe, cases[k].plan, cases[k].devices, 0);
         for (int step = 0; step < 2; step++)
             assert_true(small_step(ctx, one, step) == small_step(ctx, t, step));
@@ -66,9 +62,6 @@ TEST_CASE(same_bits) {
         TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
         if (strcmp(got, want)) fail_msg("plan '%s': other weights", cases[k].plan);
         small_expect_planned(t, cases[k].plan);
-        wf_trainer_destroy(one);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
 }
 
@@ -81,16 +74,14 @@ TEST(hidden_state) {
     for (int i = 0; i < 384; i++) (&x[0][0][0])[i] = (float)(i % 11), (&y[0][0][0])[i] = 1;
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_model *model;
-        TEST_OK(ctx, wf_model_create(ctx, "lstm", lstm_net, NULL, 0, &model));
-        wf_trainer *t = test_trainer(ctx, model, &recipe, plans[k], NULL);
+        wf_model *model = test_model(ctx, "lstm", lstm_net, NULL, 0);
+        scoped_trainer t = test_trainer(ctx, model, &recipe, plans[k], NULL);
         for (int step = 0; step < 3; step++) {
             wf_step_result result;
             TEST_OK(ctx, wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result));
             loss[k][step] = result.loss;
         }
         assert_memory_equal(loss[k], loss[0], sizeof *loss);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -99,8 +90,8 @@ TEST(gradients_alone) {
     wf_recipe recipe = recipe_of(plain_net);
     float want[20], got[20];
     wf_step_result result;
-    wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 1);
-    wf_trainer *t = planned_trainer(ctx, plain_net, &recipe, "dp=3,lanes=1+6+1", "cpu:3", 0);
+    scoped_trainer one = small_trainer(ctx, plain_net, &recipe, 1);
+    scoped_trainer t = planned_trainer(ctx, plain_net, &recipe, "dp=3,lanes=1+6+1", "cpu:3", 0);
     small_batch_fill(&b, 0);
     wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
     (void)small_step(ctx, one, 0);
@@ -108,19 +99,15 @@ TEST(gradients_alone) {
     TEST_OK(ctx, wf_trainer_read_gradient(one, "fc1.bias", want, sizeof want));
     TEST_OK(ctx, wf_trainer_read_gradient(t, "fc1.bias", got, sizeof got));
     assert_memory_equal(got, want, sizeof want);
-    wf_trainer_destroy(one);
-    wf_trainer_destroy(t);
 }
 
 /* The rank with more lanes computes more; the other sends one partial sum a unit. */
 TEST(work_is_divided) {
     wf_recipe recipe = recipe_of(plain_net);
-    wf_model *model;
-    wf_plan *plan;
-    wf_program *p;
+    scoped_program p;
     int n_forward[2] = {0}, n_sends[2] = {0};
-    TEST_OK(ctx, wf_model_create(ctx, "plain", plain_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,lanes=3+5", &plan));
+    scoped_model model = test_model(ctx, "plain", plain_net, NULL, 0);
+    scoped_plan plan = test_plan(ctx, "dp=2,lanes=3+5");
     assert_string_equal(wf_plan_text(plan), "dp=2,pp=1,schedule=1f1b,lanes=3+5");
     assert_int_equal(wf_plan_has_equal_parts(plan), 0);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
@@ -131,9 +118,6 @@ TEST(work_is_divided) {
     assert_int_equal(n_forward[0] * 5, n_forward[1] * 3);
     assert_int_equal(n_sends[0], 0);
     assert_int_equal(n_sends[1], 2); /* two units have parameters */
-    wf_program_destroy(p);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
 }
 
 /* Shares follow the times of a lane; those that are measured add up, and keep the bits. */
@@ -146,13 +130,11 @@ TEST(measured_shares) {
                           {{100, 1, 100}, "lanes=1+6+1"},
                           {{2, 1, 1}, "lanes=2+3+3"}};
     wf_recipe recipe = recipe_of(plain_net), other = recipe;
-    wf_model *model;
-    wf_plan *plan;
     wf_program *p;
     char want[65], got[65];
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=3,lanes=measured", &plan));
+    wf_plan *plan = test_plan(ctx, "dp=3,lanes=measured");
     assert_non_null(strstr(wf_plan_text(plan), "lanes=measured"));
-    TEST_OK(ctx, wf_model_create(ctx, "plain", plain_net, NULL, 0, &model));
+    scoped_model model = test_model(ctx, "plain", plain_net, NULL, 0);
     TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
                  WF_INVALID_ARG, "still to be measured");
     other.n_lanes = other.n_micro = 2;
@@ -167,19 +149,16 @@ TEST(measured_shares) {
                  "more replicas");
     wf_plan_destroy(plan);
 
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=3,lanes=measured", &plan));
+    plan = test_plan(ctx, "dp=3,lanes=measured");
     TEST_OK(ctx, wf_plan_measure_lanes(ctx, model, &recipe, plan, NULL));
     assert_null(strstr(wf_plan_text(plan), "measured"));
     assert_int_equal(wfi_plan_n_lanes(plan), 8);
-    wf_trainer *one = small_trainer(ctx, plain_net, &recipe, 0);
-    wf_trainer *t = planned_trainer(ctx, plain_net, &recipe, wf_plan_text(plan), "cpu:3", 0);
+    scoped_trainer one = small_trainer(ctx, plain_net, &recipe, 0);
+    scoped_trainer t = planned_trainer(ctx, plain_net, &recipe, wf_plan_text(plan), "cpu:3", 0);
     assert_true(small_step(ctx, one, 0) == small_step(ctx, t, 0));
     TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
     TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
     assert_string_equal(got, want);
-    wf_trainer_destroy(one);
-    wf_trainer_destroy(t);
-    wf_model_destroy(model);
     wf_plan_destroy(plan);
 }
 
@@ -208,14 +187,12 @@ TEST(refusals) {
     for (size_t k = 0; k < WFI_COUNT(bad); k++)
         TEST_REFUSED(ctx, wf_plan_parse(ctx, bad[k].plan, &plan), WF_INVALID_ARG, bad[k].words);
     wf_recipe recipe = recipe_of(plain_net), ignored;
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,lanes=5+4", &plan));
+    plan = test_plan(ctx, "dp=2,lanes=5+4");
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,
                  "lanes=5+4 needs 9 lanes, and this recipe has 8");
     wf_plan_destroy(plan);
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=3", &plan));
+    plan = test_plan(ctx, "dp=3");
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &ignored), WF_INVALID_ARG,
                  "lanes=3+3+2 in the plan keeps its numbers");
     wf_plan_destroy(plan);
 }
-
-TEST_MAIN(NULL, NULL)

@@ -6,20 +6,16 @@
 #include "small_models.h"
 
 #include <malloc.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 TEST_CASE(planned_is_measured) {
     for (int micro = 1; micro <= 8; micro *= 2)
         for (int kernels = 0; kernels < 2; kernels++) {
-            wf_context *ctx = test_context();
-            wf_recipe recipe = small_recipe();
-            recipe.n_micro = micro;
-            recipe.n_lanes = micro > 1 ? 2 : 1;
-            recipe.clip_norm = 1;
-            recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
-            wf_trainer *trainer = small_trainer(ctx, small_net, &recipe, 0);
+            scoped_context ctx = test_context();
+            wf_recipe recipe =
+                SMALL_RECIPE(.n_micro = micro, .n_lanes = micro > 1 ? 2 : 1, .clip_norm = 1,
+                             .kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST);
+            scoped_trainer trainer = small_trainer(ctx, small_net, &recipe, 0);
             (void)small_step(ctx, trainer, 0);
             wf_trainer_memory memory = wf_trainer_memory_of(trainer, 0);
             wf_rank_summary rank = wf_program_rank(wf_trainer_program(trainer), 0);
@@ -27,8 +23,6 @@ TEST_CASE(planned_is_measured) {
             assert_int_equal(memory.planned_peak_bytes, memory.measured_peak_bytes);
             assert_int_equal(memory.planned_peak_bytes, rank.peak_bytes);
             assert_true(rank.bound_bytes <= rank.peak_bytes);
-            wf_trainer_destroy(trainer);
-            test_context_end(ctx);
         }
 }
 
@@ -52,14 +46,11 @@ TEST(heap_stays_still) {
 }
 
 TEST(too_small_a_cap) {
-    wf_model *model;
-    wf_plan *plan;
-    wf_trainer *trainer;
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 1;
+    scoped_trainer trainer;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 1);
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    scoped_model model = test_model(ctx, "small", small_net, NULL, 0);
+    scoped_plan plan = test_plan(ctx, "");
     wf_program *p;
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     size_t peak = wf_program_rank(p, 0).peak_bytes;
@@ -72,9 +63,6 @@ TEST(too_small_a_cap) {
                  WF_DOES_NOT_FIT, "more than the 1000 bytes given");
     config.device_memory_bytes = peak;
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
-    wf_trainer_destroy(trainer);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
 }
 
 /* ---- the n-th allocation fails ---- */
@@ -99,13 +87,10 @@ static void faulty_free(void *self, void *block) {
 
 /* Everything that a program may do with a trainer, until something fails. */
 static wf_status live(wf_context *ctx, const char *plan_text, const char *folder) {
-    wf_model *model = NULL;
-    wf_plan *plan = NULL;
-    wf_trainer *trainer = NULL;
-    wf_recipe recipe = small_recipe();
-    recipe.n_lanes = 2;
-    recipe.clip_norm = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    scoped_model model = NULL;
+    scoped_plan plan = NULL;
+    scoped_trainer trainer = NULL;
+    wf_recipe recipe = SMALL_RECIPE(.n_lanes = 2, .clip_norm = 1, .kernels = WF_KERNELS_REFERENCE);
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     char weights[300], all[300], hex[65], *note = NULL;
     snprintf(weights, sizeof weights, "%s/weights", folder);
@@ -131,9 +116,6 @@ static wf_status live(wf_context *ctx, const char *plan_text, const char *folder
     if (s == WF_OK) s = wf_trainer_state_metadata(ctx, all, "note", &note);
     if (s == WF_OK) s = wf_trainer_weights_sha256(trainer, hex);
     if (note) wf_text_free(ctx, note);
-    wf_trainer_destroy(trainer);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
     return s;
 }
 
@@ -181,5 +163,3 @@ TEST_CASE(every_allocation_may_fail) {
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
 }
-
-TEST_MAIN(NULL, NULL)

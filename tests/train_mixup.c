@@ -6,24 +6,16 @@
 #include "api/trainer.h"
 #include "small_models.h"
 
-#include <stdlib.h>
-
 #define SHARE 0.3f
 
 static wf_trainer *trainer_of(wf_context *ctx, int mixup, double smoothing, const char *plan_text) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model_config config = TEST_MODEL(.height = 8, .width = 8, .n_classes = 10);
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
-    wf_recipe recipe = small_recipe();
-    wf_model *model;
-    config.height = config.width = 8;
-    config.n_classes = 10;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1);
     config.mixup = mixup;
     config.label_smoothing = smoothing;
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
     how.keep_gradients = !*plan_text;
-    TEST_OK(ctx, wf_model_find(ctx, "mlp", &config, &model));
+    wf_model *model = test_find_model(ctx, "mlp", &config);
     return test_trainer(ctx, model, &recipe, plan_text, &how);
 }
 
@@ -53,11 +45,11 @@ static wf_step_result step(wf_context *ctx, wf_trainer *t, int number, bool is_m
 TEST_CASE(adds_up) {
     static const char *const names[] = {"net1.weight", "net3.weight", "net3.bias"};
     for (int k = 0; k < 2; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         double smoothing = k * 0.1;
-        wf_trainer *mixed = trainer_of(ctx, 1, smoothing, ""),
-                   *own = trainer_of(ctx, 0, smoothing, ""),
-                   *partner = trainer_of(ctx, 0, smoothing, "");
+        scoped_trainer mixed = trainer_of(ctx, 1, smoothing, "");
+        scoped_trainer own = trainer_of(ctx, 0, smoothing, "");
+        scoped_trainer partner = trainer_of(ctx, 0, smoothing, "");
         wf_step_result m = step(ctx, mixed, 0, true, 0), a = step(ctx, own, 0, false, 0),
                        b = step(ctx, partner, 0, false, 3);
         assert_float_equal(m.loss, SHARE * a.loss + (1 - SHARE) * b.loss, 1e-6);
@@ -81,10 +73,6 @@ TEST_CASE(adds_up) {
         /* A test knows nothing of partners. */
         double loss;
         TEST_OK(ctx, small_eval(mixed, 0, 8, &loss));
-        wf_trainer_destroy(mixed);
-        wf_trainer_destroy(own);
-        wf_trainer_destroy(partner);
-        test_context_end(ctx);
     }
 }
 
@@ -98,14 +86,12 @@ TEST_CASE(bits_of_one_rank) {
                                         "net3:dataparallel=2"};
     char want[65], sha[65];
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        wf_context *ctx = test_context();
-        wf_trainer *t = trainer_of(ctx, 1, 0.1, plans[k]);
+        scoped_context ctx = test_context();
+        scoped_trainer t = trainer_of(ctx, 1, 0.1, plans[k]);
         for (int s = 0; s < 3; s++) (void)step(ctx, t, s, true, 0);
         TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? sha : want));
         if (k && strcmp(sha, want)) fail_msg("plan '%s': not one rank's bits", plans[k]);
         small_expect_planned(t, plans[k]);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
 }
 
@@ -123,14 +109,12 @@ static void two_labels(wf_graph *g, const void *config) {
 /* Which rows count is said, or refused. */
 TEST(says_which) {
     for (int knows = 0; knows < 2; knows++) {
-        wf_model *model;
-        wf_trainer *t;
+        scoped_trainer t = NULL;
         const float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
         const int32_t y[2] = {1, 2}, z[2] = {0, -1};
         const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}, {"z", z, sizeof z}};
         wf_step_result result;
-        TEST_OK(ctx, wf_model_create(ctx, "two", two_labels, &knows, sizeof knows, &model));
-        wf_model_destroy(model);
+        scoped_model model = test_model(ctx, "two", two_labels, &knows, sizeof knows);
         wf_status status = wf_trainer_open(ctx, two_labels, &knows, "batch=2", "", &t);
         if (!knows) {
             TEST_REFUSED(ctx, status, WF_UNSUPPORTED, "wf_loss_by names them");
@@ -139,7 +123,6 @@ TEST(says_which) {
         TEST_OK(ctx, status);
         TEST_OK(ctx, wf_trainer_step(t, feeds, 3, 2, &result));
         assert_int_equal(result.n_rows, 1);
-        wf_trainer_destroy(t);
     }
 }
 
@@ -154,4 +137,4 @@ TEST(refuses) {
                  "does not use mixup");
 }
 
-TEST_MAIN(test_check_events, NULL)
+TEST_FIXTURE(test_check_events, NULL)

@@ -11,10 +11,7 @@
 #include "small_models.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <weft/job.h>
-#include <weft/launch.h>
 
 #define MAX_RANKS 4
 
@@ -72,11 +69,8 @@ typedef struct trial {
 static wf_status make_trainer(wf_context *ctx, const trial *x, wf_job *job,
                               wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
-    recipe.optimizer = x->c->is_adam ? WF_ADAMW : WF_SGD;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1,
+                                    .optimizer = x->c->is_adam ? WF_ADAMW : WF_SGD);
     if (x->c->is_adam) recipe.lr = 1e-6;
     config.job = job;
     config.keep_undo = x->undoes;
@@ -137,14 +131,12 @@ static wf_status train(wf_context *ctx, const trial *x, wf_job *job, char said[7
 
 /* The weights of a run in which nothing was spoiled. */
 static void train_well(const trial *x, char sha[65]) {
-    wf_context *ctx = test_context();
-    wf_trainer *t;
+    scoped_context ctx = test_context();
+    scoped_trainer t;
     wf_step_result result;
     TEST_OK(ctx, make_trainer(ctx, x, NULL, &t));
     for (int s = 0; s < 4; s++) TEST_OK(ctx, run(t, x, s, false, 's', &result));
     TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
-    wf_trainer_destroy(t);
-    test_context_end(ctx);
 }
 
 /* ---- ranks as threads of one trainer, of a job, and over messages ---- */
@@ -163,7 +155,7 @@ typedef struct message_rank {
 static void *message_thread(void *argument) {
     message_rank *self = argument;
     int r = self->box.rank;
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     wf_job *job = NULL;
     wfi_network mail = fake_network(&self->box);
     wf_status status =
@@ -171,7 +163,6 @@ static void *message_thread(void *argument) {
     if (!status) status = train(ctx, self->x, job, self->x->said[r]);
     if (status) snprintf(self->x->said[r], 700, "%.600s", wf_context_error(ctx));
     wf_job_leave(job);
-    test_context_end(ctx);
     return NULL;
 }
 
@@ -187,21 +178,19 @@ static void run_messages(trial *x, int n_ranks) {
 
 static void run_job(trial *x, int n_ranks) {
     static const wf_rank_entry entry = {"train", job_rank};
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     wf_spawn_config config = WF_SPAWN_CONFIG_INIT;
     config.n_ranks = n_ranks;
     config.entry = &entry;
     config.arg = x;
     TEST_OK(ctx, wf_spawn(ctx, &config, NULL));
-    test_context_end(ctx);
 }
 
 static void run_threads(trial *x, int n_ranks) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     for (int r = 0; r < n_ranks; r++) x->said[r][0] = 0;
     TEST_OK(ctx, train(ctx, x, NULL, x->said[0]));
     for (int r = 1; r < n_ranks; r++) memcpy(x->said[r], x->said[0], sizeof *x->said);
-    test_context_end(ctx);
 }
 
 TEST_CASE(every_plan_says_the_same) {
@@ -265,12 +254,8 @@ static const struct {
 #define N_RULES (sizeof rules / sizeof *rules)
 
 static wf_recipe rule_recipe(size_t k) {
-    wf_recipe r = WF_RECIPE_INIT;
-    r.optimizer = rules[k].optimizer;
-    r.momentum = rules[k].momentum;
-    r.nesterov = rules[k].nesterov;
-    r.weight_decay = 0.01;
-    r.lr = 0.1;
+    wf_recipe r = TEST_RECIPE(.optimizer = rules[k].optimizer, .momentum = rules[k].momentum,
+                              .nesterov = rules[k].nesterov, .weight_decay = 0.01, .lr = 0.1);
     return r;
 }
 
@@ -338,5 +323,3 @@ TEST_CASE(bits_of_each_alone) {
         }
     }
 }
-
-TEST_MAIN(NULL, NULL)

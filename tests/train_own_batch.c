@@ -24,11 +24,7 @@ typedef struct own {
 static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan,
                               wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
-    recipe.clip_norm = 0.5;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .n_threads = 1, .clip_norm = 0.5);
     config.job = job;
     config.own_batch = job != NULL;
     return test_try_trainer(ctx, small_net, &recipe, plan, &config, trainer_out);
@@ -162,12 +158,8 @@ static const char *be_refused(ranks_one *one) {
 TEST(needs_a_divided_batch) {
     static char plans[][20] = {"dataparallel=2", "block:dp=2", "dp=2,lanes=3+1"};
     for (size_t k = 0; k < 3; k++) {
-        wf_plan *plan;
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        scoped_plan plan = test_plan(ctx, plans[k]);
         assert_true(wf_plan_loads_at_root(plan) || !wf_plan_has_equal_parts(plan));
-        wf_plan_destroy(plan);
         ranks_as(MESSAGES, 2, be_refused, plans[k]);
     }
 }
-
-TEST_MAIN(NULL, NULL)

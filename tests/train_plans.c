@@ -18,7 +18,6 @@
 #include "wide_net.h"
 
 #include <math.h>
-#include <weft/launch.h>
 
 #define N_STEPS 3
 /* Pairs that fit, but that no row has. */
@@ -323,9 +322,8 @@ static void run_jobs(int carrier, void (*run_job)(job_rows j)) {
 static void run_threads(job_rows j) {
     for (int k = 0; k < n_rows; k += TEST_SAMPLE) {
         if (!is_in(&rows[k], j)) continue;
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         ranks_expect(run_row(ctx, &rows[k], NULL));
-        test_context_end(ctx);
     }
 }
 

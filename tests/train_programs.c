@@ -7,8 +7,6 @@
 #include "plan/schedule/schedule.h"
 #include "small_models.h"
 
-#include <weft/weft.h>
-
 #define BATCH 12
 #define REST  9
 #define PIXEL (3 * 8 * 8)
@@ -19,12 +17,8 @@ typedef struct outcome {
 } outcome;
 
 static wf_model *make_model(wf_context *ctx) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    wf_model *model;
-    config.height = config.width = 8;
-    config.n_classes = 10;
-    config.small_stem = 1;
-    TEST_OK(ctx, wf_model_find(ctx, "resnet18", &config, &model));
+    wf_model *model = test_find_model(
+        ctx, "resnet18", &TEST_MODEL(.height = 8, .width = 8, .n_classes = 10, .small_stem = 1));
     return model;
 }
 
@@ -43,20 +37,15 @@ static double run_step(wf_context *ctx, wf_trainer *t, int64_t n, bool trains) {
 }
 
 static outcome run(const char *plan_text, bool measured) {
-    wf_context *ctx = test_context();
-    wf_model *model = make_model(ctx);
-    wf_recipe recipe = WF_RECIPE_INIT;
+    scoped_context ctx = test_context();
+    scoped_model model = make_model(ctx);
+    wf_recipe recipe = TEST_RECIPE(.batch = BATCH, .n_micro = 4, .n_threads = 1,
+                                   .optimizer = WF_ADAMW, .lr = 0.001);
     wf_costs *costs = NULL;
-    wf_trainer *t;
-    wf_plan *plan;
+    scoped_trainer t;
     char before[65];
     outcome o;
-    recipe.batch = BATCH;
-    recipe.n_micro = 4;
-    recipe.n_threads = 1;
-    recipe.optimizer = WF_ADAMW;
-    recipe.lr = 0.001;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    scoped_plan plan = test_plan(ctx, plan_text);
     if (measured) {
         TEST_OK(ctx, wf_costs_measure(ctx, model, &recipe, plan, NULL, &costs));
         TEST_OK(ctx, wf_plan_use_costs(plan, costs));
@@ -76,10 +65,6 @@ static outcome run(const char *plan_text, bool measured) {
         wf_trainer_memory memory = wf_trainer_memory_of(t, r);
         assert_int_equal(memory.planned_peak_bytes, memory.measured_peak_bytes);
     }
-    wf_trainer_destroy(t);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
-    test_context_end(ctx);
     return o;
 }
 
@@ -113,10 +98,8 @@ TEST(many_microbatches) {
     static int32_t y[MANY];
     const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     char one[65], sha[65], plan[64] = "";
-    wf_recipe recipe = small_recipe();
-    recipe.batch = recipe.n_micro = MANY;
-    recipe.n_threads = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe = SMALL_RECIPE(.batch = MANY, .n_micro = MANY, .n_threads = 1,
+                                    .kernels = WF_KERNELS_REFERENCE);
     for (int i = 0; i < MANY * SMALL_IMAGE; i++) x[i] = (float)(i * 37 % 101) / 50 - 1;
     for (int i = 0; i < MANY; i++) y[i] = i * 3 % 10;
     for (int k = -1; k < 0 || wfi_schedules[k]; k++) {
@@ -125,13 +108,10 @@ TEST(many_microbatches) {
         if (k >= 0)
             snprintf(plan, sizeof plan, "pp=%d,schedule=%s", is_deep ? 2 : 2 + k % 3,
                      wfi_schedules[k]->name);
-        wf_trainer *t = planned_trainer(ctx, token_net, &recipe, plan, NULL, 0);
+        scoped_trainer t = planned_trainer(ctx, token_net, &recipe, plan, NULL, 0);
         for (int s = 0; s < 3; s++) TEST_OK(ctx, wf_trainer_step(t, feeds, 2, MANY, &result));
         TEST_OK(ctx, wf_trainer_weights_sha256(t, k < 0 ? one : sha));
         if (k >= 0 && strcmp(sha, one)) fail_msg("plan '%s': not one rank's bits", plan);
         small_expect_planned(t, plan);
-        wf_trainer_destroy(t);
     }
 }
-
-TEST_MAIN(NULL, NULL)

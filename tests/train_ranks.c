@@ -18,13 +18,8 @@ typedef struct work {
 } work;
 
 static wf_recipe rank_recipe(void) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 8;
-    recipe.n_lanes = 4;
-    recipe.clip_norm = 0.5;
-    recipe.n_threads = 1;
-    recipe.optimizer = WF_ADAMW;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = 8, .n_lanes = 4, .clip_norm = 0.5, .n_threads = 1,
+                                    .optimizer = WF_ADAMW, .kernels = WF_KERNELS_REFERENCE);
     return recipe;
 }
 
@@ -295,4 +290,4 @@ static int tear_down(void **state) {
     return unsetenv("WEFT_DELAY_US");
 }
 
-TEST_MAIN(set_up, tear_down)
+TEST_FIXTURE(set_up, tear_down)

@@ -7,7 +7,6 @@
 #include "small_models.h"
 
 #include <math.h>
-#include <weft/checkpoint.h>
 
 /* Two layers begin a pair, and end it in another unit; what it reads is added to what it gives.
  * Then one without biases, of which the end is read twice. */
@@ -150,7 +149,7 @@ TEST(gradients_are_the_whole_ones) {
         recipe.kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
         for (recipe.n_slices = 1; recipe.n_slices <= one->n_slices; recipe.n_slices *= 2) {
             double loss = 0, difference = 0, size = 0;
-            wf_trainer *t = small_trainer(ctx, one->function, &recipe, 1);
+            scoped_trainer t = small_trainer(ctx, one->function, &recipe, 1);
             for (int step = 0; step < 2; step++) TEST_OK(ctx, small_try_step(t, step, &loss));
             float *all = read_gradients(ctx, t, &n);
             assert_int_equal(count_pairs(wfi_trainer_graph(t)),
@@ -173,7 +172,6 @@ TEST(gradients_are_the_whole_ones) {
                              (int)recipe.n_slices, sqrt(difference / size));
                 test_free(all);
             }
-            wf_trainer_destroy(t);
         }
         test_free(whole);
     }
@@ -182,12 +180,9 @@ TEST(gradients_are_the_whole_ones) {
 /* Weights after two steps, and what is computed forward. */
 static void train(wf_context *ctx, const net *one, double clip_norm, const char *plan, int n_ranks,
                   char *hex_out, double *loss_out) {
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .n_slices = 4, .clip_norm = clip_norm);
     char devices[16];
-    recipe.n_micro = 4;
-    recipe.n_lanes = 2;
-    recipe.n_slices = 4;
-    recipe.clip_norm = clip_norm;
     snprintf(devices, sizeof devices, "cpu:%d", n_ranks);
     wf_trainer *t = planned_trainer(ctx, one->function, &recipe, plan, devices, 0);
     for (int step = 0; step < 2; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
@@ -201,7 +196,7 @@ static void train(wf_context *ctx, const net *one, double clip_norm, const char 
 }
 
 /* Without clipping, units whose state is kept elsewhere are updated while backward goes on. */
-TEST_CASE(ranks_give_the_same_bits) {
+TEST(ranks_give_the_same_bits) {
     static const struct {
         const char *text;
         int n_ranks;
@@ -222,7 +217,6 @@ TEST_CASE(ranks_give_the_same_bits) {
                  {"dp=2,zero=2", 2},
                  {"schedule=breadth", 1}};
     size_t stride = test_is_full() ? 1 : 1 + TEST_SAMPLE;
-    wf_context *ctx = test_context();
     for (size_t k = 0; k < WFI_COUNT(nets); k++) {
         char one[65], hex[65];
         double loss_one, loss, clip_norm = k % 2 ? 0 : 0.5;
@@ -234,7 +228,6 @@ TEST_CASE(ranks_give_the_same_bits) {
                 fail_msg("net %zu, %s: not one rank's bits", k, plans[i].text);
         }
     }
-    test_context_end(ctx);
 }
 
 /* ---- the vocabulary ---- */
@@ -260,7 +253,7 @@ TEST(logits_are_the_whole_ones) {
             double loss = 0;
             int64_t n_hits = 0;
             recipe.n_slices = i ? 4 : 1;
-            wf_trainer *t =
+            scoped_trainer t =
                 planned_trainer(ctx, nets[k].function, &recipe, plans[i], devices[i], 0);
             TEST_OK(ctx, wf_trainer_forward(t, feeds, 2, N, "logits", logits[i], sizeof logits[i]));
             TEST_OK(ctx, wf_trainer_eval(t, feeds, 2, N, &result));
@@ -290,9 +283,6 @@ TEST(logits_are_the_whole_ones) {
             TEST_REFUSED(ctx, wf_trainer_step(t, all, 2, SMALL_BATCH, &result), WF_INVALID_ARG,
                          "y[3] is");
             batch.y[3] = 3;
-            wf_trainer_destroy(t);
         }
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -8,11 +8,8 @@
 #define N_STEPS 2
 
 static wf_trainer *trainer_of(wf_context *ctx, const char *plan, const char *devices) {
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = 4;
-    recipe.n_lanes = 2;
-    recipe.n_threads = 1;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe =
+        SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .n_threads = 1, .kernels = WF_KERNELS_REFERENCE);
     return planned_trainer(ctx, small_net, &recipe, plan, devices, 0);
 }
 
@@ -40,15 +37,13 @@ TEST_CASE(bits_of_one_rank) {
                  {"dp=2,pp=2", "cpu:4", "2:3", 2}};
     char one[65], hex[65];
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         setenv("WEFT_SLOW_RANK", cases[k].value, 1);
-        wf_trainer *trainer = trainer_of(ctx, cases[k].plan, cases[k].devices);
+        scoped_trainer trainer = trainer_of(ctx, cases[k].plan, cases[k].devices);
         unsetenv("WEFT_SLOW_RANK");
         run(ctx, trainer, k ? hex : one);
         if (k) assert_string_equal(one, hex);
         for (int r = 0; r < trainer->n_workers; r++) expect_sleeps(trainer, r, r == cases[k].slow);
-        wf_trainer_destroy(trainer);
-        test_context_end(ctx);
     }
 }
 
@@ -60,13 +55,12 @@ TEST_CASE(length_of_sleeps) {
 
 /* Code inside the library slows a worker without the variable. */
 TEST(slow_by_field) {
-    wf_trainer *trainer = trainer_of(ctx, "dp=2", "cpu:2");
+    scoped_trainer trainer = trainer_of(ctx, "dp=2", "cpu:2");
     char hex[65];
     trainer->workers[1].slow_factor = 2;
     run(ctx, trainer, hex);
     expect_sleeps(trainer, 0, false);
     expect_sleeps(trainer, 1, true);
-    wf_trainer_destroy(trainer);
 }
 
 TEST(bad_values) {
@@ -106,24 +100,19 @@ static wf_status read_part(void *self, int worker, int64_t batch, wf_worker_part
 }
 
 static wf_workers *workers_of(wf_context *ctx, wf_update_mode update, small_batch *batches) {
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe = SMALL_RECIPE(.n_lanes = 2, .n_workers = 2);
     wf_trainer_config trainer = WF_TRAINER_CONFIG_INIT;
     wf_workers_config config = WF_WORKERS_CONFIG_INIT;
     wf_workers *workers;
-    wf_model *model;
-    wf_plan *plan;
-    recipe.n_lanes = recipe.n_workers = 2;
     recipe.update = update;
     recipe.staleness = 0; /* otherwise one worker may compute all parts */
     recipe.kernels = WF_KERNELS_REFERENCE;
     config.trainer = &trainer;
     config.read = read_part;
     config.self = batches;
-    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    scoped_model model = test_model(ctx, "small", small_net, NULL, 0);
+    scoped_plan plan = test_plan(ctx, "dp=2");
     TEST_OK(ctx, wf_workers_create(ctx, model, &recipe, plan, &config, &workers));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
     return workers;
 }
 
@@ -131,7 +120,7 @@ static wf_workers *workers_of(wf_context *ctx, wf_update_mode update, small_batc
 TEST_CASE(one_worker_of_two) {
     for (int slow = 0; slow < 4; slow++) {
         small_batch batches[2];
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_step_result results[N_STEPS];
         int64_t n_done;
         setenv("WEFT_SLOW_RANK", slow % 2 ? "1:1.5" : "0:1.5", 1);
@@ -141,7 +130,6 @@ TEST_CASE(one_worker_of_two) {
         for (int r = 0; r < 2; r++)
             assert_int_equal(w->ranks[r].trainer->workers[0].n_slowed > 0, r == slow % 2);
         wf_workers_destroy(w);
-        test_context_end(ctx);
     }
 }
 
@@ -154,5 +142,3 @@ TEST(refused_by_trainer) {
                  "WEFT_SLOW_RANK='fast'");
     unsetenv("WEFT_SLOW_RANK");
 }
-
-TEST_MAIN(NULL, NULL)

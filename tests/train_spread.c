@@ -6,15 +6,9 @@
  */
 #include "small_models.h"
 
-#include <stdbool.h>
-
 static wf_recipe spread_recipe(int64_t batch, int64_t n_micro, int64_t n_lanes) {
-    wf_recipe recipe = small_recipe();
-    recipe.batch = batch;
-    recipe.n_micro = n_micro;
-    recipe.n_lanes = n_lanes;
-    recipe.clip_norm = 0.5;
-    recipe.n_threads = 1;
+    wf_recipe recipe = SMALL_RECIPE(.batch = batch, .n_micro = n_micro, .n_lanes = n_lanes,
+                                    .clip_norm = 0.5, .n_threads = 1);
     return recipe;
 }
 
@@ -40,18 +34,16 @@ TEST_CASE(fewer_samples_than_devices) {
     for (int64_t n_micro = 1; n_micro <= 3; n_micro += 2) {
         char one[65], hex[65];
         for (size_t k = 0; k < 5; k++) {
-            wf_context *ctx = test_context();
+            scoped_context ctx = test_context();
             /* Microbatches that are not given: one a lane. */
             bool is_left_open = k > 1 && n_micro == 3;
             wf_recipe recipe = spread_recipe(3, is_left_open ? 0 : n_micro, n_micro);
-            wf_trainer *t =
+            scoped_trainer t =
                 planned_trainer(ctx, small_net, &recipe, plans[k].plan, plans[k].devices, 0);
             for (int s = 0; s < 3; s++) (void)step_of(ctx, t, s, 3);
             TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? hex : one));
             if (k && strcmp(one, hex)) fail_msg("plan '%s': other bits", plans[k].plan);
             small_expect_planned(t, plans[k].plan);
-            wf_trainer_destroy(t);
-            test_context_end(ctx);
         }
     }
 }
@@ -66,9 +58,9 @@ TEST_CASE(shorter_batches) {
     char one[65], hex[65];
     double losses[4];
     for (int k = 0; k < 4; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = spread_recipe(16, 8, 4);
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k][0], plans[k][1], 0);
+        scoped_trainer t = planned_trainer(ctx, small_net, &recipe, plans[k][0], plans[k][1], 0);
         for (int s = 0; s < 4; s++) {
             wf_step_result result = step_of(ctx, t, s, sizes[s]);
             if (k == 0) losses[s] = result.loss;
@@ -79,8 +71,6 @@ TEST_CASE(shorter_batches) {
         TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? hex : one));
         if (k) assert_string_equal(one, hex);
         small_expect_planned(t, plans[k][0]);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
 }
 
@@ -93,9 +83,9 @@ TEST_CASE(gradients_are_summed) {
     static float conv[4][16 * 16 * 9], fc[4][160];
     double norm = 0;
     for (int k = 0; k < 4; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = spread_recipe(16, 8, 4);
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k][0], plans[k][1], 1);
+        scoped_trainer t = planned_trainer(ctx, small_net, &recipe, plans[k][0], plans[k][1], 1);
         wf_step_result result = step_of(ctx, t, 0, 16);
         TEST_OK(ctx, wf_trainer_read_gradient(t, "conv2.weight", conv[k], sizeof conv[k]));
         TEST_OK(ctx, wf_trainer_read_gradient(t, "fc.weight", fc[k], sizeof fc[k]));
@@ -103,8 +93,6 @@ TEST_CASE(gradients_are_summed) {
         assert_true(norm > 0 && result.gradient_norm == norm);
         assert_memory_equal(conv[0], conv[k], sizeof conv[0]);
         assert_memory_equal(fc[0], fc[k], sizeof fc[0]);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
 }
 
@@ -138,16 +126,12 @@ TEST_CASE(any_spread) {
     };
     char one[65], hex[65];
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         wf_recipe recipe = spread_recipe(16, 4, 4);
-        wf_trainer *t = planned_trainer(ctx, skips, &recipe, plans[k], NULL, 0);
+        scoped_trainer t = planned_trainer(ctx, skips, &recipe, plans[k], NULL, 0);
         for (int s = 0; s < 3; s++) (void)step_of(ctx, t, s, s == 1 ? 13 : 16);
         TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? hex : one));
         if (k && strcmp(one, hex)) fail_msg("plan '%s': other bits", plans[k]);
         small_expect_planned(t, plans[k]);
-        wf_trainer_destroy(t);
-        test_context_end(ctx);
     }
 }
-
-TEST_MAIN(NULL, NULL)

@@ -5,7 +5,6 @@
 #include "api/trainer.h"
 #include "small_models.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #define N_MICRO 8
@@ -74,11 +73,8 @@ static void slow_down(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part, 
 /* May itself miss the deadline. */
 static wf_status make_trainer(wf_context *ctx, const char *plan_text, int64_t timeout_ms,
                               wf_trainer **trainer_out) {
-    wf_recipe recipe = small_recipe();
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = N_MICRO, .n_lanes = 4, .n_threads = 1);
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    recipe.n_micro = N_MICRO;
-    recipe.n_lanes = 4;
-    recipe.n_threads = 1;
     config.timeout_ms = timeout_ms;
     return test_try_trainer(ctx, small_net, &recipe, plan_text, &config, trainer_out);
 }
@@ -180,5 +176,3 @@ TEST(period_is_a_number) {
     TEST_REFUSED(ctx, wfi_stall_init(&stall, ctx, NULL), WF_INVALID_ARG, "WEFT_STALL_MS='soon'");
     unsetenv("WEFT_STALL_MS");
 }
-
-TEST_MAIN(NULL, NULL)

@@ -36,12 +36,8 @@ static work *make_work(const char *plan) {
 static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, int n_micro,
                               uint64_t seed, bool forward_only, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_recipe recipe = small_recipe();
-    recipe.n_micro = n_micro;
-    recipe.n_lanes = n_micro < 4 ? n_micro : 4;
-    recipe.n_threads = 1;
-    recipe.seed = seed;
-    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_recipe recipe = SMALL_RECIPE(.n_micro = n_micro, .n_lanes = n_micro < 4 ? n_micro : 4,
+                                    .n_threads = 1, .seed = seed, .kernels = WF_KERNELS_REFERENCE);
     config.job = job;
     config.forward_only = forward_only;
     return test_try_trainer(ctx, small_net, &recipe, plan_text, &config, trainer_out);
@@ -359,4 +355,4 @@ TEST_CASE(ranks_may_idle) {
     }
 }
 
-TEST_MAIN(test_check_events, NULL)
+TEST_FIXTURE(test_check_events, NULL)

@@ -41,27 +41,20 @@ static void shown_input(wf_graph *g, const void *config) {
 
 static void expect(wf_model_function function, const char *says) {
     static const char *const plans[] = {"", "dp=2", "pp=2"};
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        wf_recipe recipe = small_recipe();
-        wf_model *model;
-        wf_plan *plan;
-        wf_program *program;
+        wf_recipe recipe = SMALL_RECIPE(.n_lanes = 2);
+        scoped_program program;
         wf_trainer *trainer;
-        recipe.n_lanes = 2;
-        TEST_OK(ctx, wf_model_create(ctx, "unused", function, NULL, 0, &model));
-        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        scoped_model model = test_model(ctx, "unused", function, NULL, 0);
+        scoped_plan plan = test_plan(ctx, plans[k]);
         TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program),
                      WF_INVALID_ARG, says);
         TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer),
                      WF_INVALID_ARG, says);
         /* Without a backward there is nothing to miss. */
         TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_FORWARD, &program));
-        wf_program_destroy(program);
-        wf_plan_destroy(plan);
-        wf_model_destroy(model);
     }
-    test_context_end(ctx);
 }
 
 TEST_CASE(parameters_are_named) {
@@ -78,5 +71,3 @@ TEST(outputs_count) {
     wf_recipe recipe = small_recipe();
     wf_trainer_destroy(planned_trainer(ctx, shown_input, &recipe, "", "cpu:1", 0));
 }
-
-TEST_MAIN(NULL, NULL)

@@ -8,14 +8,6 @@
 #include "plan/workers.h"
 #include "workers/record.h"
 
-#include <unistd.h>
-
-static char folder[] = "/tmp/weft-test-XXXXXX";
-
-static int n_cases(int n) {
-    return (test_is_full() ? 20 * n : n) / TEST_SAMPLE + 1;
-}
-
 static void describe(char text[600], const one_case *c, const char *plan) {
     const wf_recipe *r = &c->recipe;
     snprintf(
@@ -67,30 +59,23 @@ TEST_CASE(staleness_0_is_synchronous) {
     for (int i = 0; i < n_cases(24); i++) {
         uint64_t seed = (uint64_t)i;
         one_case c = case_of(seed, 1 + i % CASE_WORKERS);
-        wf_context *ctx = test_context();
-        case_result want = {0}, got = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0}, got = {0};
         case_crew crew;
         char plan[64];
         draw_plan(seed, (int)c.recipe.n_workers, plan);
         c.n_ignored = case_draw(seed, 43, 2) ? 20 : 0;
-        case_run_sync(ctx, &c, folder, &want);
+        case_run_sync(ctx, &c, case_folder, &want);
         c.recipe.update = WF_UPDATE_ASYNC;
         c.recipe.staleness = 0;
         c.naps_us = 50;
         case_crew_init(&crew, &c);
-        case_run_crew(ctx, &crew, plan, folder, 2, &got);
+        case_run_crew(ctx, &crew, plan, case_folder, 2, &got);
         expect_equal(&c, plan, &want, &got);
-        case_release(&want);
-        case_release(&got);
-        test_context_end(ctx);
     }
 }
 
 /* ---- replays ---- */
-
-static void path_of(char path[64], const char *name) {
-    snprintf(path, 64, "%s/%s", folder, name);
-}
 
 /* The bound holds for every gradient, and the file keeps the rules of a record. */
 static void check_record(wf_context *ctx, const one_case *c, const case_crew *crew,
@@ -110,40 +95,37 @@ static void check_record(wf_context *ctx, const one_case *c, const case_crew *cr
 
 /* Runs a case with random naps, and writes the record. */
 static void record(wf_context *ctx, const one_case *c, const char *path, case_result *result) {
-    case_crew crew;
+    scoped_crew crew;
     char plan[64];
     draw_plan(c->seed, (int)c->recipe.n_workers, plan);
     case_crew_init(&crew, c);
     crew.config.record = path;
     crew.config.identity = "a case";
     TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
-    case_steps(ctx, &crew, 1 + case_draw(c->seed, 50, c->n_steps - 1), folder, result);
+    case_steps(ctx, &crew, 1 + case_draw(c->seed, 50, c->n_steps - 1), case_folder, result);
     check_record(ctx, c, &crew, path);
-    wf_workers_destroy(crew.workers);
 }
 
 static void replay(wf_context *ctx, one_case c, const char *plan, const char *path,
                    const case_result *want) {
     case_crew crew;
-    case_result got = {0};
+    scoped_result got = {0};
     c.naps_us = 0;
     case_crew_init(&crew, &c);
     crew.config.replay = path;
     crew.config.identity = "a case";
     int n_first = 1 + case_draw(c.seed + strlen(plan), 51, c.n_steps - 1);
-    case_run_crew(ctx, &crew, plan, folder, n_first, &got);
+    case_run_crew(ctx, &crew, plan, case_folder, n_first, &got);
     expect_equal(&c, plan, want, &got);
-    case_release(&got);
 }
 
 TEST_CASE(replays_repeat_the_record) {
     static const int64_t bounds[] = {1, 4, WF_STALENESS_UNBOUNDED, 0, 2};
-    char path[64], plan[64];
-    path_of(path, "record");
+    char plan[64];
     for (int i = 0; i < n_cases(15); i++) {
         uint64_t seed = 10000 + (uint64_t)i;
-        wf_context *ctx = test_context();
-        case_result want = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0};
         one_case c = case_of(seed, 1 + i % CASE_WORKERS);
         c.recipe.update = WF_UPDATE_ASYNC;
         c.recipe.staleness = bounds[case_draw(seed, 52, 5)];
@@ -153,14 +135,11 @@ TEST_CASE(replays_repeat_the_record) {
         c.n_ignored = case_draw(seed, 43, 2) ? 30 : 0;
         c.naps_us = 400;
         c.slow = case_draw(seed, 55, 2) ? 0 : -1;
-        record(ctx, &c, path, &want);
-        replay(ctx, c, "dp=1", path, &want);
+        record(ctx, &c, case_path, &want);
+        replay(ctx, c, "dp=1", case_path, &want);
         draw_plan(seed + 1, (int)c.recipe.n_workers, plan);
-        replay(ctx, c, plan, path, &want);
-        case_release(&want);
-        test_context_end(ctx);
+        replay(ctx, c, plan, case_path, &want);
     }
-    (void)remove(path);
 }
 
 /* ---- local steps ---- */
@@ -204,10 +183,9 @@ static void plain_add_tensor(plain_crew *p, const wfi_value *v) {
 }
 
 static void plain_open(wf_context *ctx, const one_case *c, plain_crew *p) {
-    wf_model *model = case_create_model(ctx, c);
+    scoped_model model = case_create_model(ctx, c);
     *p = (plain_crew){.c = c, .ctx = ctx};
     TEST_OK(ctx, wf_recipe_resolve(ctx, &c->recipe, model, NULL, &p->resolved));
-    wf_model_destroy(model);
     wf_recipe own = wfi_recipe_of_worker(&p->resolved);
     for (int k = 0; k < (int)c->recipe.n_workers; k++) p->trainers[k] = case_trainer(ctx, c, &own);
     const wf_graph *g = wf_trainer_program(p->trainers[0])->graph;
@@ -276,7 +254,7 @@ static void run_plain(wf_context *ctx, const one_case *c, int n_first, case_resu
         if ((s + 1) % c->recipe.local_steps && !ends) continue;
         for (int t = 0; t < p.n_tensors; t++) plain_average(&p, &p.tensors[t]);
     }
-    case_keep(ctx, p.trainers[0], folder, r);
+    case_keep(ctx, p.trainers[0], case_folder, r);
     plain_close(&p);
 }
 
@@ -294,8 +272,8 @@ TEST_CASE(local_is_plain_averaging) {
     for (int i = 0; i < n_cases(12); i++) {
         uint64_t seed = 20000 + (uint64_t)i;
         one_case c = local_case(seed, 1 + i % CASE_WORKERS);
-        wf_context *ctx = test_context();
-        case_result want = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0};
         int n_first = 1 + case_draw(seed, 63, c.n_steps - 1);
         run_plain(ctx, &c, n_first, &want);
         for (int n_ranks = 1; n_ranks <= (int)c.recipe.n_workers; n_ranks++) {
@@ -305,21 +283,11 @@ TEST_CASE(local_is_plain_averaging) {
             snprintf(plan, sizeof plan, "dp=%d", n_ranks);
             if (!wfi_lanes_allow(c.recipe.n_workers, n_ranks)) continue;
             case_crew_init(&crew, &c);
-            case_run_crew(ctx, &crew, plan, folder, n_first, &got);
+            case_run_crew(ctx, &crew, plan, case_folder, n_first, &got);
             expect_equal(&c, plan, &want, &got);
             case_release(&got);
         }
-        case_release(&want);
-        test_context_end(ctx);
     }
 }
 
-static int make_folder(void **state) {
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int remove_folder(void **state) {
-    return rmdir(folder);
-}
-
-TEST_MAIN(make_folder, remove_folder)
+TEST_FIXTURE(case_make_folder, case_remove_folder)

@@ -3,13 +3,9 @@
 
 #include "workers/record.h"
 
-#include <unistd.h>
-
-static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
-    one_case c = case_of(seed, n_workers);
+static one_case small_case(uint64_t seed, int n_workers, int64_t staleness) {
+    one_case c = async_case(seed, n_workers, staleness);
     c.net = (case_net){.n_hidden = 12};
-    c.recipe.update = WF_UPDATE_ASYNC;
-    c.recipe.staleness = staleness;
     return c;
 }
 
@@ -24,28 +20,25 @@ static int64_t count_staleness(const case_crew *crew, int64_t *n_out) {
 
 /* One worker naps ten times as long as the others. Returns the largest staleness. */
 static int64_t run_with_slow_worker(const one_case *c, const char *plan) {
-    wf_context *ctx = test_context();
-    case_crew crew;
-    wf_step_result results[CASE_STEPS];
+    scoped_context ctx = test_context();
+    scoped_crew crew;
     int64_t n_done, n, n_steps;
     case_crew_init(&crew, c);
     crew.config.record = case_path;
     TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
-    TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, crew.results, &n_done));
     n_steps = count_staleness(&crew, &n);
     assert_int_equal(n, c->n_steps * c->recipe.n_workers);
-    wf_workers_destroy(crew.workers);
     wfi_record record;
     TEST_OK(ctx, wfi_record_read(ctx, case_path, &record));
     assert_int_equal(record.n_pushes, n);
     wfi_record_release(&record);
-    test_context_end(ctx);
     return n_steps;
 }
 
 TEST_CASE(no_gradient_breaks_the_bound) {
     for (int i = 0; i < 12; i++) {
-        one_case c = async_case(100 + (uint64_t)i, 2 + i % 5, 1 + i % 3);
+        one_case c = small_case(100 + (uint64_t)i, 2 + i % 5, 1 + i % 3);
         c.n_steps = 12;
         c.naps_us = 300;
         c.slow = i % (int)c.recipe.n_workers;
@@ -58,7 +51,7 @@ TEST_CASE(no_gradient_breaks_the_bound) {
 
 /* The same naps break bounds that do not hold them back: the test above can fail. */
 TEST_CASE(without_a_bound_gradients_are_older) {
-    one_case c = async_case(200, 4, WF_STALENESS_UNBOUNDED);
+    one_case c = small_case(200, 4, WF_STALENESS_UNBOUNDED);
     c.n_steps = 12;
     c.naps_us = 300;
     c.slow = 1;
@@ -69,23 +62,19 @@ TEST_CASE(without_a_bound_gradients_are_older) {
 }
 
 static void replay_hash(const one_case *c, char hex[65]) {
-    wf_context *ctx = test_context();
-    case_crew crew;
-    wf_step_result results[CASE_STEPS];
-    int64_t n_done;
+    scoped_context ctx = test_context();
+    scoped_crew crew;
     case_crew_init(&crew, c);
     crew.config.replay = case_path;
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
-    TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, crew.results, &crew.n_done));
     TEST_OK(ctx, wf_trainer_weights_sha256(wf_workers_trainer(crew.workers), hex));
-    wf_workers_destroy(crew.workers);
-    test_context_end(ctx);
 }
 
 /* Of one record, whose oldest gradient decides whether a rate is divided. */
 TEST_CASE(staleness_divides_the_rate) {
     for (int64_t bound = 1; bound <= WF_STALENESS_UNBOUNDED; bound += WF_STALENESS_UNBOUNDED - 1) {
-        one_case c = async_case(300, 4, bound);
+        one_case c = small_case(300, 4, bound);
         char whole[65], divided[65];
         c.n_steps = 12;
         c.naps_us = 300;
@@ -113,7 +102,7 @@ static int stops(void *self) {
 }
 
 static void stop_after(const one_case *c, const char *plan, int n_before) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     static stopping_crew s;
     wf_step_result results[CASE_STEPS] = {{0}};
     int64_t n_done, n_more;
@@ -132,17 +121,16 @@ static void stop_after(const one_case *c, const char *plan, int n_before) {
     assert_int_equal(n_more, 2);
     assert_int_equal(wf_workers_n_steps(s.crew.workers), n_done + 2);
     wf_workers_destroy(s.crew.workers);
-    test_context_end(ctx);
 }
 
 TEST_CASE(stops_after_whole_steps) {
     for (int backup = 0; backup < 2; backup++)
         for (int i = 0; i < 20; i++) {
-            one_case c = async_case((uint64_t)i, 3, i % 2);
+            one_case c = small_case((uint64_t)i, 3, i % 2);
             c.recipe.n_backup = i % 2 ? 0 : backup;
             c.naps_us = 100;
             stop_after(&c, i % 3 ? "dp=3" : "dp=2,ps=2", i);
         }
 }
 
-TEST_MAIN(case_make_folder, case_remove_folder)
+TEST_FIXTURE(case_make_folder, case_remove_folder)

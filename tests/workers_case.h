@@ -8,8 +8,6 @@
 
 #include <time.h>
 #include <unistd.h>
-#include <weft/nn.h>
-#include <weft/workers.h>
 
 #define CASE_WORKERS 6
 #define CASE_BATCH   96
@@ -104,9 +102,7 @@ static inline int case_feeds(const case_data *data, int64_t n, wf_feed *feeds) {
 /* ---- the synchronous trainer, and workers ---- */
 
 static inline wf_model *case_create_model(wf_context *ctx, const one_case *c) {
-    wf_model *model;
-    TEST_OK(ctx, wf_model_create(ctx, "case", case_model, &c->net, sizeof c->net, &model));
-    return model;
+    return test_model(ctx, "case", case_model, &c->net, sizeof c->net);
 }
 
 static inline wf_trainer *case_trainer(wf_context *ctx, const one_case *c,
@@ -129,7 +125,14 @@ typedef struct case_crew {
     case_data data[CASE_WORKERS];
     wf_recipe resolved;
     int n_read; /* parts by workers other than the slow one; atomic access */
+    wf_step_result results[CASE_STEPS]; /* [n_done] of a test that asks for them */
+    int64_t n_done;
 } case_crew;
+
+static inline void case_crew_end(case_crew *crew) {
+    wf_workers_destroy(crew->workers);
+}
+#define scoped_crew __attribute__((cleanup(case_crew_end))) case_crew
 
 static inline void case_nap(int64_t us) {
     const struct timespec time = {us / 1000000, us % 1000000 * 1000};
@@ -174,14 +177,11 @@ static inline void case_crew_init(case_crew *crew, const one_case *c) {
 /* Creates the workers of an initialized crew, whose config tests may have changed. */
 static inline wf_status case_try_crew(wf_context *ctx, case_crew *crew, const char *plan_text) {
     const one_case *c = crew->c;
-    wf_plan *plan;
-    wf_model *model = case_create_model(ctx, c);
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    scoped_model model = case_create_model(ctx, c);
+    scoped_plan plan = test_plan(ctx, plan_text);
     crew->workers = NULL;
     wf_status status =
         wf_workers_create(ctx, model, &c->recipe, plan, &crew->config, &crew->workers);
-    wf_plan_destroy(plan);
-    wf_model_destroy(model);
     if (status == WF_OK) crew->resolved = *wf_workers_recipe(crew->workers);
     return status;
 }
@@ -233,6 +233,7 @@ static inline void case_release(case_result *r) {
     free(r->state);
     *r = (case_result){0};
 }
+#define scoped_result __attribute__((cleanup(case_release))) case_result
 
 /* The crew's steps, in two runs. */
 static inline void case_steps(wf_context *ctx, case_crew *crew, int n_first, const char *folder,
@@ -307,6 +308,17 @@ static inline one_case case_of(uint64_t seed, int n_workers) {
     c.n_steps = 5;
     case_draw_optimizer(seed, &c.recipe);
     return c;
+}
+
+static inline one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
+    one_case c = case_of(seed, n_workers);
+    c.recipe.update = WF_UPDATE_ASYNC;
+    c.recipe.staleness = staleness;
+    return c;
+}
+
+static inline int n_cases(int n) {
+    return (test_is_full() ? 20 * n : n) / TEST_SAMPLE + 1;
 }
 
 /* ---- a folder with a record, for all tests of a program ---- */

@@ -6,8 +6,6 @@
 
 #include "small_models.h"
 
-#include <unistd.h>
-
 static one_case bare_case(wf_update_mode update, int n_workers) {
     one_case c = case_of(3, n_workers);
     c.net = (case_net){.n_hidden = 12};
@@ -58,7 +56,7 @@ static wf_status read_until(void *self, int worker, int64_t batch, wf_worker_par
 TEST_CASE(reader_fails) {
     for (size_t k = 0; k < WFI_COUNT(kinds); k++)
         for (int i = 0; i < 3; i++) {
-            wf_context *ctx = test_context();
+            scoped_context ctx = test_context();
             one_case c = case_of_kind(k);
             static failing_crew f;
             wf_step_result results[CASE_STEPS];
@@ -74,28 +72,23 @@ TEST_CASE(reader_fails) {
             TEST_REFUSED(ctx, wf_workers_run(f.crew.workers, 5, results, &n_done), WF_IO, words);
             TEST_REFUSED(ctx, wf_workers_run(f.crew.workers, 5, results, &n_done), WF_IO, words);
             wf_workers_destroy(f.crew.workers);
-            test_context_end(ctx);
         }
 }
 
 TEST_CASE(learning_rate_is_too_large) {
     for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         one_case c = case_of_kind(k);
-        case_crew crew;
-        wf_step_result results[CASE_STEPS];
-        int64_t n_done;
+        scoped_crew crew;
         c.recipe.lr = 1e6;
         c.recipe.momentum = 1;
         c.recipe.weight_decay = 1e6;
         case_crew_init(&crew, &c);
         TEST_OK(ctx, case_try_crew(ctx, &crew, kinds[k].plan));
-        wf_status status = wf_workers_run(crew.workers, CASE_STEPS, results, &n_done);
+        wf_status status = wf_workers_run(crew.workers, CASE_STEPS, crew.results, &crew.n_done);
         if (status != WF_NOT_FINITE || !strstr(wf_context_error(ctx), "step ") ||
             !strstr(wf_context_error(ctx), "unit "))
             fail_msg("kind %d: %s: %s", (int)k, wf_status_name(status), wf_context_error(ctx));
-        wf_workers_destroy(crew.workers);
-        test_context_end(ctx);
     }
 }
 
@@ -107,16 +100,13 @@ static wf_status read_uncounted(void *self, int worker, int64_t batch, wf_worker
 
 TEST(ignored_labels_are_counted) {
     one_case c = case_of_kind(0);
-    case_crew crew;
-    wf_step_result results[CASE_STEPS];
-    int64_t n_done;
+    scoped_crew crew;
     c.n_ignored = 30;
     case_crew_init(&crew, &c);
     crew.config.read = read_uncounted;
     TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=3"));
-    TEST_REFUSED(ctx, wf_workers_run(crew.workers, CASE_STEPS, results, &n_done), WF_INVALID_ARG,
-                 "config.read has to count those of the whole batch");
-    wf_workers_destroy(crew.workers);
+    TEST_REFUSED(ctx, wf_workers_run(crew.workers, CASE_STEPS, crew.results, &crew.n_done),
+                 WF_INVALID_ARG, "config.read has to count those of the whole batch");
 }
 
 /* A deadline that a worker misses: the reader naps. */
@@ -149,11 +139,10 @@ TEST_CASE(worker_is_silent) {
 /* ---- refusals ---- */
 
 static void refuse(const one_case *c, const char *plan, const char *words) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     case_crew crew;
     case_crew_init(&crew, c);
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, plan), WF_INVALID_ARG, words);
-    test_context_end(ctx);
 }
 
 TEST_CASE(refuses_plans) {
@@ -201,18 +190,14 @@ TEST_CASE(refuses_recipes) {
     }
 }
 
-TEST_CASE(refuses_models_and_configs) {
-    wf_context *ctx = test_context();
+TEST(refuses_models_and_configs) {
     case_crew crew;
     one_case c = bare_case(WF_UPDATE_ASYNC, 2);
-    wf_model *model;
-    wf_plan *plan;
     case_crew_init(&crew, &c);
-    TEST_OK(ctx, wf_model_create(ctx, "lstm", lstm_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    scoped_model model = test_model(ctx, "lstm", lstm_net, NULL, 0);
+    wf_plan *plan = test_plan(ctx, "dp=2");
     TEST_REFUSED(ctx, wf_workers_create(ctx, model, &c.recipe, plan, &crew.config, &crew.workers),
                  WF_UNSUPPORTED, "a recurrent model goes on with its hidden state");
-    wf_model_destroy(model);
     wf_plan_destroy(plan);
     crew.config.read = NULL;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2"), WF_INVALID_ARG, "config.read is NULL");
@@ -239,33 +224,27 @@ TEST_CASE(refuses_models_and_configs) {
     crew.config.replay = NULL;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, "dp=2"), WF_INVALID_ARG,
                  "only update=async writes or replays a record");
-    test_context_end(ctx);
 }
 
 /* ---- records ---- */
 
 static void write_record(const one_case *c, int n_steps) {
-    wf_context *ctx = test_context();
-    case_crew crew;
-    wf_step_result results[CASE_STEPS];
-    int64_t n_done;
+    scoped_context ctx = test_context();
+    scoped_crew crew;
     case_crew_init(&crew, c);
     crew.config.record = case_path;
     crew.config.identity = "one";
     TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
-    TEST_OK(ctx, wf_workers_run(crew.workers, n_steps, results, &n_done));
-    wf_workers_destroy(crew.workers);
-    test_context_end(ctx);
+    TEST_OK(ctx, wf_workers_run(crew.workers, n_steps, crew.results, &crew.n_done));
 }
 
 static void refuse_record(const one_case *c, const char *identity, const char *words) {
-    wf_context *ctx = test_context();
+    scoped_context ctx = test_context();
     case_crew crew;
     case_crew_init(&crew, c);
     crew.config.replay = case_path;
     crew.config.identity = identity;
     TEST_REFUSED(ctx, case_try_crew(ctx, &crew, ""), WF_INVALID_ARG, words);
-    test_context_end(ctx);
 }
 
 TEST(refuses_other_records) {
@@ -278,13 +257,11 @@ TEST(refuses_other_records) {
     refuse_record(&c, "one", "was recorded with staleness 1; this run has staleness 2");
     c.recipe.staleness = 1;
     case_crew crew;
-    wf_step_result results[CASE_STEPS];
-    int64_t n_done;
     case_crew_init(&crew, &c);
     crew.config.replay = case_path;
     crew.config.identity = "one";
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
-    TEST_REFUSED(ctx, wf_workers_run(crew.workers, 4, results, &n_done), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, wf_workers_run(crew.workers, 4, crew.results, &crew.n_done), WF_INVALID_ARG,
                  "ends after step 3, so it cannot be replayed up to step 4");
     wf_workers_destroy(crew.workers);
     assert_int_equal(truncate(case_path, 60), 0);
@@ -294,7 +271,8 @@ TEST(refuses_other_records) {
     crew.config.replay = NULL;
     crew.config.record = "/nonexistent/record";
     TEST_OK(ctx, case_try_crew(ctx, &crew, ""));
-    TEST_REFUSED(ctx, wf_workers_run(crew.workers, 1, results, &n_done), WF_IO, "/nonexistent");
+    TEST_REFUSED(ctx, wf_workers_run(crew.workers, 1, crew.results, &crew.n_done), WF_IO,
+                 "/nonexistent");
     wf_workers_destroy(crew.workers);
 }
 
@@ -316,13 +294,12 @@ static bool fail_from(const one_case *c, const char *plan_text, long n) {
     wf_context_config config = WF_CONTEXT_CONFIG_INIT;
     wf_context *ctx;
     static case_crew crew;
-    wf_plan *plan;
     wf_step_result results[CASE_STEPS];
     int64_t n_done;
     config.allocator = (wf_allocator){faulty_alloc, faulty_free, &n_left};
     assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
     wf_model *model = case_create_model(ctx, c);
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_plan *plan = test_plan(ctx, plan_text);
     case_crew_init(&crew, c);
     __atomic_store_n(&n_left, n, __ATOMIC_RELAXED);
     wf_status status = wf_workers_create(ctx, model, &c->recipe, plan, &crew.config, &crew.workers);
@@ -350,4 +327,4 @@ TEST_CASE(no_memory) {
     }
 }
 
-TEST_MAIN(case_make_folder, case_remove_folder)
+TEST_FIXTURE(case_make_folder, case_remove_folder)

@@ -4,24 +4,15 @@
  */
 #include "workers_case.h"
 
-static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
-    one_case c = case_of(seed, n_workers);
-    c.recipe.update = WF_UPDATE_ASYNC;
-    c.recipe.staleness = staleness;
-    return c;
-}
-
 static void get_ranks(wf_context *ctx, const one_case *c, const char *plan, int plan_only,
                       int n_ranks, wf_workers_rank *ranks) {
-    case_crew crew;
-    wf_step_result results[CASE_STEPS];
-    int64_t n_done;
+    scoped_crew crew;
     case_crew_init(&crew, c);
     crew.config.plan_only = plan_only;
     TEST_OK(ctx, case_try_crew(ctx, &crew, plan));
-    if (!plan_only) TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, results, &n_done));
+    if (!plan_only)
+        TEST_OK(ctx, wf_workers_run(crew.workers, c->n_steps, crew.results, &crew.n_done));
     for (int r = 0; r < n_ranks; r++) TEST_OK(ctx, wf_workers_rank_get(crew.workers, r, &ranks[r]));
-    wf_workers_destroy(crew.workers);
 }
 
 static void check_rank(const wf_workers_rank *plan, const wf_workers_rank *ran) {
@@ -39,7 +30,7 @@ TEST_CASE(planned_is_measured) {
     } plans[] = {{"dp=2,ps=2", 4}, {"dp=2,ps=2@workers", 2}, {"dp=2", 2}, {"dp=4,ps=1", 5}};
     for (int local = 0; local < 2; local++)
         for (size_t p = local ? 2 : 0; p < WFI_COUNT(plans) - (size_t)local; p++) {
-            wf_context *ctx = test_context();
+            scoped_context ctx = test_context();
             wf_workers_rank plan[5], ran[5], processes[5];
             one_case c = async_case(80000, 4, 0);
             c.net.has_norm = 1;
@@ -53,7 +44,6 @@ TEST_CASE(planned_is_measured) {
             size_t threads = plan[local].memory.planned_host_peak_bytes;
             assert_true(processes[local].memory.planned_host_peak_bytes > threads ||
                         plans[p].n_ranks > 2);
-            test_context_end(ctx);
         }
 }
 
@@ -62,7 +52,7 @@ TEST(tests_are_planned) {
     size_t peaks[2][2];
     one_case c = async_case(80000, 4, 0);
     for (int tests = 0; tests < 2; tests++) {
-        case_crew crew;
+        scoped_crew crew;
         wf_workers_rank of;
         case_crew_init(&crew, &c);
         crew.config.plan_only = 1;
@@ -72,7 +62,6 @@ TEST(tests_are_planned) {
             TEST_OK(ctx, wf_workers_rank_get(crew.workers, r, &of));
             peaks[tests][r] = of.memory.planned_peak_bytes;
         }
-        wf_workers_destroy(crew.workers);
     }
     assert_true(peaks[1][0] > peaks[0][0]);
     assert_int_equal(peaks[1][1], peaks[0][1]);
@@ -90,5 +79,3 @@ TEST(averages_of_statistics_are_sent) {
     get_ranks(ctx, &c, "dp=2", 1, 2, without);
     assert_int_equal(with[0].sent_bytes - without[0].sent_bytes, 256 * sizeof(float));
 }
-
-TEST_MAIN(NULL, NULL)

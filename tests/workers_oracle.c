@@ -9,7 +9,6 @@
 #include "workers/record.h"
 
 #include <math.h>
-#include <unistd.h>
 
 static const char *const names[] = {"first.weight", "first.bias",  "inner.weight",
                                     "inner.bias",   "last.weight", "last.bias"};
@@ -66,7 +65,7 @@ static void run_by_hand(wf_context *ctx, const case_crew *crew, parameters to) {
     static parameters versions[N_VERSIONS];
     wfi_record record;
     wf_recipe own = wfi_recipe_of_worker(&crew->resolved);
-    wf_trainer *t = case_trainer(ctx, crew->c, &own);
+    scoped_trainer t = case_trainer(ctx, crew->c, &own);
     TEST_OK(ctx, wfi_record_read(ctx, case_path, &record));
     assert_true(record.n_pushes < N_VERSIONS);
     read_all(ctx, t, versions[0]);
@@ -78,12 +77,11 @@ static void run_by_hand(wf_context *ctx, const case_crew *crew, parameters to) {
     }
     memcpy(to, versions[record.n_pushes], sizeof(parameters));
     wfi_record_release(&record);
-    wf_trainer_destroy(t);
 }
 
 TEST_CASE(pushes_are_gradient_steps) {
     for (int i = 0; i < 6; i++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         static case_crew crew;
         static parameters got, want;
         wf_step_result results[CASE_STEPS];
@@ -113,8 +111,7 @@ TEST_CASE(pushes_are_gradient_steps) {
                     fail_msg("case %d, %s[%d] is %g, expected %g", i, names[k], (int)e, got[k][e],
                              want[k][e]);
         wf_workers_destroy(crew.workers);
-        test_context_end(ctx);
     }
 }
 
-TEST_MAIN(case_make_folder, case_remove_folder)
+TEST_FIXTURE(case_make_folder, case_remove_folder)

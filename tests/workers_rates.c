@@ -11,39 +11,22 @@
 
 #include <fenv.h>
 #include <math.h>
-#include <unistd.h>
-
-static char folder[] = "/tmp/weft-test-XXXXXX", record_path[64];
-
-static int n_cases(int n) {
-    return (test_is_full() ? 20 * n : n) / TEST_SAMPLE + 1;
-}
-
-static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
-    one_case c = case_of(seed, n_workers);
-    c.recipe.update = WF_UPDATE_ASYNC;
-    c.recipe.staleness = staleness;
-    return c;
-}
 
 /* ---- rates, progress and staleness ---- */
 
 /* One worker always has the latest parameters. */
 TEST_CASE(one_worker_is_synchronous) {
     for (int i = 0; i < n_cases(6); i++) {
-        wf_context *ctx = test_context();
-        case_result want = {0}, got = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0}, got = {0};
         case_crew crew;
         one_case c = async_case(60000 + (uint64_t)i, 1, i % 2 ? 1 : WF_STALENESS_UNBOUNDED);
         c.recipe.clip_norm = 0; /* a worker sums its squares in another order */
         c.recipe.staleness_lr = 1;
-        case_run_sync(ctx, &c, folder, &want);
+        case_run_sync(ctx, &c, case_folder, &want);
         case_crew_init(&crew, &c);
-        case_run_crew(ctx, &crew, i % 3 ? "dp=1,ps=2" : "dp=1", folder, 2, &got);
+        case_run_crew(ctx, &crew, i % 3 ? "dp=1,ps=2" : "dp=1", case_folder, 2, &got);
         case_expect_equal(&c, "one worker", &want, &got);
-        case_release(&want);
-        case_release(&got);
-        test_context_end(ctx);
     }
 }
 
@@ -54,14 +37,14 @@ TEST(one_worker_clips) {
     one_case c = async_case(65000, 1, WF_STALENESS_UNBOUNDED);
     c.recipe.optimizer = WF_SGD;
     c.recipe.clip_norm = 0.2;
-    case_run_sync(ctx, &c, folder, &want);
+    case_run_sync(ctx, &c, case_folder, &want);
     case_crew_init(&crew, &c);
-    case_run_crew(ctx, &crew, "dp=1,ps=2", folder, 2, &got);
+    case_run_crew(ctx, &crew, "dp=1,ps=2", case_folder, 2, &got);
     for (int s = 0; s < c.n_steps; s++)
         assert_true(fabs(want.steps[s].loss - got.steps[s].loss) < 1e-4);
     case_release(&want);
     c.recipe.clip_norm = 0;
-    case_run_sync(ctx, &c, folder, &want);
+    case_run_sync(ctx, &c, case_folder, &want);
     assert_true(fabs(want.steps[c.n_steps - 1].loss - got.steps[c.n_steps - 1].loss) > 1e-3);
     case_release(&want);
     case_release(&got);
@@ -78,7 +61,7 @@ static void run_parts(wf_context *ctx, const one_case *c, const wf_recipe *resol
     int64_t n_steps = 0, first, n;
     wf_recipe own = wfi_recipe_of_worker(resolved);
     wf_trainer *t = case_trainer(ctx, c, &own);
-    TEST_OK(ctx, wfi_record_read(ctx, record_path, &record));
+    TEST_OK(ctx, wfi_record_read(ctx, case_path, &record));
     for (size_t k = 0; k < record.n_pushes; k++) {
         const wfi_push *push = &record.pushes[k];
         if (push->is_dropped) continue;
@@ -90,7 +73,7 @@ static void run_parts(wf_context *ctx, const one_case *c, const wf_recipe *resol
                 wf_trainer_step(t, feeds, case_feeds(&data, n, feeds), n, &r->steps[n_steps++]));
     }
     assert_int_equal(n_steps, c->n_steps);
-    case_keep(ctx, t, folder, r);
+    case_keep(ctx, t, case_folder, r);
     wf_trainer_destroy(t);
     wfi_record_release(&record);
 }
@@ -99,8 +82,8 @@ static void run_parts(wf_context *ctx, const one_case *c, const wf_recipe *resol
  * the bits are equal, too. */
 TEST_CASE(backup_stands_for_the_batch) {
     for (int i = 0; i < n_cases(4); i++) {
-        wf_context *ctx = test_context();
-        case_result want = {0}, got = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0}, got = {0};
         case_crew crew;
         one_case c = async_case(90000 + (uint64_t)i, i % 2 ? 2 : 4, 0);
         c.recipe.optimizer = WF_SGD; /* others count steps, which the trainer takes for batches */
@@ -109,14 +92,11 @@ TEST_CASE(backup_stands_for_the_batch) {
         c.recipe.batch = c.n_least = 2 * c.recipe.n_micro;
         c.naps_us = 200;
         case_crew_init(&crew, &c);
-        crew.config.record = record_path;
-        (void)remove(record_path);
-        case_run_crew(ctx, &crew, "dp=2,ps=2", folder, 2, &got);
+        crew.config.record = case_path;
+        (void)remove(case_path);
+        case_run_crew(ctx, &crew, "dp=2,ps=2", case_folder, 2, &got);
         run_parts(ctx, &c, &crew.resolved, &want);
         case_expect_equal(&c, "one gradient a step", &want, &got);
-        case_release(&want);
-        case_release(&got);
-        test_context_end(ctx);
     }
 }
 
@@ -137,7 +117,7 @@ static void check_rates(wf_context *ctx, const shown_crew *s, const wf_step_resu
     const wf_recipe *r = &s->crew.resolved;
     int64_t n = r->n_workers, counts[CASE_STEPS * CASE_WORKERS] = {0};
     wfi_record record;
-    TEST_OK(ctx, wfi_record_read(ctx, record_path, &record));
+    TEST_OK(ctx, wfi_record_read(ctx, case_path, &record));
     for (int64_t k = 0; k < (int64_t)record.n_pushes; k++) {
         int64_t steps = (k - record.pushes[k].version + n - 1) / n;
         double lr = wf_recipe_lr(r, k / n) / (double)n;
@@ -152,7 +132,7 @@ static void check_rates(wf_context *ctx, const shown_crew *s, const wf_step_resu
 
 TEST_CASE(rates_follow_the_record) {
     for (int i = 0; i < n_cases(6); i++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         static shown_crew s;
         wf_step_result results[CASE_STEPS];
         int64_t n_done;
@@ -164,7 +144,7 @@ TEST_CASE(rates_follow_the_record) {
         c.slow = 1;
         s = (shown_crew){0};
         case_crew_init(&s.crew, &c);
-        s.crew.config.record = record_path;
+        s.crew.config.record = case_path;
         s.crew.config.progress = note_progress;
         TEST_OK(ctx, case_try_crew(ctx, &s.crew, "dp=2"));
         TEST_OK(ctx, wf_workers_run(s.crew.workers, c.n_steps, results, &n_done));
@@ -173,7 +153,6 @@ TEST_CASE(rates_follow_the_record) {
             assert_true(!s.loss[k] || s.loss[k] == results[k - 1].loss);
         check_rates(ctx, &s, results);
         wf_workers_destroy(s.crew.workers);
-        test_context_end(ctx);
     }
 }
 
@@ -192,11 +171,11 @@ TEST(rate_of_an_old_gradient) {
     TEST_OK(ctx, wfi_record_init(ctx, 2, 0, -1, 0, identity, &record));
     for (size_t k = 0; k < WFI_COUNT(pushes); k++)
         TEST_OK(ctx, wfi_record_add(&record, &pushes[k]));
-    TEST_OK(ctx, wfi_record_write(&record, record_path));
+    TEST_OK(ctx, wfi_record_write(&record, case_path));
     wfi_record_release(&record);
     s = (shown_crew){0};
     case_crew_init(&s.crew, &c);
-    s.crew.config.replay = record_path;
+    s.crew.config.replay = case_path;
     TEST_OK(ctx, case_try_crew(ctx, &s.crew, "dp=2"));
     TEST_OK(ctx, wf_workers_run(s.crew.workers, 3, results, &n_done));
     assert_true(results[1].lr == wf_recipe_lr(&s.crew.resolved, 1) / 2 / 2);
@@ -216,18 +195,14 @@ static wf_status read_nan(void *self, int worker, int64_t batch, wf_worker_part 
 
 TEST_CASE(error_names_the_step) {
     for (int sums = 0; sums < 2; sums++) {
-        wf_context *ctx = test_context();
-        case_crew crew;
-        wf_step_result results[CASE_STEPS];
-        int64_t n_done;
+        scoped_context ctx = test_context();
+        scoped_crew crew;
         one_case c = async_case(76000, 2, sums ? 0 : WF_STALENESS_UNBOUNDED);
         case_crew_init(&crew, &c);
         crew.config.read = read_nan;
         TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=1"));
-        TEST_REFUSED(ctx, wf_workers_run(crew.workers, c.n_steps, results, &n_done), WF_NOT_FINITE,
-                     "step 3: ");
-        wf_workers_destroy(crew.workers);
-        test_context_end(ctx);
+        TEST_REFUSED(ctx, wf_workers_run(crew.workers, c.n_steps, crew.results, &crew.n_done),
+                     WF_NOT_FINITE, "step 3: ");
     }
 }
 
@@ -242,39 +217,26 @@ static wf_status read_nearest(void *self, int worker, int64_t batch, wf_worker_p
 /* Programs that round otherwise get the same bits. */
 TEST_CASE(rounding_is_not_the_callers) {
     for (int local = 0; local < 2; local++) {
-        wf_context *ctx = test_context();
+        scoped_context ctx = test_context();
         case_result results[2] = {0};
         one_case c = async_case(77000, 3, 0);
         c.recipe.clip_norm = 0.2;
         if (local) c.recipe.update = WF_UPDATE_LOCAL;
         for (int upward = 0; upward < 2; upward++) {
-            case_crew crew;
+            scoped_crew crew;
             case_crew_init(&crew, &c);
             crew.config.read = read_nearest;
             TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=3"));
             int before = fegetround();
             if (upward) fesetround(FE_UPWARD);
-            case_steps(ctx, &crew, 2, folder, &results[upward]);
+            case_steps(ctx, &crew, 2, case_folder, &results[upward]);
             fesetround(before);
-            wf_workers_destroy(crew.workers);
         }
         /* Losses are sums of the caller's thread. */
         assert_memory_equal(results[0].state, results[1].state, results[0].n_state);
         case_release(&results[0]);
         case_release(&results[1]);
-        test_context_end(ctx);
     }
 }
 
-static int make_folder(void **state) {
-    if (!mkdtemp(folder)) return 1;
-    snprintf(record_path, sizeof record_path, "%s/record", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)remove(record_path);
-    return rmdir(folder);
-}
-
-TEST_MAIN(make_folder, remove_folder)
+TEST_FIXTURE(case_make_folder, case_remove_folder)

@@ -166,5 +166,3 @@ TEST(matches_its_run) {
     wfi_record_release(&r);
     wfi_record_release(&r); /* empty by now */
 }
-
-TEST_MAIN(NULL, NULL)

@@ -34,7 +34,6 @@ static void round_trip(folder *f, const image *m) {
 }
 
 TEST_IN_FOLDER(comes_back) {
-    folder *f = *state;
     image m = image_of(3, 0, 2, async_pushes);
     round_trip(f, &m);
     m.staleness = -1;
@@ -158,7 +157,6 @@ TEST(refuses_damaged_bytes) {
 }
 
 TEST_IN_FOLDER(refuses_other_lengths) {
-    folder *f = *state;
     image m = image_of(2, 0, 1, "0:0:0 1:0:0 1:1:2 0:1:1");
     uint8_t bytes[MOST_BYTES] = {0};
     size_t n_bytes = encode(&m, bytes);
@@ -178,7 +176,6 @@ TEST_IN_FOLDER(refuses_other_lengths) {
 
 /* Neither a large number in a header nor a large foreign file takes memory. */
 TEST_IN_FOLDER(allocates_little) {
-    folder *f = *state;
     uint8_t bytes[MOST_BYTES];
     wfi_record r;
     image m = image_of(2, 0, 1, "0:0:0 1:0:0");
@@ -215,7 +212,5 @@ static wf_status write_and_read(wf_context *ctx, const char *path) {
 }
 
 TEST_IN_FOLDER(survives_failed_allocations) {
-    expect_failed_allocations(write_and_read, folder_file(*state, "r"));
+    expect_failed_allocations(write_and_read, folder_file(f, "r"));
 }
-
-TEST_MAIN(NULL, NULL)

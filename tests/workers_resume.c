@@ -5,20 +5,7 @@
  */
 #include "workers_case.h"
 
-#include <unistd.h>
-
-static char folder[] = "/tmp/weft-test-XXXXXX", record_path[64], state_path[64], workers_path[64];
-
-static int n_cases(int n) {
-    return (test_is_full() ? 20 * n : n) / TEST_SAMPLE + 1;
-}
-
-static one_case async_case(uint64_t seed, int n_workers, int64_t staleness) {
-    one_case c = case_of(seed, n_workers);
-    c.recipe.update = WF_UPDATE_ASYNC;
-    c.recipe.staleness = staleness;
-    return c;
-}
+static char state_path[64], workers_path[64];
 
 /* ---- parts of runs ---- */
 
@@ -39,7 +26,7 @@ static void open_part(wf_context *ctx, case_crew *crew, const one_case *c, const
 }
 
 static void run_part(wf_context *ctx, const one_case *c, const part *p, case_result *r) {
-    case_crew crew;
+    scoped_crew crew;
     int64_t n_done, first;
     open_part(ctx, &crew, c, p);
     first = wf_workers_n_steps(crew.workers);
@@ -49,8 +36,7 @@ static void run_part(wf_context *ctx, const one_case *c, const part *p, case_res
         TEST_OK(ctx, wf_trainer_save_state(wf_workers_trainer(crew.workers), state_path, NULL, 0));
     if (p->saves) TEST_OK(ctx, wf_workers_save(crew.workers, workers_path));
     free(r->state);
-    case_keep(ctx, wf_workers_trainer(crew.workers), folder, r);
-    wf_workers_destroy(crew.workers);
+    case_keep(ctx, wf_workers_trainer(crew.workers), case_folder, r);
 }
 
 /* ---- records ---- */
@@ -58,48 +44,42 @@ static void run_part(wf_context *ctx, const one_case *c, const part *p, case_res
 TEST_CASE(records_go_on) {
     static const int64_t bounds[] = {0, 1, WF_STALENESS_UNBOUNDED};
     for (int i = 0; i < n_cases(8); i++) {
-        wf_context *ctx = test_context();
-        case_result want = {0}, got = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0}, got = {0};
         one_case c = async_case(30000 + (uint64_t)i, 2 + i % 3, bounds[i % 4 % 3]);
         int first = 1 + case_draw(c.seed, 70, c.n_steps - 1), rest = c.n_steps - first;
         c.recipe.n_backup = !c.recipe.staleness;
         c.naps_us = 400;
         c.slow = (int)c.recipe.n_workers - 1; /* its last push of a part is late */
-        (void)remove(record_path);
-        run_part(ctx, &c, &(part){"dp=2", record_path, NULL, false, true, first}, &want);
-        run_part(ctx, &c, &(part){"dp=2,ps=2", record_path, NULL, true, false, rest}, &want);
+        (void)remove(case_path);
+        run_part(ctx, &c, &(part){"dp=2", case_path, NULL, false, true, first}, &want);
+        run_part(ctx, &c, &(part){"dp=2,ps=2", case_path, NULL, true, false, rest}, &want);
         c.naps_us = 0;
-        run_part(ctx, &c, &(part){"dp=1", NULL, record_path, true, false, rest}, &got);
+        run_part(ctx, &c, &(part){"dp=1", NULL, case_path, true, false, rest}, &got);
         memcpy(got.steps, want.steps, (size_t)first * sizeof *got.steps);
         case_expect_equal(&c, "the second part", &want, &got);
-        run_part(ctx, &c, &(part){"dp=1", NULL, record_path, false, false, c.n_steps}, &got);
+        run_part(ctx, &c, &(part){"dp=1", NULL, case_path, false, false, c.n_steps}, &got);
         case_expect_equal(&c, "all", &want, &got);
         int other = c.recipe.staleness ? first : 1 + case_draw(c.seed, 71, c.n_steps - 1);
         memset(got.steps, 0, sizeof got.steps);
-        run_part(ctx, &c, &(part){"dp=2", NULL, record_path, false, true, other}, &got);
-        run_part(ctx, &c, &(part){"dp=1,ps=1", NULL, record_path, true, false, c.n_steps - other},
+        run_part(ctx, &c, &(part){"dp=2", NULL, case_path, false, true, other}, &got);
+        run_part(ctx, &c, &(part){"dp=1,ps=1", NULL, case_path, true, false, c.n_steps - other},
                  &got);
         case_expect_equal(&c, "a resumed replay", &want, &got);
-        case_release(&want);
-        case_release(&got);
-        test_context_end(ctx);
     }
 }
 
 /* Workers that take turns read parameters within steps, which no checkpoint has. */
 TEST(replay_begins_between_reads) {
-    case_result r = {0};
-    case_crew crew;
-    int64_t n_done;
+    scoped_result r = {0};
+    scoped_crew crew;
     one_case c = async_case(35000, 2, WF_STALENESS_UNBOUNDED);
-    (void)remove(record_path);
-    run_part(ctx, &c, &(part){"dp=1", record_path, NULL, false, false, 4}, &r);
-    run_part(ctx, &c, &(part){"dp=1", NULL, record_path, false, true, 2}, &r);
-    open_part(ctx, &crew, &c, &(part){"dp=1", NULL, record_path, true, false, 2});
-    TEST_REFUSED(ctx, wf_workers_run(crew.workers, 2, r.steps, &n_done), WF_INVALID_ARG,
+    (void)remove(case_path);
+    run_part(ctx, &c, &(part){"dp=1", case_path, NULL, false, false, 4}, &r);
+    run_part(ctx, &c, &(part){"dp=1", NULL, case_path, false, true, 2}, &r);
+    open_part(ctx, &crew, &c, &(part){"dp=1", NULL, case_path, true, false, 2});
+    TEST_REFUSED(ctx, wf_workers_run(crew.workers, 2, r.steps, &crew.n_done), WF_INVALID_ARG,
                  "a replay cannot begin after step 2, where workers had read older");
-    wf_workers_destroy(crew.workers);
-    case_release(&r);
 }
 
 static int stop_now(void *self) {
@@ -108,59 +88,51 @@ static int stop_now(void *self) {
 
 /* A reason to stop ends no replay within the steps that it repeats at once. */
 TEST(replay_stops_between_parts) {
-    case_result r = {0};
-    case_crew crew;
-    int64_t n_done;
+    scoped_result r = {0};
+    scoped_crew crew;
     one_case c = async_case(36000, 2, WF_STALENESS_UNBOUNDED);
-    (void)remove(record_path);
-    run_part(ctx, &c, &(part){"dp=1", record_path, NULL, false, false, 4}, &r);
+    (void)remove(case_path);
+    run_part(ctx, &c, &(part){"dp=1", case_path, NULL, false, false, 4}, &r);
     case_crew_init(&crew, &c);
-    crew.config.replay = record_path;
+    crew.config.replay = case_path;
     crew.config.stops = stop_now;
     TEST_OK(ctx, case_try_crew(ctx, &crew, "dp=2"));
-    TEST_OK(ctx, wf_workers_run(crew.workers, 4, r.steps, &n_done));
-    assert_int_equal(n_done, 4);
-    wf_workers_destroy(crew.workers);
-    case_release(&r);
+    TEST_OK(ctx, wf_workers_run(crew.workers, 4, r.steps, &crew.n_done));
+    assert_int_equal(crew.n_done, 4);
 }
 
 /* ---- local steps ---- */
 
 static void load_after_a_run(wf_context *ctx, const one_case *c, const char *plan, case_result *r) {
-    case_crew crew;
-    int64_t n_done;
+    scoped_crew crew;
     wf_step_result ignored[3];
     open_part(ctx, &crew, c, &(part){plan, NULL, NULL, true, false, 0});
-    TEST_OK(ctx, wf_workers_run(crew.workers, 3, ignored, &n_done));
+    TEST_OK(ctx, wf_workers_run(crew.workers, 3, ignored, &crew.n_done));
     TEST_OK(ctx, wf_trainer_load_state(wf_workers_trainer(crew.workers), state_path));
     TEST_OK(ctx, wf_workers_load(crew.workers, workers_path));
-    TEST_OK(ctx, wf_workers_run(crew.workers, 3, r->steps + 2, &n_done));
+    TEST_OK(ctx, wf_workers_run(crew.workers, 3, r->steps + 2, &crew.n_done));
     free(r->state);
-    case_keep(ctx, wf_workers_trainer(crew.workers), folder, r);
-    wf_workers_destroy(crew.workers);
+    case_keep(ctx, wf_workers_trainer(crew.workers), case_folder, r);
 }
 
 TEST_CASE(local_steps_go_on) {
     static const char *const plans[] = {"dp=1", "dp=2", "dp=4"};
     for (int i = 0; i < n_cases(6); i++) {
-        wf_context *ctx = test_context();
-        case_result want = {0}, got = {0};
+        scoped_context ctx = test_context();
+        scoped_result want = {0}, got = {0};
         one_case c = case_of(40000 + (uint64_t)i, 4);
         c.recipe.update = WF_UPDATE_LOCAL;
         c.recipe.local_steps = 2;
         c.recipe.outer_momentum = 0.9;
         case_crew crew;
         case_crew_init(&crew, &c);
-        case_run_crew(ctx, &crew, plans[i % 3], folder, 2, &want);
+        case_run_crew(ctx, &crew, plans[i % 3], case_folder, 2, &want);
         run_part(ctx, &c, &(part){plans[(i + 1) % 3], NULL, NULL, false, true, 2}, &got);
         run_part(ctx, &c, &(part){plans[(i + 2) % 3], NULL, NULL, true, false, 3}, &got);
         case_expect_equal(&c, "resumed", &want, &got);
         memset(got.steps + 2, 0, 3 * sizeof *got.steps);
         load_after_a_run(ctx, &c, plans[i % 3], &got);
         case_expect_equal(&c, "loaded by workers that have run", &want, &got);
-        case_release(&want);
-        case_release(&got);
-        test_context_end(ctx);
     }
 }
 
@@ -179,20 +151,20 @@ static void refuse_load(const one_case *c, const char *record, bool replays, wf_
 }
 
 TEST(refuses_files_of_other_runs) {
-    case_result r = {0};
+    scoped_result r = {0};
     char late[64];
     one_case c = async_case(50000, 2, WF_STALENESS_UNBOUNDED), local = c;
     local.recipe.update = WF_UPDATE_LOCAL;
-    snprintf(late, sizeof late, "%s/late", folder);
-    (void)remove(record_path);
-    run_part(ctx, &c, &(part){"dp=1", record_path, NULL, false, false, 2}, &r);
+    snprintf(late, sizeof late, "%s/late", case_folder);
+    (void)remove(case_path);
+    run_part(ctx, &c, &(part){"dp=1", case_path, NULL, false, false, 2}, &r);
     c.n_ahead = 3; /* and one worker computes three of four parts */
     c.slow = 0;
     run_part(ctx, &c, &(part){"dp=2", NULL, NULL, false, true, 2}, &r);
     c.n_ahead = 0;
     run_part(ctx, &c, &(part){"dp=2", late, NULL, true, false, 1}, &r);
-    refuse_load(&c, record_path, false, WF_INVALID_ARG, "they are of different runs");
-    refuse_load(&c, record_path, true, WF_INVALID_ARG, "they are of different runs");
+    refuse_load(&c, case_path, false, WF_INVALID_ARG, "they are of different runs");
+    refuse_load(&c, case_path, true, WF_INVALID_ARG, "they are of different runs");
     refuse_load(&local, NULL, false, WF_CORRUPT, "'outer.momentum' is missing");
     run_part(ctx, &c, &(part){"dp=1", NULL, NULL, false, true, 1}, &r);
     refuse_load(&c, late, false, WF_INVALID_ARG, "begins after step 2, and this run after 1");
@@ -204,7 +176,6 @@ TEST(refuses_files_of_other_runs) {
     assert_int_equal(rename(kept, workers_path), 0);
     refuse_load(&c, NULL, false, WF_CORRUPT, "is not of step 3");
     (void)remove(late);
-    case_release(&r);
 }
 
 /* ---- files that have been changed, with digests or without ---- */
@@ -212,7 +183,7 @@ TEST(refuses_files_of_other_runs) {
 /* Writes the workers' file anew without digests. Of tensor `name`, 8-byte number `i` becomes
  * `bits`. */
 static void forge(wf_context *ctx, const char *name, size_t i, uint64_t bits) {
-    wf_safetensors *file;
+    scoped_safetensors file;
     TEST_OK(ctx, wf_safetensors_open(ctx, workers_path, &file));
     int n = wf_safetensors_n_tensors(file);
     const char *const keys[] = {"weft.n_steps", "weft.weights_sha256"};
@@ -230,7 +201,6 @@ static void forge(wf_context *ctx, const char *name, size_t i, uint64_t bits) {
     TEST_OK(ctx, wf_safetensors_write(ctx, workers_path, tensors, n, metadata, 2));
     for (int k = 0; k < n; k++) free((void *)(uintptr_t)tensors[k].data);
     free(tensors);
-    wf_safetensors_close(file);
 }
 
 TEST(refuses_numbers_of_no_run) {
@@ -247,7 +217,7 @@ TEST(refuses_numbers_of_no_run) {
                   {false, "workers.next_batch", UINT64_MAX, "as many batches"},
                   {false, "workers.staleness", 5, "does not count 4 gradients"},
                   {false, "workers.staleness", UINT64_MAX, "does not count 4 gradients"}};
-    case_result r = {0};
+    scoped_result r = {0};
     for (size_t k = 0; k < WFI_COUNT(forged); k++) {
         one_case c = async_case(60000, 2, WF_STALENESS_UNBOUNDED);
         c.recipe.optimizer = WF_ADAM;
@@ -265,22 +235,19 @@ TEST(refuses_numbers_of_no_run) {
     forge(ctx, "workers.next_batch", 0, 1);
     forge(ctx, "workers.next_batch", 1, 3);
     refuse_load(&c, NULL, false, WF_CORRUPT, "as many batches");
-    case_release(&r);
 }
 
 static int make_folder(void **state) {
-    if (!mkdtemp(folder)) return 1;
-    snprintf(record_path, sizeof record_path, "%s/record", folder);
-    snprintf(state_path, sizeof state_path, "%s/trainer", folder);
-    snprintf(workers_path, sizeof workers_path, "%s/workers", folder);
-    return 0;
+    int status = case_make_folder(state);
+    snprintf(state_path, sizeof state_path, "%s/trainer", case_folder);
+    snprintf(workers_path, sizeof workers_path, "%s/workers", case_folder);
+    return status;
 }
 
 static int remove_folder(void **state) {
-    (void)remove(record_path);
     (void)remove(state_path);
     (void)remove(workers_path);
-    return rmdir(folder);
+    return case_remove_folder(state);
 }
 
-TEST_MAIN(make_folder, remove_folder)
+TEST_FIXTURE(make_folder, remove_folder)
