@@ -20,8 +20,8 @@ within korthikanti-2022 3.6 6.0 0
 within megascale 2.3 5.9 0
 within bloom-1-to-7 1.8 3.0 0
 within bloom 4.0 12.1 0
-within megatron-core 4.3 8.5 0
-within llama3 7.3 7.3 0
+within megatron-core 4.5 7.8 0
+within llama3 5.7 9.5 0
 within pax 4.7 9.0 0
 within fugaku 2.9 4.3 0
 [[ $(ls tests/published/*.json | wc -l) == 9 ]] || fail "a file of rows has no bounds here"
@@ -63,6 +63,8 @@ refuses 2 "row.json: row 1 (a): gpus is not a whole number from 1 to" gpus 0
 refuses 2 "gpus is not a whole number" gpus 1e30
 refuses 2 "batch is not a whole number" batch -1
 refuses 2 "batch is not a whole number" batch 4.5
+refuses 2 "cp is not a whole number from 1 to 1024" cp 0
+refuses 2 "row 1 (a): plan 'dp=2' has 6 ranks; gpus is 2" cp 3
 refuses 2 "microbatch is not a whole number" microbatch '"two"'
 refuses 2 "published_s is neither null nor a positive number" published_s -3
 refuses 2 "published_s is missing" published_s null

@@ -326,6 +326,37 @@ TEST_CASE(divisions) {
     }
 }
 
+/* Ranks divide a sample's tokens, but attention reads the keys and values of all. */
+TEST_CASE(contexts) {
+    const shape s = {24, 2304, 24, 51200, 8192, 64, 1};
+    run r = begin(&s, "dgx-a100", 8, "dp=8,tp=2,zero=1");
+    wf_prediction whole = predict(&r);
+    r.q.n_contexts = 4;
+    wf_prediction p = predict(&r);
+    assert_int_equal(p.n_ranks, 4 * whole.n_ranks);
+    near(p.model_flops, whole.model_flops, 1e-9);
+    near(p.activation_bytes, whole.activation_bytes / 4, 1e-9);
+    near(p.parameter_bytes, whole.parameter_bytes, 1e-9);
+    near(p.state_bytes, whole.state_bytes / 4, 1e-9);
+    for (int k = 0; k < r.cluster->n_levels; k++) r.cluster->levels[k].bandwidth /= 2;
+    double elements = 2 * 8192 * 2304 / 2.0, us = 1e6 * 2 * elements * 3 / 4 / 190e9;
+    near(predict(&r).forward_ms - p.forward_ms, 8 * 24 * us / 1e3, 1e-6);
+    static const struct {
+        int n;
+        wf_accounting accounting;
+        const char *why;
+    } bad[] = {
+        {3, WF_ACCOUNTING_MEGATRON, "whose tokens they divide"},
+        {2048, WF_ACCOUNTING_MEGATRON, "whose tokens they divide"},
+        {4, WF_ACCOUNTING_WEFT, "4 context-parallel ranks need the accounting"},
+        {8, WF_ACCOUNTING_MEGATRON, "the plan has 128 ranks, but cluster dgx-a100 has 64 devices"}};
+    for (size_t k = 0; k < WFI_COUNT(bad); k++) {
+        r.q.n_contexts = bad[k].n, r.q.accounting = bad[k].accounting;
+        TEST_REFUSED(r.ctx, wf_predict(r.ctx, &r.q, &p), WF_INVALID_ARG, bad[k].why);
+    }
+    end(&r);
+}
+
 TEST_CASE(refused) {
     static const struct {
         const char *plan, *why;

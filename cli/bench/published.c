@@ -14,10 +14,9 @@ static exit_status complain_of_row(const cli *c, const json_t *row, wf_status st
     return complain(exit, "%s: %s", row_text(row, "place"), wf_context_error(c->ctx));
 }
 
-/* 0: the model's own. */
-static int64_t size_or_0(const json_t *row, const char *key) {
+static int64_t size_or(const json_t *row, const char *key, int64_t otherwise) {
     double size = row_number(row, key);
-    return isnan(size) ? 0 : (int64_t)size;
+    return isnan(size) ? otherwise : (int64_t)size;
 }
 
 static wf_status find_model(const cli *c, const json_t *row, wf_model **model_out) {
@@ -29,8 +28,8 @@ static wf_status find_model(const cli *c, const json_t *row, wf_model **model_ou
     config.n_tokens = (int64_t)row_number(row, "model.tokens");
     const char *family = row_text(json_object_get(row, "model"), "family");
     if (!strcmp(family, "llama")) {
-        config.n_kv_heads = size_or_0(row, "model.kv_heads");
-        config.ffn = size_or_0(row, "model.ffn");
+        config.n_kv_heads = size_or(row, "model.kv_heads", 0); /* 0: the model's own */
+        config.ffn = size_or(row, "model.ffn", 0);
     }
     return wf_model_find(c->ctx, family, &config, model_out);
 }
@@ -66,9 +65,11 @@ static wf_status predict_plan(const cli *c, const json_t *row, wf_prediction_req
     q->plan = plan;
     q->dtype = row_text(row, "dtype");
     q->accounting = WF_ACCOUNTING_MEGATRON;
-    if (wf_plan_n_ranks(plan) == n_gpus) return wf_predict(c->ctx, q, out);
-    snprintf(why, sizeof why, "plan '%.200s' has %d ranks; gpus is %lld", row_text(row, "plan"),
-             wf_plan_n_ranks(plan), (long long)n_gpus);
+    q->n_contexts = (int)size_or(row, "cp", 1);
+    int64_t n_ranks = (int64_t)wf_plan_n_ranks(plan) * q->n_contexts;
+    if (n_ranks == n_gpus) return wf_predict(c->ctx, q, out);
+    snprintf(why, sizeof why, "plan '%.200s' has %lld ranks; gpus is %lld", row_text(row, "plan"),
+             (long long)n_ranks, (long long)n_gpus);
     return wf_context_fail(c->ctx, WF_INVALID_ARG, why);
 }
 

@@ -29,6 +29,7 @@ static const field fields[] = {
     {"gpus", COUNT, false, 1, 1e8},
     {"batch", COUNT, false, 1, 1e9},
     {"microbatch", COUNT, false, 1, 1e9}, /* samples of a replica */
+    {"cp", COUNT, true, 1, 1024},         /* context-parallel ranks, for each of the plan's */
     {"published_s", REAL, true, 1e-9, 1e12},
     {"published_gb", REAL, true, 1e-9, 1e12},
     {"fits", TRUTH, true, 0, 0},

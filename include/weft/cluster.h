@@ -27,10 +27,12 @@ typedef struct wf_prediction_request {
     const char *dtype; /* "f32", "f16" or "bf16"; NULL: the recipe's */
     wf_accounting accounting;
     double reserved_bytes; /* of each device's memory, that no plan may use */
+    int n_contexts;        /* wf_predict with MEGATRON: ranks that divide a sample's tokens (context
+                            * parallelism), for each rank of the plan; 0: 1 */
 } wf_prediction_request;
 
 #define WF_PREDICTION_REQUEST_INIT                                                                 \
-    { sizeof(wf_prediction_request), NULL, NULL, NULL, NULL, NULL, WF_ACCOUNTING_WEFT, 0 }
+    { sizeof(wf_prediction_request), NULL, NULL, NULL, NULL, NULL, WF_ACCOUNTING_WEFT, 0, 0 }
 
 /* Times are of the slowest stage; step_ms is the sum of the nine that follow it. Bytes are of the
  * device that needs the most; peak_bytes is the sum of the six before it. Those of the host and the

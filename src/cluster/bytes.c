@@ -23,8 +23,8 @@ double wfi_bytes_each(const wfi_predictor *p, int which) {
 /* ---- the papers: Korthikanti et al., 2022 ---- */
 
 typedef struct shape {
-    double s, b, h, a, t, v,
-        each; /* tokens, samples, width, heads, tp, vocabulary, element bytes */
+    double s, b, h, a, t, v, each,
+        keys; /* tokens, samples, width, heads, tp, vocabulary, element bytes, tokens attended to */
 } shape;
 
 static bool find_shape(const wfi_predictor *p, const wfi_case *c, shape *to) {
@@ -36,7 +36,8 @@ static bool find_shape(const wfi_predictor *p, const wfi_case *c, shape *to) {
                   (double)m->n_heads,
                   c->tp,
                   (double)m->n_classes,
-                  element_of(p)};
+                  element_of(p),
+                  (double)m->n_tokens * fmax(1, p->q.n_contexts)};
     return true;
 }
 
@@ -44,7 +45,7 @@ static bool find_shape(const wfi_predictor *p, const wfi_case *c, shape *to) {
 static double layer_bytes(const wfi_predictor *p, const wfi_case *c, const shape *x,
                           wfi_recompute how) {
     double masks = p->q.cluster->random_per_s > 0 ? 1 : 0; /* units of 2 bytes, beyond a byte */
-    double sbh = x->s * x->b * x->h, scores = (5 + masks) * x->a * x->s / x->h;
+    double sbh = x->s * x->b * x->h, scores = (5 + masks) * x->a * x->keys / x->h;
     bool keeps = how == WFI_RECOMPUTE_NONE && !p->q.cluster->fuses_attention;
     double share = c->divides_rows ? 1 / x->t : 1;
     if (how == WFI_RECOMPUTE_ALL) return x->each * sbh * share;

@@ -41,6 +41,15 @@ static wf_status check_case(const wfi_predictor *p, const wfi_case *c) {
     return WF_OK;
 }
 
+/* Context-parallel ranks are replicas, each with a part of a sample. */
+static void add_contexts(const wfi_predictor *p, wfi_case *c) {
+    int n = p->q.n_contexts > 1 ? p->q.n_contexts : 1;
+    c->dp *= n;
+    c->shard *= n;
+    c->batch *= n;
+    c->n_micro *= n;
+}
+
 /* The papers' ranks have replicas before stages; a plan's axes= changes that. */
 static void find_strides(const wfi_predictor *p, const wf_plan *plan, wfi_case *c) {
     wfi_mesh mesh = wfi_plan_mesh(plan);
@@ -75,6 +84,7 @@ wf_status wfi_case_of_plan(const wfi_predictor *p, const wf_plan *plan, wfi_case
                    .prefetch = plan->overlaps ? plan->prefetch : 0,
                    .n_micro = r->n_micro ? r->n_micro : r->batch};
     memcpy(c->offload, plan->offload, sizeof c->offload);
+    add_contexts(p, c);
     find_strides(p, plan, c);
     return check_case(p, c);
 }

@@ -1,5 +1,6 @@
 /* From a plan to the time and bytes of a step. */
 #include "cluster/step.h"
+#include "nn/model.h"
 
 #include <string.h>
 
@@ -216,8 +217,11 @@ static bool is_same(const wfi_work_request *a, const wfi_work_request *b) {
 
 /* A refusal by the model is remembered, too. Cases in a row have the same few works. */
 static wf_status find_work(wfi_predictor *p, const wfi_case *c, wfi_model_work **work_out) {
-    wfi_work_request r = {p->q.cluster,    p->q.model,   p->q.recipe,  wfi_case_n_samples(c), c->tp,
-                          c->divides_rows, c->recompute, p->precision, p->q.accounting};
+    wfi_work_request r = {p->q.cluster,    p->q.model,
+                          p->q.recipe,     wfi_case_n_samples(c),
+                          c->tp,           c->divides_rows,
+                          c->recompute,    p->precision,
+                          p->q.accounting, (int)wfi_max_i64(p->q.n_contexts, 1)};
     size_t at = p->last_known;
     if (p->q.accounting == WF_ACCOUNTING_MEGATRON) r.recompute = WFI_RECOMPUTE_NONE;
     for (size_t k = 0; k < p->n_known && !is_same(&p->known[at].request, &r); k++)
@@ -318,16 +322,41 @@ void wfi_predictor_end(wfi_predictor *p) {
     for (int k = 0; k < WFI_MAX_DIVISIONS; k++) wfi_free(p->ctx, p->divisions[k].first);
 }
 
+/* With as many replicas as a plan may have, these are still an int. */
+#define MOST_CONTEXTS 1024
+
+/* A context-parallel rank has a part of a sample as its sample. */
+static wf_status divide_tokens(wfi_predictor *p, wf_model **part_out) {
+    const wf_model *whole = p->q.model;
+    const wf_model_config *config = wf_model_config_of(whole);
+    int n = p->q.n_contexts;
+    if (n <= 1) return WF_OK;
+    if (p->q.accounting != WF_ACCOUNTING_MEGATRON || !config || !config->n_heads ||
+        n > MOST_CONTEXTS || config->n_tokens % n)
+        return wfi_fail(p->ctx, WF_INVALID_ARG,
+                        "%d context-parallel ranks need the accounting of published runs and a "
+                        "transformer whose tokens they divide",
+                        n);
+    wf_model_config part = *config;
+    part.n_tokens /= n;
+    WF_TRY(wf_model_create(p->ctx, whole->name, whole->function, &part, sizeof part, part_out));
+    p->q.model = *part_out;
+    return WF_OK;
+}
+
 wf_status wf_predict(wf_context *ctx, const wf_prediction_request *request,
                      wf_prediction *prediction_out) {
     wfi_predictor p;
     wfi_case c;
+    wf_model *part = NULL;
     WF_TRY(wfi_check_struct(ctx, prediction_out, sizeof *prediction_out, "wf_prediction"));
     WF_TRY(wfi_predictor_begin(ctx, request, &p));
     if (!request->plan) return wfi_fail(ctx, WF_INVALID_ARG, "a prediction needs a plan");
-    wf_status status = wfi_case_of_plan(&p, request->plan, &c);
+    wf_status status = divide_tokens(&p, &part);
+    if (status == WF_OK) status = wfi_case_of_plan(&p, request->plan, &c);
     wfi_verdict verdict;
     if (status == WF_OK) status = wfi_predict_case(&p, &c, NULL, prediction_out, &verdict);
     wfi_predictor_end(&p);
+    wf_model_destroy(part);
     return status;
 }

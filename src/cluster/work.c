@@ -110,13 +110,27 @@ static double attention_us(const builder *b, bool is_forward, double squares, do
            wfi_bytes_us(c, (passes * element + 1) * squares * t * t);
 }
 
+/* Context-parallel ranks gather keys and values of all tokens; backward gathers them again and
+ * scatters their gradients. */
+static double contexts_us(const builder *b, bool is_forward, double n_elements) {
+    const wf_model_config *m = wf_model_config_of(b->q->model);
+    bool is_grouped = m && m->n_kv_heads;
+    double share = is_grouped ? (double)m->n_kv_heads / (double)m->n_heads : 1;
+    double bytes = 2 * share * n_elements * (b->q->precision == WFI_F32 ? 4 : 2);
+    return (is_forward ? 1 : 2) *
+           wfi_traffic_us(b->q->cluster, WFI_TRAFFIC_ALL_GATHER, bytes, b->q->n_contexts, b->q->tp);
+}
+
 static void add_attention(const builder *b, const wfi_node *node, wfi_phase_work *to) {
     bool is_forward = node->op == &wfi_op_self_attention;
     const wf_shape *qkv = &b->g->values[node->in[is_forward ? 0 : 1]].shape;
-    double n = (double)qkv->dim[0], t = (double)qkv->dim[1], c = (double)qkv->dim[2] / 3;
+    double t = (double)qkv->dim[1], c = (double)qkv->dim[2] / 3;
+    double n =
+        (double)qkv->dim[0] * b->q->n_contexts; /* squares of t: of all others' tokens, too */
     double heads = (double)node->attr.attention.n_heads, products = is_forward ? 2 : 4;
     to->flops += products * 2 * n * t * t * c;
-    to->us += attention_us(b, is_forward, n * heads, t, c / heads);
+    to->us += attention_us(b, is_forward, n * heads, t, c / heads) +
+              contexts_us(b, is_forward, n * t * c);
 }
 
 /* Rows and columns of the product that makes the first output; images are rows of channels. */

@@ -64,6 +64,7 @@ typedef struct wfi_work_request {
     wfi_recompute recompute;
     wfi_precision precision;
     wf_accounting accounting;
+    int n_contexts; /* ranks that divide a sample's tokens: the model has one's */
 } wfi_work_request;
 
 typedef struct wfi_model_work {
