@@ -19,7 +19,7 @@ within megatron-2021 3.8 8.7 0
 within korthikanti-2022 3.6 6.0 0
 within megascale 2.3 5.9 0
 within bloom-1-to-7 1.8 3.0 0
-within bloom 4.0 12.1 0
+within bloom 3.6 9.3 0
 within megatron-core 4.5 7.8 0
 within llama3 5.7 9.5 0
 within pax 4.7 9.0 0
