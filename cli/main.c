@@ -150,7 +150,9 @@ static exit_status close_output(exit_status status, int code) {
     clearerr(stdout);
     if ((good && !code) || status != EXIT_DONE) return status;
     return complain(EXIT_FAILED, "standard output cannot be written%s%s", code ? ": " : "",
-                    code ? strerror(code) : "");
+                    code == EBADF ? "it is closed"
+                    : code        ? strerror(code)
+                                  : "");
 }
 
 static exit_status run_in_context(const command *about, const wf_context_config *config, cli *c) {
@@ -289,7 +291,7 @@ static void *run_invocation(void *self) {
 }
 
 /* Where `ulimit -s` gives small stacks, weft runs in a thread with a stack that is large enough,
- * and so do all threads that it starts. */
+ * and so do all threads that it starts. That thread gets the signals. */
 static exit_status run_on_large_stack(int argc, char **argv) {
     const size_t stack_bytes = 1 << 20;
     invocation now = {argc, argv, EXIT_FAILED};
@@ -300,6 +302,9 @@ static exit_status run_on_large_stack(int argc, char **argv) {
         !pthread_attr_init(&large) && !pthread_attr_setstacksize(&large, stack_bytes) &&
         !pthread_setattr_default_np(&large) &&
         !pthread_create(&thread, NULL, run_invocation, &now)) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
         pthread_join(thread, NULL);
         return now.status;
     }
@@ -340,6 +345,7 @@ static void end_beside_threads(exit_status status) {
 
 int main(int argc, char **argv) {
     program_words = argv;
+    signal(SIGINT, SIG_DFL); /* a script that starts weft in the background ignores it */
     hold_closed_streams();
     watch_limit();
     if (argc < 2) {

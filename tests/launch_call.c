@@ -70,6 +70,22 @@ TEST(nothing_is_left) {
     close(ends[1]);
 }
 
+/* A signal that waits interrupts, and the rank does not inherit the block: SIGTERM ends it. */
+TEST(a_blocked_signal) {
+    char *const program[] = {"sleep", "600", NULL}; /* a shell may unblock signals */
+    wf_launch_result result;
+    sigset_t held, before;
+    sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &before);
+    raise(SIGTERM);
+    wf_launch_config config = config_of(1, program, 2);
+    TEST_OK(ctx, wf_launch(ctx, &config, &result));
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    assert_int_equal(result.interrupted_by, SIGTERM);
+    assert_int_equal(result.n_killed, 0);
+}
+
 /* ---- the n-th allocation fails ---- */
 
 static int n_left;

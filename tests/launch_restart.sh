@@ -26,6 +26,9 @@ run_counted 7 1 -n 1 'exit 7'
 run_counted 2 1 -n 1 --restarts 3 'exit 2'
 run_counted 3 1 -n 1 --restarts 3 'exit 3'
 run_counted 143 1 -n 1 --restarts 3 'exit 143'
+# A signal that comes while ranks stop, because the watchdog was killed.
+run_counted 143 1 -n 1 --restarts 3 'trap "kill -TERM $PPID; exit" TERM
+    kill -KILL $(ps -o pid=,comm= --ppid $PPID | sed -n "s/ *\([0-9]*\) weft-watchdog$/\1/p"); while :; do sleep 0.02; done'
 # An interruption before a restart.
 : >"$tries"
 "$WEFT" run -n 1 --restarts 100 -- sh -c "echo >>$tries; exit 7" 2>"$folder/said" &

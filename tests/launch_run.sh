@@ -227,13 +227,17 @@ says "did you mean --timeout?"
 "$WEFT" run --help | has -- '--timeout SECONDS' || fail "run --help"
 
 # ---- interrupted ----
-for signal in INT:130 TERM:143; do
-    start -n 3 --grace $patience -- sh -c "$stay"
-    until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
-    kill -"${signal%:*}" "$launcher"
-    finishes "${signal#*:}"
-    none_left "SIG${signal%:*}"
-    says "all ranks have ended"
+whole=$(ulimit -s)
+for stack in 512 "$whole"; do # with a small stack weft runs in a thread
+    ulimit -S -s "$stack"
+    for signal in INT:130 TERM:143; do
+        start -n 3 --grace $patience -- sh -c "$stay"
+        until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
+        kill -"${signal%:*}" "$launcher"
+        finishes "${signal#*:}"
+        none_left "SIG${signal%:*}"
+        says "all ranks have ended"
+    done
 done
 start -n 2 -- sh -c "trap '' INT TERM; $stay; wait; wait" # a second one kills
 until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"

@@ -4,6 +4,7 @@
 
 #include "common/options.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 typedef enum exit_status {
@@ -115,6 +116,9 @@ exit_status launch_self(cli *c);
 /* From now on SIGINT, SIGTERM and SIGHUP are remembered; a second one ends the process. Closed
  * standard output does not end the process early, but the command fails in the end. */
 void interrupt_watch(void);
+/* From now on they end the process at once, with a sentence: no results are written before its end.
+ */
+void interrupt_end(void);
 /* Also ends the process `seconds` after the first signal, with its exit status, even in the middle
  * of a step. Complains. */
 exit_status interrupt_within(double seconds);
@@ -122,6 +126,11 @@ exit_status interrupt_within(double seconds);
 void interrupt_assume(int number);
 /* From now on they end the process. */
 void interrupt_unwatch(void);
+/* They wait for wf_launch, interrupt_wait or interrupt_release, so none is lost in between. */
+void interrupt_hold(sigset_t *before_out);
+/* Returns the held signal that ended the wait, or 0. */
+int interrupt_wait(double seconds);
+void interrupt_release(const sigset_t *before);
 /* EXIT_DONE, or the exit status of the signal that came. */
 exit_status interrupt_status(void);
 /* The same where ranks train together: of the signal that any of them got, told to all by the

@@ -1,7 +1,6 @@
 /* Ctrl-C: remembered, so that a step can end and files stay whole. */
 #include "common/cli.h"
 
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,17 +13,32 @@ static void remember(int number) {
     __atomic_store_n(&signal_seen, number, __ATOMIC_RELAXED);
 }
 
-static bool is_ignored(int number) {
+/* Signals that interrupt; an ignored SIGHUP or SIGQUIT does not, because nohup ignores it. */
+static sigset_t wanted(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct sigaction action;
-    return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (i < 2 || sigaction(numbers[i], NULL, &action) || action.sa_handler != SIG_IGN)
+            sigaddset(&set, numbers[i]);
+    return set;
 }
 
-/* ---- the grace ---- */
+/* ---- ends ---- */
+
+/* Runs in a signal handler, so all calls are async-signal-safe. */
+static void end_unsaved(int number) {
+    static const char text[] = "\r\033[Kweft: interrupted; no results have been written\n";
+    size_t n_erase = isatty(STDERR_FILENO) ? 0 : 4;
+    (void)!write(STDERR_FILENO, text + n_erase, sizeof text - 1 - n_erase);
+    _exit(128 + number);
+}
 
 static timer_t timer; /* of the grace; static, because a signal handler reads it */
 static double grace_s;
 
-/* Runs in a signal handler, so all calls are async-signal-safe. */
+/* The same. */
 static void end_now(int number) {
     static const char text[] =
         "weft: the grace has passed before a checkpoint was written; the last one is intact\n";
@@ -46,15 +60,19 @@ static void set(void (*handler)(int number), int flags) {
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
     action.sa_flags = flags;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, NULL); /* respects nohup */
-    if (!is_ignored(SIGQUIT)) sigaction(SIGQUIT, &action, NULL);
+    const sigset_t all = wanted();
+    for (int number = 1; number <= SIGTERM; number++)
+        if (sigismember(&all, number)) sigaction(number, &action, NULL);
 }
 
 void interrupt_watch(void) {
     set(remember, (int)(SA_RESETHAND | SA_RESTART)); /* the second one kills */
     signal(SIGPIPE, SIG_IGN); /* the work continues when the reader of our output ends */
+}
+
+void interrupt_end(void) {
+    set(end_unsaved, 0);
+    signal(SIGPIPE, SIG_IGN); /* the same */
 }
 
 exit_status interrupt_within(double seconds) {
@@ -80,6 +98,25 @@ void interrupt_assume(int number) {
 
 void interrupt_unwatch(void) {
     set(SIG_DFL, 0);
+}
+
+/* ---- launches ---- */
+
+void interrupt_hold(sigset_t *before_out) {
+    const sigset_t all = wanted();
+    pthread_sigmask(SIG_BLOCK, &all, before_out);
+}
+
+int interrupt_wait(double seconds) {
+    const sigset_t all = wanted();
+    const struct timespec time = {(time_t)seconds,
+                                  (long)((seconds - (double)(time_t)seconds) * 999999999.0)};
+    int number = sigtimedwait(&all, NULL, &time);
+    return number > 0 ? number : 0;
+}
+
+void interrupt_release(const sigset_t *before) {
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 exit_status interrupt_status(void) {

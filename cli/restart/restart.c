@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FIRST_WAIT_S 0.1
@@ -63,24 +62,6 @@ static bool may_pass(const supervisor *s, wf_status status, bool is_further) {
 }
 
 /* ---- waiting ---- */
-
-/* Returns the signal that ended the wait, or 0. */
-static int wait_for(double seconds) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    struct sigaction action;
-    sigset_t set, old;
-    struct timespec time = {(time_t)seconds,
-                            (long)((seconds - (double)(time_t)seconds) * 999999999.0)};
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        bool is_ignored = !sigaction(numbers[i], NULL, &action) && action.sa_handler == SIG_IGN;
-        if (i < 2 || !is_ignored) sigaddset(&set, numbers[i]);
-    }
-    sigprocmask(SIG_BLOCK, &set, &old);
-    int number = sigtimedwait(&set, NULL, &time);
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    return number > 0 ? number : 0;
-}
 
 /* The signal came between two attempts, or during the failed one, before a restart was printed. */
 static bool is_interrupted(const supervisor *s, int number) {
@@ -168,8 +149,8 @@ static wf_status run_attempts(supervisor *s) {
             complain(EXIT_DONE, "no restart is left: --restarts %lld", (long long)s->n_most);
             return status;
         }
-        bool is_asked = s->elastic && status == WF_OK && s->result->stopped_by == SIGUSR1;
-        if (status == WF_OK && !is_asked && is_interrupted(s, s->result->stopped_by)) return WF_OK;
+        bool is_asked = s->elastic && s->result->stopped_by == SIGUSR1;
+        if (!is_asked && is_interrupted(s, s->result->stopped_by)) return WF_OK;
         if (!cut_timeout(s)) return status;
         s->number++;
         if (is_short || is_asked)
@@ -177,7 +158,7 @@ static wf_status run_attempts(supervisor *s) {
         else if (s->elastic && status == WF_OK && !has_retry(s, &before))
             elastic_lose(s->elastic);
         say_restart(s, status);
-        if (is_interrupted(s, wait_for(s->wait_s))) return WF_OK;
+        if (is_interrupted(s, interrupt_wait(s->wait_s))) return WF_OK;
         if (s->elastic && elastic_is_asked()) elastic_renew(s->elastic);
         double_wait(s);
     }
@@ -206,6 +187,7 @@ wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
                     .begun_s = now_seconds(),
                     .outer = restart_number()};
     const struct sigaction refuse = {.sa_handler = refuse_request, .sa_flags = SA_RESTART};
+    sigset_t before;
     sigaction(SIGUSR1, &refuse, NULL);
     if (!s.n_most) return wf_launch(c->ctx, config, result_out);
     if (e) elastic_begin(e, s.shared ? &s.shared->roster : NULL);
@@ -214,7 +196,9 @@ wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
         config->replace_self = &s;
         s.shared->keeps_ranks = true;
     }
+    interrupt_hold(&before);
     wf_status status = run_attempts(&s);
+    interrupt_release(&before);
     config->replace = NULL;
     if (e) elastic_end(e);
     return status;

@@ -74,6 +74,7 @@ exit_status launch_self(cli *c) {
     elastic e;
     bool is_elastic = c->o.ranks_least > 0;
     held_folder held;
+    sigset_t before;
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
                         WF_LAUNCH_MAX_RANKS);
@@ -86,12 +87,13 @@ exit_status launch_self(cli *c) {
     sleep_while_waiting(&c->o);
     signal(SIGCHLD, SIG_DFL);
     bad = checkpoint_hold(c, &held);
-    interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
+    interrupt_hold(&before);
     if (!bad && interrupt_status())
         bad = complain(interrupt_status(), "interrupted; no rank has been started");
     if (!bad) bad = make_memories(c);
     wf_status status = bad ? WF_OK : restart_launch(c, &config, is_elastic ? &e : NULL, &result);
     if (!bad) bad = status == WF_OK ? tell(c, &config, &result) : complain_of(c, status);
     checkpoint_release(c, &held);
+    interrupt_release(&before);
     return bad;
 }

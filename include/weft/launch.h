@@ -136,8 +136,9 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *    counts as the first. One with status 4 ("another rank ...") counts as the last, also after
  *    failures of the next half second, or of grace_ms if the job knows which rank failed first.
  *  - Interruption: on SIGINT, SIGTERM, SIGHUP or SIGQUIT (the last two unless they are ignored),
- *    the ranks get SIGINT or SIGTERM; on a second signal, SIGKILL. Other threads of this process
- *    should block these signals.
+ *    the ranks get SIGINT or SIGTERM; on a second signal, SIGKILL. A signal that the caller blocks
+ *    interrupts, too, and the ranks do not inherit the block. Other threads of this process should
+ *    block these signals.
  *  - Grace: interrupted ranks get SIGKILL after grace_ms. Ranks that have joined a job may have
  *    work to save, so they get it only after WEFT_TIMEOUT_MS without progress in the job. The same
  *    applies at timeout_ms.
@@ -145,7 +146,8 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *  - If the launcher cannot write the lines, ranks find their pipes broken (EPIPE, SIGPIPE).
  *  - If this process dies, all ranks and their process groups are killed.
  *
- * A failed rank and an interruption are reported in the result, not as errors. Errors: INVALID_ARG
+ * A failed rank and an interruption are reported in the result, not as errors. The result of a call
+ * that fails has a signal that came meanwhile in stopped_by. Errors: INVALID_ARG
  * (also: the program does not exist); TIMEOUT (the ranks were stopped at timeout_ms, or the system
  * has not started the program within WEFT_TIMEOUT_MS); IO (the ranks have ended, but some of their
  * lines could not be written); DEVICE (the system refused a process). */

@@ -198,7 +198,7 @@ static wf_status run(wfi_process_group *group, struct pollfd *fds, wf_launch_res
     wfi_signals_restore(group);
     status = group->status;
     if (status == WF_OK && !group->interrupted_by) status = wfi_merge_check(&group->merge);
-    if (status == WF_OK) fill_result(group, result_out);
+    fill_result(group, result_out);
     return status;
 }
 
@@ -208,6 +208,7 @@ wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_r
 
 wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out,
                      wfi_failure *failure_out) {
+    *result_out = (wf_launch_result){.failed_rank = -1};
     WF_TRY(check(ctx, config));
     wfi_process_group *group = wfi_alloc(ctx, 1, sizeof *group, "a launch");
     if (!group) return WF_NO_MEMORY;

@@ -25,14 +25,16 @@ typedef struct start {
 
 /* Discards signals that came to the launcher's process group before the rank left it (Ctrl-C,
  * Ctrl-Z): the launcher passes these on to the ranks. A rank must not start with a stop signal
- * ignored. */
-static void forget_signals(void) {
+ * ignored or blocked. */
+static void forget_signals(sigset_t mask) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
     for (size_t i = 0; i < WFI_COUNT(numbers); i++) {
         bool stays = i >= 2 && wfi_signal_is_ignored(numbers[i]);
         signal(numbers[i], SIG_IGN);
         if (!stays) signal(numbers[i], SIG_DFL);
+        sigdelset(&mask, numbers[i]);
     }
+    sigprocmask(SIG_SETMASK, &mask, NULL);
 }
 
 static _Noreturn void become_rank(const start *s) {
@@ -44,8 +46,7 @@ static _Noreturn void become_rank(const start *s) {
                     dup2(s->pipes[WFI_STREAM_OUT], STDOUT_FILENO) >= 0 &&
                     dup2(s->pipes[WFI_STREAM_ERR], STDERR_FILENO) >= 0 &&
                     fcntl(s->group->segment_fd, F_SETFD, 0) >= 0;
-    forget_signals();
-    sigprocmask(SIG_SETMASK, &s->group->old_mask, NULL);
+    forget_signals(s->group->old_mask);
     if (is_ready && config->program) execve(config->program, config->argv, s->environment);
     if (is_ready && !config->program) execvpe(config->argv[0], config->argv, s->environment);
     int number = errno;
