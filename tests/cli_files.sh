@@ -104,6 +104,15 @@ for words in --version --help "help" "help train" "help --man" "train --help" in
     grep -q "cannot be written: No space left" "$folder/said" || fail "weft $words >/dev/full: $(cat "$folder/said")"
 done
 
+expect_closed() { [[ $(tail -1 "$folder/said") == "weft: $1" ]] || fail "standard output is closed: $(cat "$folder/said")"; }
+"$WEFT" info >&- 2>"$folder/said" && fail "weft info >&-: no failure"
+expect_closed "standard output cannot be written: it is closed"
+for words in info "plan --model mlp"; do
+    "$WEFT" $words --json - >&- 2>"$folder/said" && fail "weft $words >&-: no failure"
+    expect_closed "the report on standard output cannot be written: it is closed, or can only be read"
+done
+[[ $words == plan* && $(wc -l <"$folder/said") == 1 ]] || fail "weft $words >&-: it works first: $(cat "$folder/said")"
+
 # ---- control characters ----
 escapes() { LC_ALL=C grep -lP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$folder/out" "$folder/said"; }
 config() { printf '%s' "$1" >"$folder/c.json"; }

@@ -15,6 +15,7 @@
 
 exit_status checkpoint_folder(const cli *c) {
     char path[PATH_BYTES];
+    struct stat about;
     if (strlen(c->o.out) >= sizeof path) return complain(EXIT_USAGE, "--out: the path is too long");
     strcpy(path, c->o.out);
     for (char *at = path + 1;; at++) {
@@ -26,6 +27,10 @@ exit_status checkpoint_folder(const cli *c) {
         *at = was;
         if (!was) break;
     }
+    bool is_folder = !stat(path, &about) && S_ISDIR(about.st_mode);
+    if (!is_folder || access(path, W_OK | X_OK))
+        return complain(EXIT_FAILED, "--out: %s %s", path,
+                        is_folder ? "cannot be written" : "is not a folder");
     return EXIT_DONE;
 }
 

@@ -120,7 +120,8 @@ static exit_status put(output *out) {
     case PLACE_FILE:
         return complain_of(out->c, wf_file_replace(out->c->ctx, out->path, out->text, out->n));
     case PLACE_DESCRIPTOR:
-        if (fflush(stdout)) why = strerror(errno);
+        why = check_descriptor(own_descriptor(out->path));
+        if (!why && fflush(stdout)) why = strerror(errno);
         if (!why) why = write_all(own_descriptor(out->path), out->text, out->n);
         break;
     case PLACE_SPECIAL:
