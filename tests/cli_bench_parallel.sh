@@ -100,7 +100,31 @@ expect 1 "cannot be written" "${small[@]}" --json "$folder/none/r.json"
 expect 2 "bench model-parallel" bench
 expect 2 "larger microbatch" "${small[@]}" --image 32 --out "$folder/tiny"
 
-# ---- interrupted: no results ----
+# ---- what is missing at the end is noticed before anything is measured ----
+PATH=/nowhere "$WEFT" "${small[@]}" --out "$folder/none" >"$folder/out" 2>"$folder/refused" && fail "rows without Python"
+has "python3 cannot be started .*; Python makes the table" <"$folder/refused" || fail "no Python: $(cat "$folder/refused")"
+[[ ! -s $folder/out ]] || fail "no Python: measures: $(cat "$folder/out")"
+touch "$folder/file"
+expect 1 "--out: $folder/file is not a folder" "${small[@]}" --out "$folder/file"
+[[ ! -s $folder/out ]] || fail "--out: measures: $(cat "$folder/out")"
+
+# ---- interrupted: at once, also where it waits; no results and no folder ----
+mkdir "$folder/tmp"
+mkfifo "$folder/full"
+exec 3<>"$folder/full"
+head -c 65536 /dev/zero >&3
+TMPDIR=$folder/tmp "$WEFT" "${small[@]}" --out "$folder/waits" >&3 2>"$folder/refused" &
+pid=$!
+waits() { grep -q 'pipe_write' /proc/$pid/wchan; }
+until_true_of $pid waits || fail "it does not wait for its reader"
+kill -TERM $pid
+until_true is_gone $pid || { fail "SIGTERM does not end it"; kill -KILL $pid; }
+wait $pid
+[[ $? == 143 ]] || fail "SIGTERM: another exit status"
+[[ $(cat "$folder/refused") == "weft: interrupted; no results have been written" ]] || fail "SIGTERM: $(cat "$folder/refused")"
+rmdir "$folder/tmp" || fail "SIGTERM leaves a folder behind"
+exec 3>&-
+
 "$WEFT" "${bench[@]}" --model resnet18 --batch 4 --image 64 --repeat 1000 --out "$folder/cut" --json "$folder/cut.json" >/dev/null 2>"$folder/said" &
 pid=$!
 # Before it becomes weft, the process is a shell, which catches the signal for itself.

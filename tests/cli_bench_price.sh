@@ -22,6 +22,29 @@ runpy.run_path(sys.argv[0], run_name="__main__")' "\$@"
 END
 chmod +x "$folder/old/python3"
 PATH="$folder/old:$PATH" expect 1 "python3 is version 3.8; 3.9 or newer is needed" bench price --model mlp
+(($(wc -l <"$folder/said") == 1)) || fail "an old Python: more than a sentence: $(cat "$folder/said")"
+
+# ---- a Python that ends without a sentence of weft's: its status and signal are not weft's ----
+for end in "exit 3:ended with exit status 3" "exit 4:ended with exit status 4" 'kill -KILL $$:was killed by signal 9 (Killed)'; do
+    printf '#!/bin/sh\n%s\n' "${end%%:*}" >"$folder/old/python3"
+    PATH="$folder/old:$PATH" expect 1 "python3, which makes the table, ${end#*:}" bench price --model mlp
+done
+# A signal while modules load: no traceback.
+cat >"$folder/old/python3" <<END
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do shift; done
+exec $(command -v python3) -c 'import os, runpy, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "allreduce":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+sys.meta_path.insert(0, Finder())
+runpy.run_path(sys.argv[0], run_name="__main__")' "\$@"
+END
+PATH="$folder/old:$PATH" expect 1 "was killed by signal 2 (Interrupt)" bench price --model mlp
+(($(wc -l <"$folder/said") == 1)) || fail "SIGINT while modules load: $(cat "$folder/said")"
 
 # ---- rows, their fields and the table ----
 price gpt2-tiny --model gpt2-tiny --tokens 8 --batch 4 --steps 1 --repeat 2
@@ -78,6 +101,18 @@ wait $! || status=$?
 [[ $status == 143 && ! -e $folder/none.json ]] || fail "SIGTERM: exit $status"
 has -x "weft: interrupted; no results have been written" <"$folder/said" || fail "SIGTERM: $(cat "$folder/said")"
 rmdir "$folder/tmp" || fail "SIGTERM leaves a folder behind"
+# Also just after the folder is made, and just before the launcher reads signals.
+if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+    for call in mkdir signalfd4; do
+        mkdir "$folder/tmp"
+        status=0
+        ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 TMPDIR=$folder/tmp strace -o /dev/null -e inject=$call:signal=SIGTERM:when=1 \
+            "$WEFT" bench price --model mlp --image 6 --batch 8 --steps 1 --repeat 1 >"$folder/out" 2>"$folder/said" || status=$?
+        [[ $status == 143 ]] || fail "SIGTERM at $call: exit $status: $(cat "$folder/said")"
+        has -x "weft: interrupted; no results have been written" <"$folder/said" || fail "SIGTERM at $call: $(cat "$folder/said")"
+        rmdir "$folder/tmp" || fail "SIGTERM at $call leaves a folder behind"
+    done
+fi
 PATH=/nowhere "$WEFT" bench price --model mlp >"$folder/out" 2>"$folder/said" && fail "rows without Python"
 has "python3 cannot be started .*; Python makes the table" <"$folder/said" || fail "no Python: $(cat "$folder/said")"
 

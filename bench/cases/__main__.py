@@ -5,12 +5,17 @@
 KEY=VALUE is an option of the bench or a property of the machine. --OPTION=VALUE is an option that
 the user gave and that the runs take as well. Some benches measure their rows in weft, which are then
 in FOLDER/rows.json. The script prints the table, and writes the report and the pictures to
-FOLDER/report.json.
+FOLDER/report.json. Without arguments it only checks that Python can run it. A status of 64 and more
+is 64 and weft's own: a sentence says why.
 """
+import _signal
 import sys
 
+_signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # weft reports it; no traceback while modules load
 if sys.version_info < (3, 9):
-    sys.exit("weft: bench: python3 is version %d.%d; 3.9 or newer is needed" % sys.version_info[:2])
+    sys.stderr.write("weft: bench: python3 is version %d.%d; 3.9 or newer is needed\n"
+                     % sys.version_info[:2])
+    sys.exit(64 + 1)
 
 from allreduce import Allreduce
 from asynchronous import Async
@@ -30,4 +35,5 @@ def main(folder, words):
     CASES[name](folder, words).main()
 
 
-main(sys.argv[1], sys.argv[2:])
+if len(sys.argv) > 1:
+    main(sys.argv[1], sys.argv[2:])

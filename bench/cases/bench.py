@@ -10,6 +10,7 @@ import time
 import table
 
 LOG_BYTES = 8192
+SAID = 64  # plus a status of weft: a sentence says why
 # Options that the rows set themselves.
 OWN = {"plan", "plans", "ranks", "threads", "repeat", "steps", "out", "json", "quiet", "peers",
        "python", "workers", "staleness", "servers", "local_steps", "outer_lr", "outer_momentum"}
@@ -25,7 +26,7 @@ def shown(text):
 
 def fail(text, status=1):
     print(f"weft: {shown(text)}", file=sys.stderr)
-    sys.exit(status)
+    sys.exit(SAID + status)
 
 
 class Bench:
@@ -64,7 +65,8 @@ class Bench:
     # ---- rounds ----
 
     def main(self):
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
         try:
             self.add_rows()
             for number in range(self.repeat):
@@ -156,7 +158,7 @@ class Bench:
             fail(f"a run of weft was ended by signal {-status}", 4)
         self.clear()
         print(said, file=sys.stderr)
-        sys.exit(status if 0 < status <= 4 else 1)
+        sys.exit(SAID + (status if 0 < status <= 4 else 1))
 
     def words(self, name):
         """A command of weft with the options that were given, its threads and its report."""

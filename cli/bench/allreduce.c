@@ -119,8 +119,6 @@ static exit_status run_wire(bench_allreduce *b, int first, int n_rows, int repea
     const json_t *row = json_array_get(b->all.rows, (size_t)first);
     rounds *all = &b->all;
     char text[100];
-    if (interrupt_status())
-        return complain(interrupt_status(), "interrupted; no results have been written");
     snprintf(text, sizeof text, "run %d/%d  %s", all->n_runs_done + 1, all->n_runs,
              row_text(row, "wire"));
     progress_show(&all->bar, (double)all->n_runs_done++ / all->n_runs, text);
@@ -176,7 +174,7 @@ static exit_status prepare(bench_allreduce *b, bool is_part) {
     if (!bad && b->is_worker) bad = processes_begin(c, &done);
     if (!bad && c->is_root) bad = report_check(c);
     if (!bad && c->is_root && c->o.out) bad = checkpoint_folder(c);
-    if (!bad && b->is_worker && c->is_root && !is_part) bad = apart_open(c, &b->all.run);
+    if (!bad && b->is_worker && c->is_root && !is_part) bad = cases_check(c);
     return bad;
 }
 
@@ -198,7 +196,7 @@ static exit_status finish(bench_allreduce *b, const char *part) {
     json_t *state = json_pack("{s:O, s:o, s:i, s:i, s:f}", "rows", b->all.rows, "algorithms",
                               algorithm_names(), "n_algorithms", b->n_algorithms, "n_wires",
                               b->n_wires, "copy_gb_s", b->copy_gb_s);
-    if (!part) return cases_show(c, &b->all.run, state, &spent);
+    if (!part) return cases_show(c, state, &spent);
     int failed = state ? json_dump_file(state, strchr(part, ' ') + 1, 0) : -1;
     json_decref(state);
     return failed ? complain(EXIT_FAILED, "%s cannot be written", part) : EXIT_DONE;
@@ -235,7 +233,7 @@ exit_status run_bench_allreduce(cli *c) {
     bool is_part = part && strchr(part, ' ');
     exit_status bad = prepare(&b, is_part);
     if (!bad) {
-        interrupt_watch();
+        interrupt_end();
         say(c, "all-reduce of %d ranks, sums of floats in place, %s memory; %lld rounds\n",
             b.n_ranks, c->o.memory == MEMORY_SHARED ? "shared" : "ordinary",
             (long long)c->o.repeat);

@@ -2,8 +2,6 @@
 #include "common/text.h"
 #include "job/job.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,33 +34,6 @@ void words_release(words *w) {
     w->broken = false;
 }
 
-/* ---- the folder ---- */
-
-exit_status apart_open(cli *c, apart *a) {
-    const char *parent = getenv("TMPDIR");
-    *a = (apart){.c = c};
-    if (!parent || !*parent || strlen(parent) > 150) parent = "/tmp";
-    snprintf(a->folder, sizeof a->folder, "%s/weft-bench-XXXXXX", parent);
-    if (mkdtemp(a->folder)) return EXIT_DONE;
-    *a->folder = 0;
-    return complain(EXIT_FAILED, "no folder for reports can be made in %s: %s", parent,
-                    strerror(errno));
-}
-
-/* A run that was killed may leave half a report under another name. */
-void apart_close(apart *a) {
-    DIR *folder = *a->folder ? opendir(a->folder) : NULL;
-    for (struct dirent *f; folder && (f = readdir(folder));)
-        (void)unlinkat(dirfd(folder), f->d_name, 0);
-    if (folder) closedir(folder);
-    if (*a->folder) (void)rmdir(a->folder);
-}
-
-const char *apart_path(const apart *a, const char *name, char path[300]) {
-    snprintf(path, 300, "%s/%s", a->folder, name);
-    return path;
-}
-
 /* ---- cores ---- */
 
 int apart_n_cores(void) {
@@ -83,28 +54,6 @@ bool cores_take(int n, cpu_set_t *all_out) {
 
 void cores_give_back(const cpu_set_t *all) {
     (void)sched_setaffinity(0, sizeof *all, all);
-}
-
-/* ---- a run ---- */
-
-exit_status apart_report(apart *a, const char *name, json_t **report_out) {
-    char path[300];
-    json_error_t error;
-    *report_out =
-        json_load_file(apart_path(a, "report.json", path), JSON_REJECT_DUPLICATES, &error);
-    if (*report_out) return EXIT_DONE;
-    return complain(EXIT_FAILED, "%s: its report cannot be read: %.160s", name, error.text);
-}
-
-exit_status apart_outcome(const wf_launch_result *result, bool has_said) {
-    if (result->interrupted_by) {
-        complain(EXIT_FAILED, "interrupted; no results have been written");
-        return (exit_status)(128 + result->interrupted_by);
-    }
-    if (result->failed_rank < 0) return EXIT_DONE;
-    if (result->signal || !has_said) complain(EXIT_FAILED, "%s", result->sentence);
-    if (result->signal) return EXIT_RANK;
-    return result->exit_status > EXIT_RANK ? EXIT_FAILED : (exit_status)result->exit_status;
 }
 
 /* ---- benches that train ---- */

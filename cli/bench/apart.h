@@ -24,22 +24,6 @@ void words_add(words *w, const char *format, ...) __attribute__((format(printf, 
 void words_add_options(words *w, const options *o, unsigned other);
 void words_release(words *w);
 
-typedef struct apart {
-    cli *c;
-    char folder[200]; /* for reports; removed by apart_close */
-} apart;
-
-exit_status apart_open(cli *c, apart *a);
-void apart_close(apart *a);
-/* FOLDER/name */
-const char *apart_path(const apart *a, const char *name, char path[300]);
-
-/* Reads the report of a run, `name` in sentences. Complains. */
-exit_status apart_report(apart *a, const char *name, json_t **report_out);
-/* Returns the exit status of a bench whose run has ended so. Complains of an interruption and of a
- * signal, and if nothing has been said, of a failure. */
-exit_status apart_outcome(const wf_launch_result *result, bool has_said);
-
 /* Cores that this process may use, at least 1. */
 int apart_n_cores(void);
 /* Takes the last n of them for this thread and its children: the first often has the system's own

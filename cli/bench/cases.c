@@ -1,146 +1,17 @@
 /* weft bench ddp, memory, price and async: their options; bench/cases/ runs their rows in turn by
- * weft bench train and weft train. Also the results of all benches, of which it makes tables and
- * reports.
+ * weft bench train and weft train.
  */
 #include "bench/cases.h"
-#include "checkpoint/checkpoint.h"
 #include "common/text.h"
-#include "draw/chart.h"
 #include "job/job.h"
-#include "job/report.h"
 
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
-#define SCRIPT          "cases/__main__.py"
 #define LARGEST_BATCH   (1 << 20)
 #define MAX_PLANS       64
 #define MAX_WORKERS     64
 #define USUAL_STALENESS 4
 #define USUAL_STEPS     60
-
-/* ---- the script ---- */
-
-/* Adds KEY=VALUE for each option of the bench, and the given ones that `child`, the command of the
- * runs, takes as well. */
-static void add_options(const cli *c, unsigned child, words *w) {
-    for (option_id id = 0; id < N_OPTIONS; id++) {
-        char text[TEXT_BYTES];
-        const option about = option_about(id);
-        bool is_open = id == OPT_target_loss && !option_is_given(&c->o, id);
-        if (about.commands & c->command && !is_open)
-            words_add(w, "%s=%s", about.key, option_text(&c->o, id, text));
-    }
-    words_add_options(w, &c->o, child);
-}
-
-/* `peer`: PyTorch's script, or NULL. */
-static void add_places(const cli *c, const char *peer, words *w) {
-    const command *about = commands;
-    char self[4096] = "", path[4096], python[4096];
-    while (about->flag != c->command) about++;
-    words_add(w, "bench=%s", strchr(about->name, ' ') + 1);
-    words_add(w, "version=%s", WEFT_VERSION);
-    words_add(w, "cores=%d", apart_n_cores());
-    words_add(w, "weft=%s", readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? self : "weft");
-    if (!peer) return;
-    words_add(w, "script_name=%s", strrchr(peer, '/') + 1);
-    words_add(w, "script=%s", bench_file(peer, path) ? path : "");
-    words_add(w, "peer_python=%s", peer_python(&c->o, python));
-}
-
-static exit_status launch(const cli *c, const words *w) {
-    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
-    wf_launch_result result;
-    if (w->broken) return complain(EXIT_FAILED, "no memory left, or too many options");
-    config.argv = w->word;
-    config.out = fileno(c->say);
-    signal(SIGCHLD, SIG_DFL);
-    wf_status status = wf_launch(c->ctx, &config, &result);
-    if (status == WF_INVALID_ARG)
-        return complain(EXIT_FAILED, "%s; Python makes the table", wf_context_error(c->ctx));
-    if (status != WF_OK) return complain_of(c, status);
-    return apart_outcome(&result, true);
-}
-
-static exit_status run_script(const cli *c, const apart *a, unsigned child, const char *peer,
-                              const words *more) {
-    char path[4096];
-    words w = {0};
-    if (!bench_file(SCRIPT, path))
-        return complain(EXIT_FAILED, SCRIPT " is not installed with weft");
-    words_add(&w, "python3");
-    words_add(&w, "-BES");
-    words_add(&w, "%s", path);
-    words_add(&w, "%s", a->folder);
-    add_options(c, child, &w);
-    add_places(c, peer, &w);
-    for (int k = 0; k < more->n; k++) words_add(&w, "%s", more->word[k]);
-    exit_status bad = launch(c, &w);
-    words_release(&w);
-    return bad;
-}
-
-/* ---- results ---- */
-
-static exit_status draw(const cli *c, const json_t *about) {
-    const char *name, *csv, *title, *script;
-    if (json_unpack((json_t *)(uintptr_t)about, "{s:s, s:s, s:s, s:s}", "name", &name, "csv", &csv,
-                    "title", &title, "script", &script))
-        return complain(EXIT_FAILED, "a picture is incomplete");
-    return chart_draw(c, name, csv, title, script);
-}
-
-/* Draws the pictures, and writes the report of the script with the effort. */
-static exit_status finish(const cli *c, apart *a, const effort *spent) {
-    char path[4096];
-    json_t *result, *picture;
-    size_t i;
-    exit_status bad = apart_report(a, "the rows", &result);
-    if (bad) return bad;
-    json_t *report = json_incref(json_object_get(result, "report"));
-    if (spent) effort_say(c, spent);
-    if (spent) effort_report(spent, report);
-    json_array_foreach(json_object_get(result, "charts"), i, picture) if (!bad) bad =
-        draw(c, picture);
-    json_decref(result);
-    snprintf(path, sizeof path, "%s/results.json", c->o.out ? c->o.out : "");
-    if (!bad && c->command == FOR_BENCH_PARALLEL) bad = report_put(c, report, "--out:", path);
-    if (!bad) return report_write(c, report);
-    json_decref(report);
-    return bad;
-}
-
-exit_status cases_show(cli *c, apart *a, json_t *state, const effort *spent) {
-    static const words none = {.n = 0};
-    char path[300];
-    int failed = state ? json_dump_file(state, apart_path(a, "rows.json", path), 0) : -1;
-    json_decref(state);
-    if (failed) return complain(EXIT_FAILED, "%s cannot be written", path);
-    exit_status bad = run_script(c, a, 0, NULL, &none);
-    return bad ? bad : finish(c, a, spent);
-}
-
-/* ---- rows that the script runs ---- */
-
-exit_status cases_run(cli *c, unsigned child, const char *peer, const words *more) {
-    apart a = {.c = c};
-    effort begin, spent;
-    exit_status bad = apart_check_alone(c);
-    if (!bad) bad = report_check(c);
-    if (!bad && c->o.out) bad = checkpoint_folder(c);
-    if (!bad) bad = apart_open(c, &a);
-    if (!bad) {
-        interrupt_watch();
-        begin = effort_now();
-        bad = run_script(c, &a, child, peer, more);
-    }
-    if (!bad) bad = complain_of(c, effort_since(c, &begin, &spent));
-    if (!bad) bad = finish(c, &a, &spent);
-    apart_close(&a);
-    return bad;
-}
 
 /* Checks and completes the options of one of the benches, and adds words for the script. */
 typedef exit_status case_check(cli *c, words *more);

@@ -127,7 +127,6 @@ static wf_status run_batches(const experiment *e, json_t *row, wf_trainer *train
         wf_feed feeds[] = {{"x", e->x + n * e->x_bytes, e->x_bytes},
                            {"y", e->y + n * e->y_bytes, e->y_bytes}};
         wf_step_result result;
-        if (interrupt_status()) return WF_INTERRUPTED;
         effort start = effort_now();
         wf_status status = wf_trainer_step(trainer, feeds, 2, e->all.c->o.recipe.batch, &result);
         effort end = effort_now();
@@ -204,8 +203,6 @@ exit_status experiment_run(rounds *b, json_t *row) {
     double seconds = 0, loss = 0;
     wf_status status = run_row((experiment *)b, row, &seconds, &loss);
     if (status != WF_OK) progress_clear(&b->bar);
-    if (status == WF_INTERRUPTED)
-        return complain(interrupt_status(), "interrupted; no results have been written");
     if (status != WF_OK) return complain_of(b->c, status);
     row_set(row, "loss", loss);
     exit_status bad = check_loss(b, row);

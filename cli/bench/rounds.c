@@ -14,8 +14,8 @@ static exit_status open_rounds(rounds *b, cli *c) {
     exit_status bad = apart_check_alone(c);
     if (!bad) bad = report_check(c);
     if (!bad && c->o.out) bad = checkpoint_folder(c);
-    if (!bad) bad = apart_open(c, &b->run);
-    if (!bad) interrupt_watch();
+    if (!bad) bad = cases_check(c);
+    interrupt_end();
     b->begin = effort_now();
     return bad;
 }
@@ -37,8 +37,6 @@ exit_status rounds_once(rounds *b, size_t first, int round, rounds_run *run) {
     for (size_t i = first; i < n && !bad; i++) {
         json_t *row = json_array_get(b->rows, round % 2 ? first + n - 1 - i : i);
         char text[150];
-        if (interrupt_status())
-            return complain(interrupt_status(), "interrupted; no results have been written");
         snprintf(text, sizeof text, "run %d/%d  %.100s", b->n_runs_done + 1, b->n_runs,
                  row_text(row, ".name"));
         progress_show(&b->bar, (double)b->n_runs_done++ / b->n_runs, text);
@@ -68,7 +66,7 @@ static exit_status show(rounds *b, const bench *parts) {
     if (bad) return bad;
     json_t *state = json_pack("{s:O, s:O}", "rows", b->rows, "recipe", b->recipe);
     if (parts->describe) json_object_update_new(state, parts->describe(b));
-    return cases_show(b->c, &b->run, state, &spent);
+    return cases_show(b->c, state, &spent);
 }
 
 exit_status rounds_bench(rounds *b, cli *c, const bench *parts) {
@@ -83,7 +81,6 @@ exit_status rounds_bench(rounds *b, cli *c, const bench *parts) {
 void rounds_close(rounds *b) {
     json_decref(b->rows);
     json_decref(b->recipe);
-    apart_close(&b->run);
 }
 
 /* ---- rows and their fields ---- */

@@ -10,7 +10,6 @@
 
 typedef struct rounds {
     cli *c;
-    apart run;
     json_t *rows, *recipe;
     progress bar;
     int n_runs_done, n_runs;
