@@ -75,6 +75,11 @@ report $lstm --nodes 64 >"$folder/many"
 awk -v a="$(field step_ms <"$folder/many" | sed -n 1p)" -v b="$(field step_ms <"$folder/one" | sed -n 1p)" 'BEGIN { exit !(0 < a && a <= b * 1.001) }' || fail "auto is slower on 64 nodes than on one"
 "$WEFT" plan --model mlp --batch 1000000000 --plan auto --cluster laptop >"$folder/out" || fail "more microbatches than a recipe may have: exit $?"
 
+# ---- microbatches of a search ----
+"$WEFT" plan --model resnet18 --image 32 --batch 5 --cluster dgx-a100 --plan auto >"$folder/out" || fail "one microbatch of five samples: exit $?"
+"$WEFT" plan --model mlp --batch 6 --lanes 4 --cluster dgx-a100 --plan auto >"$folder/out" || fail "lanes that do not divide the batch: exit $?"
+expect 2 "4 lanes of a batch of 3" plan --model mlp --batch 3 --lanes 4 --cluster dgx-a100 --plan auto
+
 # ---- the decision table: the cases of the survey ----
 # advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.
 advises() {

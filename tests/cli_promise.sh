@@ -65,9 +65,9 @@ for given in "mlp --image 8 --batch 6 --devices cpu:6" "resnet18 --image 32 --ba
 done
 # shellcheck disable=SC2086
 expect 2 "plan auto: no plan for 5 ranks suits the recipe" plan --model mlp --image 4 --batch 1 --lanes 1 --ranks 5 --plan auto
-report plan --model mlp --image 8 --batch 12 --lanes 1 --cluster ethernet --plan auto | tr -d ' \n' | grep -q '"recipe_needed":{"micro":3}' ||
+report plan --model mlp --image 8 --batch 512 --lanes 1 --cluster ethernet --plan auto | tr -d ' \n' | grep -q '"recipe_needed":{"micro":2}' ||
     fail "--cluster --plan auto: other microbatches than the recipe's are not named"
-says "needs --micro 3: another recipe" plan --model mlp --image 8 --batch 12 --lanes 1 --cluster ethernet --plan auto
+says "needs --micro 2: another recipe" plan --model mlp --image 8 --batch 512 --lanes 1 --cluster ethernet --plan auto
 
 # ---- what training refuses, weft plan plans, and says what it takes ----
 mlp="--model mlp --image 6 --batch 64"

@@ -48,6 +48,9 @@ wf_status job_choose_on_cluster(job *j) {
     j->choices[0] = (wf_choice)WF_CHOICE_INIT;
     wf_status status =
         wf_cluster_search(j->c->ctx, &q, WF_MAX_PROPOSALS, j->choices, &j->n_choices);
+    wf_recipe own = job_recipe_of_a_step(j);
+    if (status == WF_OK && !j->n_choices)
+        status = wf_recipe_resolve(j->c->ctx, &own, j->model, NULL, &own);
     if (status == WF_OK && !j->n_choices)
         return wf_context_fail(j->c->ctx, WF_INVALID_ARG,
                                "--plan auto: no plan on this cluster suits the recipe");

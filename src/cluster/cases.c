@@ -169,13 +169,20 @@ static wf_status try_n_micro(const maker *m, wfi_case c, int64_t n) {
     return try_schedules(m, c);
 }
 
+/* Microbatches that are given, or as many as lanes, if no equal ones suit these; or 0. */
+static int64_t given_micro(const maker *m) {
+    const wf_recipe *r = m->p->q.recipe;
+    return !r->n_micro && r->n_lanes && m->batch % r->n_lanes ? r->n_lanes : r->n_micro;
+}
+
+/* On many devices, microbatches of powers of two and of all samples of a replica. */
 static wf_status try_micro(const maker *m, wfi_case c) {
-    int64_t given = m->p->q.recipe->n_micro, own = m->batch / c.dp, first = first_samples(m, own);
+    int64_t given = given_micro(m), own = m->batch / c.dp, first = first_samples(m, own);
     if (given) return try_n_micro(m, c, given);
-    for (int64_t b = first; b <= own && b <= 256 * first; b = m->is_complete ? b + 1 : 2 * b) {
+    for (int64_t b = first; b <= own && b <= 256 * first; b = m->is_complete ? b + 1
+                                                              : own % b      ? own
+                                                                             : 2 * b)
         if (own % b == 0) WF_TRY(try_n_micro(m, c, m->batch / b));
-        if (own % b && !m->is_complete) break;
-    }
     return WF_OK;
 }
 
@@ -193,7 +200,7 @@ static bool may_divide(const maker *m, int tp) {
 }
 
 static int64_t shares_of(const maker *m) {
-    int64_t given = m->p->q.recipe->n_micro;
+    int64_t given = given_micro(m);
     return given ? given : m->batch;
 }
 
