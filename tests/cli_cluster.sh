@@ -75,7 +75,30 @@ report $lstm --nodes 64 >"$folder/many"
 awk -v a="$(field step_ms <"$folder/many" | sed -n 1p)" -v b="$(field step_ms <"$folder/one" | sed -n 1p)" 'BEGIN { exit !(0 < a && a <= b * 1.001) }' || fail "auto is slower on 64 nodes than on one"
 "$WEFT" plan --model mlp --batch 1000000000 --plan auto --cluster laptop >"$folder/out" || fail "more microbatches than a recipe may have: exit $?"
 
-# ---- microbatches of a search ----
+# ---- plans of the report, given back with their recipe: the same step, and for auto the same peak ----
+cat >"$folder/given_back.py" <<'PY'
+import json, subprocess, sys
+weft, kind, *command = sys.argv[1:]
+def report(*more):
+    r = subprocess.run([weft, *command, "--json", "-", *more], capture_output=True, text=True)
+    return r.returncode, json.loads(r.stdout) if r.stdout else {"error": r.stderr}
+status, d = report() if kind == "proposals" else report("--plan", "auto")
+needed = d["recipe_needed"] or {}
+plans = [{**d, **needed}] if kind == "auto" else d["proposals"]
+assert status == (0 if kind == "auto" else 3) and plans, (status, d.get("error"))
+for p in plans:
+    names = needed if kind == "auto" else ("micro", "lanes", "slices")
+    status, e = report("--plan", p["plan"], *(word for n in names for word in (f"--{n}", str(p[n]))))
+    assert status == 0, (p["plan"], needed, e.get("error"))
+    assert abs(e["step_ms"] - p["step_ms"]) < 1e-6 * p["step_ms"], (p["plan"], e["step_ms"], p["step_ms"])
+    same = ("recipe", "plan", "predicted_peak_bytes") if kind == "auto" else ()
+    assert all(d[n] == e[n] for n in same), (p["plan"], needed)
+assert kind == "auto" or plans == sorted(plans, key=lambda p: p["step_ms"])
+PY
+given_back() { python3 "$folder/given_back.py" "$WEFT" "$@" || fail "given back: $*"; }
+given_back auto plan --model gpt2-tiny --batch 4 --optimizer sgd --cluster dgx-a100 --nodes 1 --device-memory 300000
+given_back auto plan --model resnet18 --image 32 --batch 12 --optimizer adamw --cluster jean-zay-before-fix --device-memory 36824678
+given_back auto plan --model resnet18 --image 32 --batch 16 --cluster laptop --device-memory 70000000
 "$WEFT" plan --model resnet18 --image 32 --batch 5 --cluster dgx-a100 --plan auto >"$folder/out" || fail "one microbatch of five samples: exit $?"
 "$WEFT" plan --model mlp --batch 6 --lanes 4 --cluster dgx-a100 --plan auto >"$folder/out" || fail "lanes that do not divide the batch: exit $?"
 expect 2 "4 lanes of a batch of 3" plan --model mlp --batch 3 --lanes 4 --cluster dgx-a100 --plan auto

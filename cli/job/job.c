@@ -184,20 +184,21 @@ wf_status job_resolve(const job *j, wf_recipe *recipe) {
                                      : wf_recipe_resolve(ctx, recipe, j->model, j->plan, recipe);
 }
 
-/* Which fields of the recipe follow the plan that is only looked at. */
+/* Which fields of the recipe follow the plan that is only looked at. By default there are as many
+ * microbatches as lanes; the default of lanes depends on microbatches that are given. */
 static wf_status note_needed(job *j) {
     const options *o = &j->c->o;
     const wf_recipe *r = &o->recipe;
     wf_recipe own = *r;
     if (j->c->command != FOR_PLAN) return WF_OK;
-    if (!option_is_given(o, OPT_n_micro)) own.n_micro = 0;
+    bool has_micro = option_is_given(o, OPT_n_micro), needs_micro = r->n_micro != r->n_lanes;
+    if (!has_micro && !needs_micro) own.n_micro = 0;
     if (!option_is_given(o, OPT_n_lanes)) own.n_lanes = 0;
     if (!option_is_given(o, OPT_n_slices)) own.n_slices = 0;
     wf_status status = wf_recipe_resolve(j->c->ctx, &own, j->model, NULL, &own);
-    if (r->n_lanes != own.n_lanes) j->needed.n_lanes = r->n_lanes;
-    if (!option_is_given(o, OPT_n_micro) && r->n_micro != r->n_lanes)
-        j->needed.n_micro = r->n_micro;
-    if (r->n_slices != own.n_slices) j->needed.n_slices = r->n_slices;
+    j->needed.n_micro = has_micro || !needs_micro ? 0 : r->n_micro;
+    j->needed.n_lanes = r->n_lanes == own.n_lanes ? 0 : r->n_lanes;
+    j->needed.n_slices = r->n_slices == own.n_slices ? 0 : r->n_slices;
     return status;
 }
 
