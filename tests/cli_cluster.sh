@@ -99,9 +99,18 @@ given_back() { python3 "$folder/given_back.py" "$WEFT" "$@" || fail "given back:
 given_back auto plan --model gpt2-tiny --batch 4 --optimizer sgd --cluster dgx-a100 --nodes 1 --device-memory 300000
 given_back auto plan --model resnet18 --image 32 --batch 12 --optimizer adamw --cluster jean-zay-before-fix --device-memory 36824678
 given_back auto plan --model resnet18 --image 32 --batch 16 --cluster laptop --device-memory 70000000
+given_back proposals plan --model resnet18 --image 32 --batch 16 --cluster laptop --device-memory 42230777 --host-memory 166976
+given_back proposals plan --model gpt2-tiny --batch 16 --cluster ethernet --plan dp=2 --nodes 2 --device-memory 1000000 --optimizer adamw
 "$WEFT" plan --model resnet18 --image 32 --batch 5 --cluster dgx-a100 --plan auto >"$folder/out" || fail "one microbatch of five samples: exit $?"
 "$WEFT" plan --model mlp --batch 6 --lanes 4 --cluster dgx-a100 --plan auto >"$folder/out" || fail "lanes that do not divide the batch: exit $?"
 expect 2 "4 lanes of a batch of 3" plan --model mlp --batch 3 --lanes 4 --cluster dgx-a100 --plan auto
+
+# ---- --proof full: the host memory and disks of the cluster are limits, too ----
+for space in "host memory=activations" "disk=activations:disk"; do
+    expect 3 "of ${space%=*}: " $tiny --cluster fugaku --plan "dp=2,offload=${space#*=}" --proof full
+    "$WEFT" $tiny --cluster fugaku --plan "dp=2,offload=${space#*=}" --proof full --json "$folder/report" >"$folder/out" 2>&1
+    [[ $(head -1 "$folder/out") == weft:* ]] && has '"fits": false' "$folder/report" && has '^fits    no' "$folder/out" || fail "--proof full without ${space%=*}: $(head -3 "$folder/out")"
+done
 
 # ---- the decision table: the cases of the survey ----
 # advises STRATEGY WORDS OPTIONS...: the recommendation, and words of the reason.

@@ -252,6 +252,49 @@ static exit_status refuse(const job *j, const wf_prediction *p) {
     return bad;
 }
 
+exit_status cluster_check_shares(const job *j) {
+    wf_prediction p = WF_PREDICTION_INIT;
+    exit_status bad = j->cluster ? cluster_predict(j, &p) : EXIT_DONE;
+    if (bad || !j->cluster || p.fits || lacks_on_device(&p)) return bad;
+    return refuse(j, &p);
+}
+
+/* Sets the proposal's predicted step. False: the cluster has too few devices or bytes for it. */
+static bool fits_cluster(const job *j, wf_proposal *proposal) {
+    wf_prediction_request q = job_request(j);
+    wf_prediction p = WF_PREDICTION_INIT;
+    wf_recipe recipe = *q.recipe;
+    wf_plan *plan;
+    recipe.n_micro = proposal->n_micro;
+    recipe.n_lanes = proposal->n_lanes;
+    recipe.n_slices = proposal->n_slices;
+    q.recipe = &recipe;
+    if (wf_plan_parse(j->c->ctx, proposal->plan, &plan) != WF_OK) return false;
+    q.plan = plan;
+    bool fits = wf_predict(j->c->ctx, &q, &p) == WF_OK && p.fits;
+    wf_plan_destroy(plan);
+    proposal->step_us = 1e3 * p.step_ms;
+    return fits;
+}
+
+static int compare_steps(const void *a, const void *b) {
+    double x = ((const wf_proposal *)a)->step_us, y = ((const wf_proposal *)b)->step_us;
+    return (x > y) - (x < y);
+}
+
+int cluster_keep_fitting(const job *j, wf_proposal *found, int n) {
+    int n_kept = 0;
+    if (!j->cluster) return n;
+    for (int k = 0; k < n; k++) {
+        wf_proposal x = found[k];
+        if (!fits_cluster(j, &x)) continue;
+        found[k] = found[n_kept];
+        found[n_kept++] = x;
+    }
+    if (n_kept) qsort(found, (size_t)n_kept, sizeof *found, compare_steps);
+    return n_kept;
+}
+
 /* If the given plan does not fit, j->choices are plans that do. */
 static exit_status find_fitting(job *j) {
     wf_prediction_request q = job_request(j);

@@ -20,6 +20,11 @@ exit_status cluster_draw_search(const job *j);
 /* Prints the prediction, and adds it to the report. */
 void cluster_say(const job *j, const wf_prediction *p);
 void cluster_report(const job *j, const wf_prediction *p, json_t *report);
+/* Refuses a plan that is lowered, if it lacks host memory or disk of the cluster. */
+exit_status cluster_check_shares(const job *j);
+/* Moves proposals that fit on the cluster to the front, if there is one, and sets their predicted
+ * steps, the shortest first. Returns how many fit. */
+int cluster_keep_fitting(const job *j, wf_proposal *found, int n);
 /* The answer of weft plan for a plan that is not lowered. */
 exit_status cluster_show(job *j);
 

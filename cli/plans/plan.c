@@ -233,19 +233,22 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *un
 /* Prints and reports whether it fits, and which plans would fit. */
 static exit_status check_fits(const job *j, const wf_program *p, json_t *report) {
     wf_proposal *found;
-    int n;
+    int n_found;
     progress waiting;
     progress_wait(j->c, &waiting);
-    wf_status status = wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
+    wf_status status =
+        wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n_found);
     progress_wait_end(j->c);
     exit_status bad = complain_of(j->c, status);
+    int n = cluster_keep_fitting(j, found, n_found);
     if (bad == EXIT_DOES_NOT_FIT) say(j->c, "%-8sno%s", "fits", n ? "; " : "\n");
     if (bad == EXIT_DOES_NOT_FIT) would_fit_say(j->c, found, n, j->c->o.quiet);
+    if (!bad) bad = cluster_check_shares(j);
     if (!bad && (bad = complain_of(j->c, snapshot_check_room(j->c, p))))
         say(j->c, "%-8sno\n", "fits");
     if (!bad && j->c->o.device_memory) say(j->c, "%-8syes\n", "fits");
     would_fit_report(report, bad == EXIT_DONE, found, n);
-    wf_proposals_destroy(j->c->ctx, found, n);
+    wf_proposals_destroy(j->c->ctx, found, n_found);
     return bad;
 }
 
