@@ -2,8 +2,7 @@
  * and classes. The metadata (weft.model, JSON) is in every file of tensors that weft train writes,
  * or comes from Hugging Face's config.json next to the weights. Nothing of it is trusted: sizes
  * have their ranges, a tokenizer its hash. */
-#ifndef CLI_ABOUT_H
-#define CLI_ABOUT_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -60,5 +59,3 @@ exit_status about_check_images(const cli *c, const saved_model *a, const wf_data
 void about_add_images(const cli *c, const wf_model_info *info, const wf_data *data, json_t *all);
 /* A size that is not given comes from this key of `all`; another size is refused. */
 exit_status about_take(cli *c, const saved_model *a, option_id id, const char *key);
-
-#endif

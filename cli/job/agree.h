@@ -1,6 +1,5 @@
 /* The consistency check of the ranks' options, before any long work begins. */
-#ifndef CLI_AGREE_H
-#define CLI_AGREE_H
+#pragma once
 
 #include "job/job.h"
 
@@ -14,5 +13,3 @@ exit_status agree_on_place(const job *j, int64_t n_steps, int64_t epoch, int64_t
 
 /* Rank 0's text (malloc) becomes that of all; or its failure, of which it has said the reason. */
 exit_status agree_on_text(const cli *c, exit_status bad, char **text);
-
-#endif

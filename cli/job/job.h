@@ -1,6 +1,5 @@
 /* A job: the options, turned into data, model, plan and resolved recipe. */
-#ifndef CLI_JOB_H
-#define CLI_JOB_H
+#pragma once
 
 #include "job/about.h"
 
@@ -131,5 +130,3 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
 
 /* Samples, or tokens, of `n_samples` samples. */
 double job_items(const job *j, int64_t n_samples);
-
-#endif

@@ -1,8 +1,7 @@
 /* The log of a run, DIR/log.jsonl: one JSON object a line for each step and epoch. The picture is
  * drawn from it, too, so that a resumed run has its whole history. TensorBoard shows the same
  * curves from DIR/events.out.tfevents.weft. */
-#ifndef CLI_LOG_H
-#define CLI_LOG_H
+#pragma once
 
 #include "job/report.h"
 
@@ -43,5 +42,3 @@ exit_status log_read(const run_log *log, const job *j, int64_t first, int64_t la
 /* Draws --out's curve.csv and curve.png from the log. Where gnuplot is missing it writes the table
  * only and says so if it is the last picture. Complains. */
 exit_status plot_curve(const cli *c, const char *log_path, const char *title, bool is_last);
-
-#endif

@@ -1,6 +1,5 @@
 /* Progress on standard error: a bar on a terminal, a line every few seconds elsewhere. */
-#ifndef CLI_PROGRESS_H
-#define CLI_PROGRESS_H
+#pragma once
 
 #include "common/clock.h"
 #include "job/job.h"
@@ -34,5 +33,3 @@ void progress_step_of_call(progress *p, const char *step);
 void progress_wait_end(cli *c);
 /* Takes the bar away, so that something else can be printed. */
 void progress_clear(progress *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* The report of a run: what --json writes. */
-#ifndef CLI_REPORT_H
-#define CLI_REPORT_H
+#pragma once
 
 #include "common/record.h"
 #include "job/job.h"
@@ -33,5 +32,3 @@ void report_profile(const cli *c, wf_trainer *trainer, json_t *report);
 /* "peak 312.4 MiB planned, 312.4 MiB measured", a line for ranks that are equal; before the run,
  * unless it is verbose, the largest rank only. */
 void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run);
-
-#endif

@@ -4,8 +4,7 @@
  * lost ranks, and takes as many replicas as the other places have room for. The launcher stores the
  * ranks of an attempt in the roster, a part of the history; the ranks read it before they use their
  * options. The recipe stays that of the first attempt, so the bits stay the same. */
-#ifndef CLI_ELASTIC_H
-#define CLI_ELASTIC_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -73,5 +72,3 @@ void roster_report_fault(const cli *c);
 void roster_keep_recipe(const cli *c);
 /* Adds the ranks of each attempt. */
 void roster_report(const cli *c, json_t *report);
-
-#endif

@@ -3,8 +3,7 @@
  * The launcher and rank 0 of weft train share a history: anonymous memory that ranks inherit. Rank
  * 0 stores its progress there. The launcher reads whether an attempt made progress, and the next
  * attempt reads how many steps it repeats. */
-#ifndef CLI_RESTART_H
-#define CLI_RESTART_H
+#pragma once
 
 #include "restart/elastic.h"
 
@@ -91,5 +90,3 @@ void history_retry(history *h);
 /* Returns the lost seconds, and all seconds, from the first attempt's first step to now. Zeros
  * without a history. */
 void history_seconds(const history *h, double *lost_s_out, double *all_s_out);
-
-#endif

@@ -4,8 +4,7 @@
  * rank and has no name, so the last process to end frees it. Two images of the state take turns.
  * Each has the record of a checkpoint. The steps' losses are there too, so that a run without --out
  * reports all of them. */
-#ifndef CLI_SNAPSHOT_H
-#define CLI_SNAPSHOT_H
+#pragma once
 
 #include "restart/restart.h"
 
@@ -47,5 +46,3 @@ bool snapshot_read_steps(const snapshot *s, int64_t first, int64_t last, struct 
 size_t snapshot_bytes(const wf_program *program);
 /* Checks --host-memory: each rank has an equal share. Errors: DOES_NOT_FIT. */
 wf_status snapshot_check_room(const cli *c, const wf_program *program);
-
-#endif

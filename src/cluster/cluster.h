@@ -1,6 +1,5 @@
 /* A cluster as numbers. Private. */
-#ifndef WFI_CLUSTER_H
-#define WFI_CLUSTER_H
+#pragma once
 
 #include "base/base.h"
 
@@ -114,5 +113,3 @@ typedef struct wfi_shipped_cluster {
     const char *name, *text;
 } wfi_shipped_cluster;
 extern const wfi_shipped_cluster wfi_shipped_clusters[];
-
-#endif

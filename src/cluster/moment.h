@@ -1,6 +1,5 @@
 /* Memory of weft's programs at its highest. Private. */
-#ifndef WFI_CLUSTER_MOMENT_H
-#define WFI_CLUSTER_MOMENT_H
+#pragma once
 
 #include "cluster/predict.h"
 
@@ -14,5 +13,3 @@ typedef struct wfi_case_moment {
 /* The moment of device `at`, which holds so many microbatches at most. */
 wfi_case_moment wfi_moment_find(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
                                 const wfi_stage_work *stages, int at, double held);
-
-#endif

@@ -1,6 +1,5 @@
 /* Predictions of one model on one cluster, for any number of plans. Private. */
-#ifndef WFI_PREDICT_H
-#define WFI_PREDICT_H
+#pragma once
 
 #include "cluster/work.h"
 #include "plan/plan.h"
@@ -156,5 +155,3 @@ void wfi_count_missing(wf_prediction *to, double bytes, const char *of);
 double wfi_least_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w);
 /* Bytes of a parameter, its gradient and its state. */
 double wfi_bytes_each(const wfi_predictor *p, int which);
-
-#endif

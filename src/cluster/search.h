@@ -1,6 +1,5 @@
 /* The search for plans, within bounds. Private. */
-#ifndef WFI_CLUSTER_SEARCH_H
-#define WFI_CLUSTER_SEARCH_H
+#pragma once
 
 #include "cluster/predict.h"
 
@@ -23,5 +22,3 @@ wf_status wfi_each_case(wfi_predictor *p, const wfi_bounds *bounds, wfi_take tak
 
 /* Returns whether a is better by more than a tie. */
 bool wfi_is_better(const wf_prediction *a, const wf_prediction *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* A step of a case: the work of its stages, and the time of what is not compute. Private. */
-#ifndef WFI_CLUSTER_STEP_H
-#define WFI_CLUSTER_STEP_H
+#pragma once
 
 #include "cluster/predict.h"
 
@@ -43,5 +42,3 @@ double wfi_step_tied_us(const wfi_case_step *s);
 double wfi_step_transfer_us(const wfi_case_step *s);
 double wfi_step_optimizer_us(const wfi_case_step *s);
 double wfi_step_offload_us(const wfi_case_step *s);
-
-#endif

@@ -5,8 +5,7 @@
  * embedding, a layer, a head. Equal layers of a transformer are one kind of block, so a graph of
  * three layers gives the work of any number.
  */
-#ifndef WFI_WORK_H
-#define WFI_WORK_H
+#pragma once
 
 #include "cluster/cluster.h"
 #include "comm/algorithm/allreduce.h"
@@ -144,5 +143,3 @@ double wfi_traffic_us(const wf_cluster *c, wfi_traffic_kind kind, double bytes, 
  * fastest on these links. */
 double wfi_allreduce_us(const wf_cluster *c, const wfi_allreduce *how, double bytes, double n,
                         double stride);
-
-#endif

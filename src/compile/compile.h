@@ -7,8 +7,7 @@
  * gives blocks their offsets. Proof (prove/): check.c proves the result, without using any of them
  * but order.c. short_form.c makes the short form of a step whose middle repeats.
  */
-#ifndef WFI_COMPILE_COMPILE_H
-#define WFI_COMPILE_COMPILE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -37,5 +36,3 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
  * and code, which the draft borrows; NULL: there is none. Errors: those of wf_program_create. */
 wf_status wfi_program_draft(const wf_program *of, const wf_plan *plan, const wf_program *parts,
                             wf_program **draft_out);
-
-#endif

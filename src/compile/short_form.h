@@ -1,6 +1,5 @@
 /* The short form of a step. Private. */
-#ifndef WFI_COMPILE_SHORT_FORM_H
-#define WFI_COMPILE_SHORT_FORM_H
+#pragma once
 
 #include "lower/sequence.h"
 
@@ -33,5 +32,3 @@ wf_status wfi_short_form_mark(const wfi_short_form *form);
 wf_status wfi_short_form_next(const wfi_short_form *form, int32_t *next_out, bool *is_periodic_out);
 /* Gives blocks of the program the offsets of the short form's. Errors: BUG: it does not repeat. */
 wf_status wfi_short_form_copy(const wfi_short_form *form, wf_program *p);
-
-#endif

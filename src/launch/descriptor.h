@@ -1,7 +1,6 @@
 /* Descriptors of the launcher. Processes that it starts do not inherit them. They are never 0, 1 or
  * 2: these may be free, and the launcher assigns them to ranks. Private to src/launch. */
-#ifndef WFI_DESCRIPTOR_H
-#define WFI_DESCRIPTOR_H
+#pragma once
 
 #include "base/base.h"
 
@@ -11,5 +10,3 @@ wf_status wfi_descriptor_high(wf_context *ctx, int fd, const char *made_by, int 
 wf_status wfi_descriptor_pipe(wf_context *ctx, int ends[2]);
 /* Closes *fd unless it is -1, which it becomes. */
 void wfi_descriptor_close(int *fd);
-
-#endif

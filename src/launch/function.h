@@ -1,6 +1,5 @@
 /* A function of one's own as the ranks of a job. Private to src/launch. */
-#ifndef WFI_FUNCTION_H
-#define WFI_FUNCTION_H
+#pragma once
 
 #include "base/base.h"
 
@@ -12,5 +11,3 @@ wf_status wfi_spawn_threads(wf_context *ctx, const wf_spawn_config *config, int6
                             int *failed_rank_out);
 wf_status wfi_spawn_processes(wf_context *ctx, const wf_spawn_config *config, int64_t timeout_ms,
                               int *failed_rank_out);
-
-#endif

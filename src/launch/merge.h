@@ -3,8 +3,7 @@
  * A line waits a moment before it is printed: if a rank fails in that time, its lines go first,
  * before other ranks' lines about its failure.
  */
-#ifndef WFI_MERGE_H
-#define WFI_MERGE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -82,5 +81,3 @@ wf_status wfi_merge_check(const wfi_merge *m);
 /* On a terminal: draws the line that rank 0 has begun with a carriage return, as far as there is
  * room. */
 void wfi_merge_draw(wfi_merge *m);
-
-#endif

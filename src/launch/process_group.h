@@ -1,6 +1,5 @@
 /* A running launch: its ranks and their states. Private to src/launch. */
-#ifndef WFI_PROCESS_GROUP_H
-#define WFI_PROCESS_GROUP_H
+#pragma once
 
 #include "base/clock.h"
 #include "device/failure.h"
@@ -154,5 +153,3 @@ void wfi_say_failure(const wfi_process_group *group, char *text, size_t bytes);
 /* "rank 1" or "ranks 0, 2 and 3" of those that run, or of those that had to be killed. */
 void wfi_say_running(const wfi_process_group *group, char *text, size_t bytes);
 void wfi_say_killed(const wfi_process_group *group, char *text, size_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * The watchdog reads a pipe; the other end closes when the launcher dies. Then the watchdog kills
  * the ranks' process groups.
  */
-#ifndef WFI_WATCHDOG_H
-#define WFI_WATCHDOG_H
+#pragma once
 
 #include "base/base.h"
 
@@ -25,5 +24,3 @@ void wfi_watchdog_forget(const wfi_watchdog *watchdog, pid_t pgid);
 /* Whether it has ended before it was told to. */
 bool wfi_watchdog_is_lost(const wfi_watchdog *watchdog);
 void wfi_watchdog_end(wfi_watchdog *watchdog);
-
-#endif

@@ -1,8 +1,7 @@
 /* State that the files of lowering share: the rank at hand, its blocks, emission. Private to
  * src/lower.
  */
-#ifndef WFI_EMIT_H
-#define WFI_EMIT_H
+#pragma once
 
 #include "lower/sequence.h"
 #include "program/change.h"
@@ -99,5 +98,3 @@ int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t
 static inline bool wfi_action_sums(wfi_action_kind kind) {
     return kind == WFI_ACTION_W || kind == WFI_ACTION_BW;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The end of a step. Private to src/lower. */
-#ifndef WFI_LOWER_FINISH_H
-#define WFI_LOWER_FINISH_H
+#pragma once
 
 #include "lower/emit.h"
 
@@ -8,5 +7,3 @@
 wf_status wfi_lower_finish(wfi_lowering *l);
 /* Loss and hits to the host, if the rank has them. */
 wf_status wfi_lower_report(wfi_lowering *l);
-
-#endif

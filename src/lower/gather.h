@@ -1,6 +1,5 @@
 /* Fetches, all-gathers and evictions. Private to src/lower. */
-#ifndef WFI_LOWER_GATHER_H
-#define WFI_LOWER_GATHER_H
+#pragma once
 
 #include "lower/emit.h"
 
@@ -21,5 +20,3 @@ wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction);
 wf_status wfi_find_activation(wfi_lowering *l, wfi_name *name);
 /* Those that no use of the rank needs: it brings parts to a forward run of another. */
 wf_status wfi_lower_last_gathers(wfi_lowering *l);
-
-#endif

@@ -1,10 +1,7 @@
 /* From actions to blocks and instructions. Private. */
-#ifndef WFI_LOWER_LOWER_H
-#define WFI_LOWER_LOWER_H
+#pragma once
 
 #include "lower/sequence.h"
 
 wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists,
                             const wfi_sequence *sequence);
-
-#endif

@@ -1,6 +1,5 @@
 /* The mover: brings tensors from one placement to another. Private to src/lower. */
-#ifndef WFI_LOWER_MOVE_H
-#define WFI_LOWER_MOVE_H
+#pragma once
 
 #include "lower/emit.h"
 #include "program/where.h"
@@ -18,5 +17,3 @@ wf_status wfi_move_between(wfi_lowering *l, wfi_name what, int64_t micro, int32_
 wf_status wfi_move_among(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to);
 /* Copies a tensor to another on the same rank. */
 wf_status wfi_copy_tensor(wfi_lowering *l, wfi_name from, wfi_name to, wfi_extent extent);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sums over replicas. Private to src/lower. */
-#ifndef WFI_LOWER_REDUCE_H
-#define WFI_LOWER_REDUCE_H
+#pragma once
 
 #include "lower/emit.h"
 
@@ -11,5 +10,3 @@ wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);
  * may be summed beside the one that is filled. */
 wf_status wfi_depend_on_freed(wfi_lowering *l, int32_t instruction);
 wf_status wfi_lower_reductions(wfi_lowering *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* The order of each rank's work. Private. */
-#ifndef WFI_LOWER_SCHEDULE_H
-#define WFI_LOWER_SCHEDULE_H
+#pragma once
 
 #include "plan/schedule/schedule.h"
 #include "program/program.h"
@@ -25,5 +24,3 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 wf_status wfi_program_choose_chunks(const wf_program *p);
 /* rounds.c: fills the lists [n_ranks] where the replicas are no pipelines of their own. */
 wf_status wfi_program_rounds(const wf_program *p, wfi_action_list *lists);
-
-#endif

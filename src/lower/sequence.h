@@ -1,6 +1,5 @@
 /* One order for the actions of all ranks. Private. */
-#ifndef WFI_LOWER_SEQUENCE_H
-#define WFI_LOWER_SEQUENCE_H
+#pragma once
 
 #include "plan/schedule/schedule.h"
 #include "program/program.h"
@@ -18,5 +17,3 @@ typedef struct wfi_sequence {
 /* sequence.c. The arrays are the pool's. */
 wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
                             bool is_even, wfi_sequence *sequence_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sums over slices, over uses of a weight and over lanes. Private to src/lower. */
-#ifndef WFI_LOWER_SUMS_H
-#define WFI_LOWER_SUMS_H
+#pragma once
 
 #include "lower/emit.h"
 
@@ -10,5 +9,3 @@ wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t m
 wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro);
 /* Another rank's use of tied weight i is here, of that lane. */
 wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro);
-
-#endif

@@ -1,6 +1,5 @@
 /* Transfers of values, inputs and tied weights between ranks. Private to src/lower. */
-#ifndef WFI_LOWER_TRANSFER_H
-#define WFI_LOWER_TRANSFER_H
+#pragma once
 
 #include "lower/emit.h"
 
@@ -22,5 +21,3 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end);
 /* The inputs that a segment reads and no transfer has brought, from the host. */
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
-
-#endif

@@ -1,6 +1,5 @@
 /* Updates of parameters. Private to src/lower. */
-#ifndef WFI_LOWER_UPDATE_H
-#define WFI_LOWER_UPDATE_H
+#pragma once
 
 #include "lower/emit.h"
 
@@ -11,5 +10,3 @@ bool wfi_is_updated_early(const wf_program *p, int32_t unit);
 wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end);
 /* All others. */
 wf_status wfi_lower_updates(wfi_lowering *l);
-
-#endif

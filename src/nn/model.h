@@ -1,6 +1,5 @@
 /* The model handle. Private. */
-#ifndef WFI_MODEL_H
-#define WFI_MODEL_H
+#pragma once
 
 #include "base/base.h"
 
@@ -20,5 +19,3 @@ wf_status wfi_model_copy(const wf_model *model, wf_model **model_out);
 int64_t wfi_model_n_layers(const wf_model *model);
 /* The same with so many. */
 wf_status wfi_model_with_layers(const wf_model *model, int64_t n_layers, wf_model **model_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions shared by the checks, gradients and builders of many ops. Private to src/op. */
-#ifndef WFI_OP_CHECK_H
-#define WFI_OP_CHECK_H
+#pragma once
 
 #include "graph/op.h"
 #include "op/op_table.h"
@@ -107,5 +106,3 @@ void wfi_gelu_reference(const wfi_call *call);
 void wfi_gelu_backward_reference(const wfi_call *call);
 wfi_numbers wfi_scale_numbers(const wfi_call *call);
 wfi_numbers wfi_gelu_numbers(const wfi_call *call);
-
-#endif

@@ -1,7 +1,6 @@
 /* Every op, by family. One list: adding an op touches its file and one line. An op
  * lies in the file of its family (conv2d_backward_data in conv.c, add in arithmetic.c). */
-#ifndef WFI_OP_TABLE_H
-#define WFI_OP_TABLE_H
+#pragma once
 
 #include "graph/op.h"
 
@@ -99,5 +98,3 @@ extern const wfi_op wfi_op_to_slices, wfi_op_sum_slices, wfi_op_split_rows, wfi_
 
 /* All of them, NULL-terminated. */
 extern const wfi_op *const wfi_op_table[];
-
-#endif

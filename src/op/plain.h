@@ -2,8 +2,7 @@
  * including file includes texts after this header and so gets references of their kernels.
  *
  * Private to src/op; included by one .c file each. */
-#ifndef WFI_OP_PLAIN_H
-#define WFI_OP_PLAIN_H
+#pragma once
 
 #include "op/check.h"
 
@@ -68,5 +67,3 @@ static inline void plain_clear(const wfi_call *call) {
 }
 
 #include "op/groups.cl"
-
-#endif

@@ -1,6 +1,5 @@
 /* Accesses to the bytes of arenas, in order. Private to src/prove. */
-#ifndef WFI_PROVE_ACCESS_H
-#define WFI_PROVE_ACCESS_H
+#pragma once
 
 #include "program/program.h"
 #include "prove/term.h"
@@ -40,5 +39,3 @@ wfi_stretches wfi_range_of(const wfi_accesses *a, const wfi_reference *r);
 wfi_extent wfi_changed_part(const wf_program *p, const wfi_block *b);
 /* Adds the accesses of instruction i. Errors: BUG: one is not ordered with an earlier one. */
 wf_status wfi_accesses_check(wfi_accesses *a, int32_t i);
-
-#endif

@@ -1,6 +1,5 @@
 /* The check of a schedule. Private. */
-#ifndef WFI_PROVE_ACTIONS_H
-#define WFI_PROVE_ACTIONS_H
+#pragma once
 
 #include "plan/schedule/schedule.h"
 #include "program/program.h"
@@ -9,5 +8,3 @@
  * once and in this order, gradients of a lane in ascending order. order.c checks the interaction of
  * ranks. Errors: BUG; the sentence names the stage and the action. */
 wf_status wfi_program_check_actions(const wf_program *p, const wfi_action_list *lists);
-
-#endif

@@ -1,6 +1,5 @@
 /* The parts of the checker. Private to src/prove. */
-#ifndef WFI_CHECK_H
-#define WFI_CHECK_H
+#pragma once
 
 #include "program/program.h"
 
@@ -16,5 +15,3 @@ wf_status wfi_check_sizes(const wf_program *p);
 /* That the steps of a change move its pieces as it means: of its members [n] that are lowered, in
  * their order. Sizes are right. */
 wf_status wfi_check_steps(const wf_program *p, const int32_t *members, int32_t n);
-
-#endif

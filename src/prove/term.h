@@ -4,8 +4,7 @@
  * a block the same term compute the same bits in it, because every kernel's result depends on its
  * operands alone. So equal terms prove that a program computes the result of one rank.
  */
-#ifndef WFI_TERM_H
-#define WFI_TERM_H
+#pragma once
 
 #include "program/program.h"
 
@@ -69,5 +68,3 @@ wfi_term wfi_ideal_norm(const wfi_ideal *ideal, int32_t unit);
 /* PARAM, BUFFER, STATE and HIDDEN (of a microbatch) of a unit after the step; the sum of its
  * GRADIENT. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro);
-
-#endif

@@ -4,8 +4,7 @@
  * compare the hashes of their statements. Only if these differ are the texts compared, to name the
  * first setting that differs.
  */
-#ifndef WFI_COMPARE_H
-#define WFI_COMPARE_H
+#pragma once
 
 #include "comm/job/control.h"
 
@@ -21,5 +20,3 @@ wf_status wfi_control_compare(wfi_control *control, const wfi_text *statement);
  * --lr 0.2". */
 void wfi_difference_describe(const char *first, const char *own, int rank, char *text,
                              size_t bytes);
-
-#endif

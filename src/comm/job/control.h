@@ -10,8 +10,7 @@
  * transport (transport.h) updates the state of the other ranks. Other ranks' arenas are not mapped:
  * bytes that a task reads are received in the reader's own arena (execute/gate.h).
  */
-#ifndef WFI_CONTROL_H
-#define WFI_CONTROL_H
+#pragma once
 
 #include "comm/transport/network.h"
 #include "comm/transport/state.h"
@@ -210,5 +209,3 @@ wf_status wfi_control_join_job(wf_context *ctx, const wf_job_config *config, int
 wf_status wfi_check_wire(wf_context *ctx, const char *wire);
 /* Creates an empty segment, sealed against resizing. Errors: NO_MEMORY. */
 wf_status wfi_control_segment(wf_context *ctx, int n_ranks, int *fd_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Internals of a job: the common part, and the two kinds of publishing state, by shared memory or
  * by messages. Private. */
-#ifndef WFI_CONTROL_KINDS_H
-#define WFI_CONTROL_KINDS_H
+#pragma once
 
 #include "comm/job/control.h"
 #include "comm/transport/transport.h"
@@ -83,5 +82,3 @@ wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count
 /* Whether that rank runs other programs than this one, or in another order. If so, sets the failure
  * of all ranks. control_runs.c */
 bool wfi_control_goes_astray(const wfi_control *c, int rank);
-
-#endif

@@ -4,8 +4,7 @@
  * keeps no list of waiting clients. Requests and replies have one encoding, which connections use
  * and, after a length, the file.
  */
-#ifndef WFI_STORE_H
-#define WFI_STORE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -147,5 +146,3 @@ size_t wfi_store_converse(wfi_store_table *table, const char *token,
 /* Replays records into the table. Returns the bytes of complete records; an incomplete one at the
  * end is left. False: the bytes are not records. */
 bool wfi_store_replay(wfi_store_table *table, const uint8_t *bytes, size_t n, size_t *n_read_out);
-
-#endif

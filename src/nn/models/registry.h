@@ -1,7 +1,6 @@
 /* The ready-made models. Each is a wf_model_function; its config is a wf_model_config with all
  * fields that the model reads set. Private. */
-#ifndef WFI_MODEL_REGISTRY_H
-#define WFI_MODEL_REGISTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <weft/model.h>
@@ -22,5 +21,3 @@ bool wfi_model_read_tokens(wf_graph *g, const wf_model_config *c, wf_tensor *ids
 void wfi_model_predict_tokens(wf_tensor logits, const wf_model_config *c);
 /* The end of every image classifier: logits [n, n_classes] against input "y". */
 void wfi_model_classify(wf_tensor logits, const wf_model_config *config);
-
-#endif
