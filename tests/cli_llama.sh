@@ -22,7 +22,7 @@ done <tests/golden/llama.txt
 # ---- one rank's bits under every plan, also with tied weights ----
 run="train --data $folder/text.bin --tokens 16 --batch 8 --lanes 4 --slices 2 --steps 2 --threads 1 --optimizer adamw --lr 1e-2"
 small="--model llama --layers 2 --hidden 16 --heads 4 --kv-heads 2 --vocab 256"
-for words in "--init $golden" "--init $golden-scaled" "--init tests/golden/qwen2" "$small --tied" "$small --dtype bf16"; do
+for words in "--init $golden" "--init $golden-scaled" "--init tests/golden/qwen2" "--init tests/golden/mistral" "$small --tied" "$small --dtype bf16"; do
     one=
     for plan in "" tp=2 tp=2,sp dp=2,zero=3 pp=2,recompute=all tp=2,dp=2,zero=1 tp=2,pp=2,schedule=zb1; do
         # shellcheck disable=SC2086 # words
@@ -40,7 +40,7 @@ grep -q 'all_reduce.* value' "$folder/out" || fail "tp=2 divides no layer: $(hea
 "$WEFT" $run --init $golden-tied --out "$folder/tied" --quiet || fail "train --out: exit $?"
 grep -q '"tie_word_embeddings": true' "$folder/tied/config.json" || fail "config.json does not say that weights are tied"
 loss_of() { report eval --data "$folder/text.bin" --tokens 16 --init "$1" --batch 4 | field loss | tail -n 1; }
-for name in llama llama-scaled qwen2; do # read again by weft's metadata, and without it by config.json
+for name in llama llama-scaled qwen2 mistral; do # read again by weft's metadata, and without it by config.json
     "$WEFT" $run --init tests/golden/$name --out "$folder/$name" --quiet || fail "train --out: exit $?"
     a=$(loss_of "$folder/$name")
     python3 - "$folder/$name/config.json" tests/golden/$name/config.json "$folder/$name/model.safetensors" <<'PYTHON' || fail "$name: config.json is another"
@@ -52,6 +52,7 @@ header = json.dumps({key: value for key, value in json.loads(data[8:8 + n]).item
 open(sys.argv[3], "wb").write(struct.pack("<Q", len(header)) + header + data[8 + n:])
 keys = [k for k in given if k.startswith(("num_", "hidden_", "max_p", "tie_", "vocab", "intermediate", "rms", "model_type", "arch"))]
 rotary = {**(own["rope_scaling"] or {"rope_type": "default"}), "rope_theta": own["rope_theta"]}
+assert own["sliding_window"] == given.get("sliding_window")
 sys.exit(any(own[k] != given[k] for k in keys) or rotary != given["rope_parameters"])
 PYTHON
     b=$(loss_of "$folder/$name")
@@ -90,7 +91,7 @@ cp -r $golden "$folder/bad"
 # bad SENTENCE KEY VALUE
 bad() {
     python3 -c 'import json, sys
-d = json.load(open(sys.argv[1])); d[sys.argv[3]] = json.loads(sys.argv[4]); json.dump(d, open(sys.argv[2], "w"))' $golden/config.json "$folder/bad/config.json" "$2" "$3"
+d = json.load(open(sys.argv[1])); d[sys.argv[3]] = json.loads(sys.argv[4]); json.dump(d, open(sys.argv[2], "w"))' "${of:-$golden}/config.json" "$folder/bad/config.json" "$2" "$3"
     expect "${4:-2}" "$1" $run --init "$folder/bad"
 }
 bad "hidden_act is gelu; Llama has silu" hidden_act '"gelu"'
@@ -102,6 +103,7 @@ bad "are scaled by yarn; supported" rope_parameters '{"rope_theta": 1e4, "rope_t
 bad "does not state its factor" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}' 1
 bad "a factor is at least 1" rope_scaling '{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 16}'
 bad "head_dim is not hidden_size / num_attention_heads" head_dim 8
+of=tests/golden/mistral bad "llama does not use window, which is for llama, from 2 on" sliding_window 1
 bad "use_sliding_window is true, which is not llama's" use_sliding_window true
 bad "does not state its intermediate_size" intermediate_size null 1
 python3 -c 'import json, sys

@@ -91,9 +91,10 @@ static void attention_model(wf_graph *g, const void *config) {
 
 TEST_CASE(test_attention) {
     static const attention_case cases[] = {
-        {8, 16, 2, 0},  {8, 16, 2, 1},  {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1},
-        {21, 24, 4, 0}, {300, 8, 2, 1}, {300, 8, 2, 0}, /* more rows of scores than are made at a
-                                                           time */
+        {8, 16, 2, 0},  {8, 16, 2, 1},  {13, 33, 3, 1}, {32, 64, 1, 1},
+        {1, 6, 2, 1},   {21, 24, 4, 0}, {21, 24, 4, 5}, {300, 8, 2, 90},
+        {300, 8, 2, 1}, {300, 8, 2, 0}, /* more rows of scores than are made at a
+          time */
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         for (int n_threads = 1; n_threads <= 3; n_threads += 2)

@@ -227,11 +227,14 @@ static double avg_pool_expected(const graph_walk *w, const int64_t *at) {
 static void attention_model(wf_graph *g, const void *config) {
     wf_output(wf_self_attention(wf_scale(input(g, "a", S(5, 18)), 2), 3, 1), "y");
 }
+static void window_model(wf_graph *g, const void *config) {
+    wf_output(wf_self_attention(wf_scale(input(g, "a", S(5, 18)), 2), 3, 3), "y");
+}
 /* qkv [n, 5, 18], three heads of two, causal */
-static double attention_expected(const graph_walk *w, const int64_t *at) {
+static double attention_from(const graph_walk *w, const int64_t *at, int64_t first) {
     int64_t head = at[2] / 2 * 2;
     double total = 0, sum = 0;
-    for (int64_t j = 0; j <= at[1]; j++) {
+    for (int64_t j = first; j <= at[1]; j++) {
         double score = 0;
         for (int64_t e = head; e < head + 2; e++)
             score += 4 * value(w, "a", (at[0] * 5 + at[1]) * 18 + e) *
@@ -241,6 +244,12 @@ static double attention_expected(const graph_walk *w, const int64_t *at) {
         sum += weight * 2 * value(w, "a", (at[0] * 5 + j) * 18 + 12 + at[2]);
     }
     return sum / total;
+}
+static double attention_expected(const graph_walk *w, const int64_t *at) {
+    return attention_from(w, at, 0);
+}
+static double window_expected(const graph_walk *w, const int64_t *at) {
+    return attention_from(w, at, at[1] > 2 ? at[1] - 2 : 0);
 }
 
 static void transpose_model(wf_graph *g, const void *config) {
@@ -293,6 +302,7 @@ static const formula formulas[] = {
     {"max_pool", max_pool_model, 2, max_pool_expected, 0},
     {"avg_pool", avg_pool_model, 2, avg_pool_expected, 0},
     {"attention", attention_model, 2, attention_expected, 0},
+    {"attention in a window", window_model, 2, window_expected, 0},
     {"transpose", transpose_model, 2, transpose_expected, 0},
     {"concat", concat_model, 2, concat_expected, 0},
     {"mean", mean_model, 3, mean_expected, 0},

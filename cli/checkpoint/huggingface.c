@@ -46,8 +46,9 @@ typedef struct size {
 
 static json_t *make_family(const wf_model_config *c) {
     static const char *const names[][2] = {{"llama", "LlamaForCausalLM"},
-                                           {"qwen2", "Qwen2ForCausalLM"}};
-    const char *const *name = names[c->qkv_bias];
+                                           {"qwen2", "Qwen2ForCausalLM"},
+                                           {"mistral", "MistralForCausalLM"}};
+    const char *const *name = names[c->qkv_bias ? 1 : c->window ? 2 : 0];
     return json_pack("{s:s, s:[s]}", "model_type", name[0], "architectures", name[1]);
 }
 
@@ -80,6 +81,8 @@ static json_t *make_config(const wf_model_config *c, bool is_llama) {
         json_object_set_new(all, "rope_theta", json_real(c->rope_theta));
         json_object_set_new(all, "rms_norm_eps", json_real(c->norm_eps));
         json_object_set_new(all, "rope_scaling", make_scaling(c));
+        json_object_set_new(all, "sliding_window",
+                            c->window ? json_integer((json_int_t)c->window) : json_null());
     } else {
         json_object_set_new(all, "embd_pdrop", json_real(c->dropout));
         json_object_set_new(all, "resid_pdrop", json_real(c->dropout));

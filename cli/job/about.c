@@ -96,7 +96,7 @@ static const config_kind kinds[] = {
       {"scale_attn_by_inverse_layer_idx", false},
       {"add_cross_attention", false}},
      check_gpt2},
-    {{"llama", "qwen2"},
+    {{"llama", "qwen2", "mistral"},
      "llama",
      {{"num_hidden_layers", "layers"},
       {"hidden_size", "hidden"},
@@ -147,14 +147,16 @@ static exit_status take_llama(const char *path, const json_t *config, json_t *ab
     const json_t *theta = json_object_get(config, "rope_theta"),
                  *scaling = json_object_get(config, "rope_scaling"),
                  *both = json_object_get(config, "rope_parameters"),
-                 *eps = json_object_get(config, "rms_norm_eps");
+                 *eps = json_object_get(config, "rms_norm_eps"),
+                 *window = json_object_get(config, "sliding_window");
+    const char *type = json_string_value(json_object_get(config, "model_type"));
     if (!theta) theta = json_object_get(both, "rope_theta");
     if (!json_is_object(scaling) && json_object_get(both, "rope_type")) scaling = both;
     json_object_set_new(about, "rope_theta",
                         json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
-    json_object_set_new(
-        about, "qkv_bias",
-        json_integer(!strcmp(json_string_value(json_object_get(config, "model_type")), "qwen2")));
+    json_object_set_new(about, "qkv_bias", json_integer(!strcmp(type, "qwen2")));
+    if (!strcmp(type, "mistral")) /* of the others only with use_sliding_window */
+        json_object_set_new(about, "window", json_integer(json_integer_value(window)));
     json_object_set_new(about, "norm_eps", json_real(eps ? json_number_value(eps) : 1e-6));
     json_object_set_new(about, "tied",
                         json_boolean(json_is_true(json_object_get(config, "tie_word_embeddings"))));
@@ -321,7 +323,7 @@ static exit_status take(cli *c, saved_model *a) {
 
 /* Properties that no option sets: X(key and field) of numbers and of integers. */
 #define REALS(X)    X(norm_eps) X(rope_factor) X(rope_low) X(rope_high)
-#define INTEGERS(X) X(rope_positions) X(qkv_bias)
+#define INTEGERS(X) X(rope_positions) X(qkv_bias) X(window)
 
 void about_take_properties(const saved_model *a, wf_model_config *config) {
 #define TAKE_REAL(key)    config->key = json_number_value(json_object_get(a->all, #key));

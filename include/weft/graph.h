@@ -192,7 +192,7 @@ WF_API wf_tensor wf_rotary_scaled(wf_tensor q, wf_tensor k, wf_tensor v, wf_tens
                                   int64_t n_heads, int64_t n_keys, float theta, double factor,
                                   double low, double high, int64_t n_positions);
 /* qkv [n, t, 3 c] (queries, keys, values) -> [n, t, c]: softmax(q k^T / sqrt(c / heads)) v. With
- * `causal`, position i attends to 0..i. */
+ * `causal` 1, position i attends to 0..i; with w > 1, only to the last w of these. */
 WF_API wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal);
 /* Causal attention with a key-value cache, for generation. The samples of the graph are tokens of
  * one text: qkv [n, 3 c], position I32 [n] of each token in the text. Positions must be in [0,

@@ -63,7 +63,9 @@ typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
     X(double, rope_high, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor", "its high")     \
     X(int64_t, rope_positions, 0, 0, 1e12, c->rope_factor > 0, "llama with rope_factor",           \
       "its n_positions")                                                                           \
-    X(int, qkv_bias, 0, 0, 1, m->is_gated, "llama", "queries, keys and values have a bias")
+    X(int, qkv_bias, 0, 0, 1, m->is_gated, "llama", "queries, keys and values have a bias")        \
+    X(int64_t, window, 0, 0, INT32_MAX, m->is_gated && c->window != 1, "llama, from 2 on",         \
+      "positions that a token attends to at most, the last ones; 0: all")
 
 typedef struct wf_model_config {
     size_t struct_size;

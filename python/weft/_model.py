@@ -18,7 +18,7 @@ class _ModelConfig(Config):
                 ("tied", C.c_int), ("mixup", C.c_int), ("n_kv_heads", C.c_int64), ("ffn", C.c_int64),
                 *((name, C.c_double) for name in
                 ("rope_theta", "norm_eps", "rope_factor", "rope_low", "rope_high")),
-                ("rope_positions", C.c_int64), ("qkv_bias", C.c_int)]
+                ("rope_positions", C.c_int64), ("qkv_bias", C.c_int), ("window", C.c_int64)]
 
 
 class _ModelInfo(C.Structure):

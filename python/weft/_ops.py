@@ -335,8 +335,9 @@ def rotary_scaled(q: Tensor, k: Tensor, v: Tensor, positions: Optional[Tensor], 
 
 
 @op("tid")
-def self_attention(qkv: Tensor, n_heads: int, causal: bool = False) -> Tensor:
-    """F.scaled_dot_product_attention of queries, keys and values side by side: [n, t, 3 c] -> [n, t, c]"""
+def self_attention(qkv: Tensor, n_heads: int, causal: int = False) -> Tensor:
+    """F.scaled_dot_product_attention of queries, keys and values side by side: [n, t, 3 c] -> [n, t, c]. With
+    causal=w > 1 a token attends to the last w only."""
 
 
 @op("ttsii")

@@ -6,6 +6,7 @@
  * L) -> dqkv cached_attention(qkv [n, 3 c], positions I32 [n], cache [t, 2 c]) -> y [n, c] n tokens
  * of one text, one after the other: the keys and values of each are written to the row of its
  * position, then it attends to all rows up to there. For a position outside the cache, y is 0.
+ * With causal w > 1 a token sees at most w tokens: itself and those before it.
  *
  *   S = q k^T / sqrt(d)    L = log sum exp S    P = exp(S - L)    y = P v
  *   dP = dy v^T    dS = P (dP - sum P dP), and sum P dP = sum dy y
@@ -77,13 +78,19 @@ typedef struct head { /* of one sample */
     int64_t q_step, kv_step; /* from one row to the next */
     int64_t t, c, d;
     double factor;
+    int64_t window; /* keys that a query sees at most */
 } head;
+
+static int64_t window_of(const wfi_call *call, int64_t t) {
+    return call->attr->attention.causal > 1 ? call->attr->attention.causal : t;
+}
 
 static head head_of(const wfi_call *call, const wfi_operand *qkv, int64_t n, int64_t h) {
     const wfi_numbers own = of_qkv(call, qkv);
     int64_t t = own.n[1], c = own.n[2], d = own.n[4];
     const float *first = (float *)qkv->data + n * t * 3 * c + h * d;
-    return (head){first, first + c, first + 2 * c, 3 * c, 3 * c, t, c, d, own.f[0]};
+    return (head){first, first + c, first + 2 * c,     3 * c, 3 * c, t, c,
+                  d,     own.f[0],  window_of(call, t)};
 }
 
 static double dot(const float *a, const float *b, int64_t n) {
@@ -92,15 +99,21 @@ static double dot(const float *a, const float *b, int64_t n) {
     return sum;
 }
 
-/* Row i of P into p [t]: zero beyond `n_seen`. Gives its L. */
+static int64_t first_seen(const head *a, int64_t n_seen) {
+    return wfi_max_i64(n_seen - a->window, 0);
+}
+
+/* Row i of P into p [t]: zero beyond `n_seen`, and before the window. Gives its L. */
 static double attend(const head *a, int64_t i, int64_t n_seen, double *p) {
     double max = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < n_seen; j++) {
+    int64_t first = first_seen(a, n_seen);
+    for (int64_t j = first; j < n_seen; j++) {
         p[j] = dot(a->q + i * a->q_step, a->k + j * a->kv_step, a->d) * a->factor;
         if (p[j] > max) max = p[j];
     }
-    for (int64_t j = 0; j < n_seen; j++) sum += p[j] = exp(p[j] - max);
-    for (int64_t j = 0; j < n_seen; j++) p[j] /= sum;
+    for (int64_t j = first; j < n_seen; j++) sum += p[j] = exp(p[j] - max);
+    for (int64_t j = first; j < n_seen; j++) p[j] /= sum;
+    for (int64_t j = 0; j < first; j++) p[j] = 0;
     for (int64_t j = n_seen; j < a->t; j++) p[j] = 0;
     return max + log(sum);
 }
@@ -150,11 +163,13 @@ static size_t self_attention_backward_scratch_bytes(const wf_graph *g, const wfi
 static void backward_scores(const head *a, const float *dy, const float *y, float log_sum,
                             int64_t i, int64_t n_seen, double *p, double *ds) {
     double sum = dot(dy + i * a->c, y + i * a->c, a->d);
-    for (int64_t j = 0; j < n_seen; j++) {
+    int64_t first = first_seen(a, n_seen);
+    for (int64_t j = first; j < n_seen; j++) {
         double s = dot(a->q + i * a->q_step, a->k + j * a->kv_step, a->d) * a->factor;
         p[j] = exp(s - log_sum);
         ds[j] = p[j] * (dot(dy + i * a->c, a->v + j * a->kv_step, a->d) - sum);
     }
+    for (int64_t j = 0; j < first; j++) p[j] = ds[j] = 0;
     for (int64_t j = n_seen; j < a->t; j++) p[j] = ds[j] = 0;
 }
 
@@ -203,6 +218,7 @@ static bool divide_heads(wfi_attr *attr, const wfi_op_part *part) {
 static const wfi_op_sample self_attention_samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(2, 3, 12)}, .attr = {.attention = {2, 0}}},
     {.n_in = 1, .in = {WFI_DIMS(2, 5, 12)}, .attr = {.attention = {2, 1}}},
+    {.n_in = 1, .in = {WFI_DIMS(2, 7, 12)}, .attr = {.attention = {2, 3}}},
     {0}};
 
 static const wfi_op_cut self_attention_place[] = {{.name = "samples", .in = {1}, .out = {1, 1}},
@@ -296,7 +312,8 @@ static void cached_attention_reference(const wfi_call *call) {
         memcpy(cache + position[i] * 2 * c, qkv + c, (size_t)(2 * c) * sizeof *cache);
         for (int64_t h = 0; h < n_heads; h++) {
             const float *keys = cache + h * d;
-            head a = {qkv + h * d, keys, keys + c, 3 * c, 2 * c, position[i] + 1, c, d, own.f[0]};
+            head a = {qkv + h * d,     keys, keys + c, 3 * c,    2 * c,
+                      position[i] + 1, c,    d,        own.f[0], window_of(call, t)};
             attend(&a, 0, a.t, p);
             mix_values(&a, p, a.t, y + h * d);
         }
@@ -309,6 +326,11 @@ static const wfi_op_sample cached_attention_samples[] = {
      .ids = 1 << 1,
      .id_limit = 5,
      .attr = {.attention = {2, 1}}},
+    {.n_in = 3,
+     .in = {WFI_DIMS(3, 12), WFI_DIMS(3), WFI_DIMS(5, 8)},
+     .ids = 1 << 1,
+     .id_limit = 5,
+     .attr = {.attention = {2, 2}}},
     {0}};
 
 const wfi_op wfi_op_cached_attention = {
@@ -325,7 +347,12 @@ const wfi_op wfi_op_cached_attention = {
 
 wf_tensor wf_cached_attention(wf_tensor qkv, wf_tensor position, const char *name, int64_t n_heads,
                               int64_t n_positions) {
-    wfi_attr attr = {.attention = {n_heads, 1}};
+    return wfi_cached_attention(qkv, position, name, n_heads, n_positions, 1);
+}
+
+wf_tensor wfi_cached_attention(wf_tensor qkv, wf_tensor position, const char *name, int64_t n_heads,
+                               int64_t n_positions, int causal) {
+    wfi_attr attr = {.attention = {n_heads, causal}};
     wf_shape shape = wf_tensor_shape(qkv);
     int64_t c = shape.n_dims == 2 ? shape.dim[1] / 3 : 1;
     if (qkv.id < 0) return qkv;

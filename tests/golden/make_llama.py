@@ -27,6 +27,7 @@ MODELS = {
     "llama-scaled": ("Llama", dict(hidden_size=32, num_hidden_layers=1, tie_word_embeddings=True, rms_norm_eps=1e-2,
                                    rope_parameters=dict(SCALED, rope_theta=100.0))),
     "qwen2": ("Qwen2", dict(num_hidden_layers=1, tie_word_embeddings=True, rope_theta=1e6, rms_norm_eps=1e-6)),
+    "mistral": ("Mistral", dict(rope_theta=100.0, sliding_window=5)),
 }
 
 

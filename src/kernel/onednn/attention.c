@@ -21,7 +21,7 @@ typedef struct attention {
     int64_t n, t, c, h, d;
     int64_t n_rows; /* at a time */
     int64_t step;   /* from one row of scores to the next */
-    bool causal;
+    int64_t causal; /* above 1: keys that a query sees at most */
     float factor;
     const float *qkv, *dy;
     float *y, *log_sum, *dqkv; /* backward only reads y and L */
@@ -72,7 +72,8 @@ static wfi_rows rows_from(const attention *a, int64_t first, float *s) {
                       .step = a->step,
                       .n_columns = a->causal ? first + n : a->t,
                       .n_seen = a->causal ? first + 1 : a->t,
-                      .more = a->causal,
+                      .more = a->causal != 0,
+                      .window = a->causal > 1 ? a->causal : a->t,
                       .s = s,
                       .d = a->d,
                       .y_step = a->c};

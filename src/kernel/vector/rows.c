@@ -58,9 +58,10 @@ WFI_LOOP void exponentials(float *x, int64_t first, int64_t end, float most, boo
     }
 }
 
-/* The columns up to the next whole number of lanes count nothing. */
-static inline int64_t hide(float *s, int64_t n_seen, float value) {
+/* The columns before the window and up to the next whole number of lanes count nothing. */
+static inline int64_t hide(const wfi_rows *a, float *s, int64_t n_seen, float value) {
     int64_t end = (n_seen + LANES - 1) / LANES * LANES;
+    for (int64_t j = 0; j < n_seen - a->window; j++) s[j] = value;
     for (int64_t j = n_seen; j < end; j++) s[j] = value;
     return end;
 }
@@ -73,7 +74,7 @@ WFI_LOOP void attend(const wfi_rows *a) {
     float *sums = a->s + a->n * a->step;
     for (int64_t i = 0; i < a->n; i++) {
         float *s = a->s + i * a->step;
-        int64_t end = hide(s, a->n_seen + i * a->more, -INFINITY);
+        int64_t end = hide(a, s, a->n_seen + i * a->more, -INFINITY);
         vector max = (vector){0} - INFINITY, sum = {0};
         raise(s, end, &max);
         float most = largest_of(&max);
@@ -108,8 +109,8 @@ WFI_LOOP void attend_backward(const wfi_rows *a) {
     for (int64_t i = 0; i < a->n; i++) {
         float *s = a->s + i * a->step, *ds = a->ds + i * a->step, log_sum = a->log_sum[i];
         float sum = dot(a->y + i * a->y_step, a->dy + i * a->y_step, a->d);
-        int64_t n_seen = a->n_seen + i * a->more, end = hide(s, n_seen, -INFINITY);
-        hide(ds, n_seen, 0);
+        int64_t n_seen = a->n_seen + i * a->more, end = hide(a, s, n_seen, -INFINITY);
+        hide(a, ds, n_seen, 0);
         for (int64_t j = 0; j < end; j += LANES) {
             vector p, dp;
             wfi_vector_load(s, j, false, &p);

@@ -9,11 +9,11 @@
 #define WFI_ROW_LANES WFI_LANES
 
 /* `s`, `ds` [n, n_columns]: a row's step is a multiple of WFI_ROW_LANES, and all of it is there.
- * The first row sees n_seen columns, each of the next ones `more` than the one before. y and dy are
- * [n, d], in rows of y_step. */
+ * The first row sees n_seen columns, each of the next ones `more` than the one before; of these a
+ * row sees the last `window`. y and dy are [n, d], in rows of y_step. */
 typedef struct wfi_rows {
     float *s, *ds;
-    int64_t n, n_columns, step, n_seen, more;
+    int64_t n, n_columns, step, n_seen, more, window;
     float *log_sum; /* [n] */
     float *y;
     const float *dy;

@@ -1,10 +1,11 @@
-/* Llama and Qwen2, of any size, with Hugging Face's parameter names. Qwen2 has biases of queries,
- * keys and values.
+/* Llama, Qwen2 and Mistral, of any size, with Hugging Face's parameter names. Qwen2 has biases of
+ * queries, keys and values; Mistral has a window of attention.
  *
  * Touvron et al., LLaMA: Open and Efficient Foundation Language Models, 2023; grouped heads as in
  * Llama 2 and 3.
  */
 #include "nn/models/registry.h"
+#include "op/op_table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,9 +34,11 @@ static wf_tensor attend(wf_tensor x, wf_tensor position, const wf_model_config *
     wf_tensor qkv =
         wf_rotary_scaled(q, k, v, position, c->n_heads, c->n_kv_heads, (float)c->rope_theta,
                          c->rope_factor, c->rope_low, c->rope_high, c->rope_positions);
-    wf_tensor y = c->cached
-                      ? wf_cached_attention(qkv, position, "cache", c->n_heads, c->n_positions)
-                      : wf_self_attention(qkv, c->n_heads, 1);
+    int64_t n_tokens = c->cached ? c->n_positions : c->n_tokens;
+    int causal = c->window && c->window < n_tokens ? (int)c->window : 1;
+    wf_tensor y =
+        c->cached ? wfi_cached_attention(qkv, position, "cache", c->n_heads, c->n_positions, causal)
+                  : wf_self_attention(qkv, c->n_heads, causal);
     return project(y, "o_proj", c->hidden, std, 0);
 }
 

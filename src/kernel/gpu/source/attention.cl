@@ -1,18 +1,20 @@
 /* Self attention without its matrix products: a group scales one row of scores [heads, t, t] by
- * f[0]; t = n[1]; n[5]: causal. */
+ * f[0]; t = n[1]; n[5]: causal, above 1 the number of keys that a query sees at most. */
 
 #define TOKEN (GROUP_INDEX % a.n[1])
 #define N_SEEN (a.n[5] ? TOKEN + 1 : a.n[1])
+#define FIRST_SEEN(n_seen) (a.n[5] > 1 && (n_seen) > a.n[5] ? (n_seen) - a.n[5] : 0)
 
 /* The weights of the scores, and the logarithm of each row's sum. */
 KERNEL(attention_weights) {
     LOCAL double part[GROUP];
-    double max = largest_of(part, PASSED, ROW, N_SEEN), total = 0;
-    for (long j = THREAD; j < N_SEEN; j += GROUP)
+    long first = FIRST_SEEN(N_SEEN);
+    double max = largest_of(part, PASSED, ROW + first, N_SEEN - first), total = 0;
+    for (long j = first + THREAD; j < N_SEEN; j += GROUP)
         total += exp((GET(IN(0), ROW + j) - max) * a.f[0]);
     total = group_sum(part, total);
     FOR_COLUMN(j) {
-        double p = j < N_SEEN ? exp((GET(IN(0), ROW + j) - max) * a.f[0]) / total : 0;
+        double p = first <= j && j < N_SEEN ? exp((GET(IN(0), ROW + j) - max) * a.f[0]) / total : 0;
         PUT(OUT(0), ROW + j, (float)p);
     }
     if (!THREAD) PUT(OUT(1), GROUP_INDEX, (float)(max * a.f[0] + log(total)));
@@ -29,7 +31,7 @@ KERNEL(attention_slopes) {
     own = group_sum(part, own);
     FOR_COLUMN(j) {
         double p = 0, slope = 0;
-        if (j < N_SEEN) {
+        if (FIRST_SEEN(N_SEEN) <= j && j < N_SEEN) {
             p = exp(GET(IN(0), ROW + j) * a.f[0] - GET(IN(4), GROUP_INDEX));
             slope = p * (GET(IN(1), ROW + j) - own) * a.f[0];
         }
@@ -60,7 +62,7 @@ KERNEL(cached_attention) {
             FOR_OWN_ELEMENT(k, e)
             PUT(IN(2), CACHE_AT(own, which) + e, GET(IN(0), q + (1 + which) * a.n[2] + e));
         GLOBAL_BARRIER;
-        for (long from = 0; from < n_seen; from += GROUP) {
+        for (long from = FIRST_SEEN(n_seen); from < n_seen; from += GROUP) {
             long j = from + THREAD;
             float product = 0;
             for (long e = 0; j < n_seen && e < a.n[4]; e++)
