@@ -261,15 +261,15 @@ static void find_windows(const builder *b) {
     add_windows(b, b->own, 1, 0, b->w->updated);
 }
 
-/* The largest value that the block reads of the one before it. */
+/* Values that the block reads of those before it, each once. With rows, a value is in parts. */
 static void add_input(builder *b, const wfi_node *node) {
     for (int i = 0; i < node->n_in && node->phase == WFI_F; i++) {
         int32_t v = node->in[i] < 0 ? -1 : wfi_value_root(b->g, node->in[i]);
-        if (v < 0 || !is_made(b->g, v, WFI_F)) continue;
+        if (v < 0 || !is_made(b->g, v, WFI_F) || b->is_saved[v]) continue;
         int32_t from = b->block_of[b->g->nodes[b->g->values[v].node].unit];
-        double n = (double)wf_shape_n_elem(&b->g->values[v].shape);
-        wfi_model_block *block = block_at(b, node->unit);
-        if (from != b->block_of[node->unit]) block->input_elements = fmax(block->input_elements, n);
+        if (from == b->block_of[node->unit]) continue;
+        b->is_saved[v] = true;
+        block_at(b, node->unit)->input_elements += (double)wf_shape_n_elem(&b->g->values[v].shape);
     }
 }
 
@@ -301,11 +301,12 @@ static wf_status add_all(builder *b) {
         const wfi_node *node = &b->g->nodes[n];
         bool is_sum = node->op == &wfi_op_sum_slices; /* the tree lies in units of all slices */
         if (is_sum && b->q->tp > 1) add_sum(b, node, &block_at(b, node->unit)->phase[node->phase]);
-        if (node->dead || !is_own(b, node->unit)) continue;
+        if (node->dead) continue;
+        add_input(b, node);
+        if (!is_own(b, node->unit)) continue;
         add_time(b, node);
         add_used(b, node);
         add_packed(b, node);
-        add_input(b, node);
     }
     for (int32_t n = 0; n < b->g->n_nodes; n++)
         if (!b->g->nodes[n].dead && is_own(b, b->g->nodes[n].unit))
