@@ -471,26 +471,22 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
     code->variant = variant;
     code->gap_bytes = gap_bytes;
     builder b = {.code = code, .options = options};
+    wfi_pool pool = {.ctx = ctx};
     code->units = wfi_alloc(ctx, (size_t)g->n_units, sizeof *code->units, "units");
     code->place = wfi_alloc(ctx, (size_t)g->n_values, sizeof *code->place, "places");
-    b.kernels = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.kernels, "kernels");
-    b.formats = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.formats, "formats");
-    b.sum_of = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.sum_of, "sums");
-    b.first_node = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.first_node, "units");
-    b.next_node = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.next_node, "units");
-    bool ok = code->units && code->place && b.kernels && b.formats && b.sum_of && b.first_node &&
-              b.next_node;
+    b.kernels = wfi_pool_array(&pool, (size_t)g->n_nodes, sizeof *b.kernels, "kernels");
+    b.formats = wfi_pool_array(&pool, (size_t)g->n_values, sizeof *b.formats, "formats");
+    b.sum_of = wfi_pool_array(&pool, (size_t)g->n_values, sizeof *b.sum_of, "sums");
+    b.first_node = wfi_pool_array(&pool, (size_t)g->n_units, sizeof *b.first_node, "units");
+    b.next_node = wfi_pool_array(&pool, (size_t)g->n_nodes, sizeof *b.next_node, "units");
+    bool ok = code->units && code->place && !pool.failed;
     if (ok) find_sums(g, b.sum_of);
     if (ok) list_nodes(g, b.first_node, b.next_node);
     wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && !is_run) status = wfi_descriptions_create(g, &code->descriptions);
     if (status == WF_OK) status = build_all(code, &b);
     for (int32_t n = 0; n < g->n_nodes && b.kernels; n++) wfi_kernel_destroy(b.kernels[n]);
-    wfi_free(ctx, b.kernels);
-    wfi_free(ctx, b.formats);
-    wfi_free(ctx, b.sum_of);
-    wfi_free(ctx, b.first_node);
-    wfi_free(ctx, b.next_node);
+    wfi_pool_release(&pool);
     wfi_free(ctx, b.temporaries);
     wfi_free(ctx, b.packed_format);
     if (status != WF_OK) {

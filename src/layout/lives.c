@@ -44,10 +44,11 @@ static void find_settled(const wf_program *p, int32_t *settled, int32_t *n_left,
 static wf_status settle(const wf_program *p, wfi_life *lives) {
     size_t n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     const char *what = "the memory plan";
-    int32_t *settled = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *settled, what);
-    int32_t *n_left = wfi_alloc(p->ctx, n_streams, sizeof *n_left, what);
-    int32_t *n_done = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *n_done, what);
-    bool ok = settled && n_left && n_done;
+    wfi_pool pool = {.ctx = p->ctx};
+    int32_t *settled = wfi_pool_array(&pool, (size_t)p->n_instructions, sizeof *settled, what);
+    int32_t *n_left = wfi_pool_array(&pool, n_streams, sizeof *n_left, what);
+    int32_t *n_done = wfi_pool_array(&pool, (size_t)p->n_ranks, sizeof *n_done, what);
+    bool ok = !pool.failed;
     for (size_t k = 0; k < n_streams && ok; k++) {
         n_left[k] = p->ranks[k / WFI_N_STREAMS].n_stream[k % WFI_N_STREAMS];
         n_done[k / WFI_N_STREAMS] += n_left[k];
@@ -59,9 +60,7 @@ static wf_status settle(const wf_program *p, wfi_life *lives) {
             int32_t i = p->ranks[p->blocks[b].rank].stream[s][lives[b].last[s] - 1];
             if (settled[i] > lives[b].settled_order) lives[b].settled_order = settled[i];
         }
-    wfi_free(p->ctx, settled);
-    wfi_free(p->ctx, n_left);
-    wfi_free(p->ctx, n_done);
+    wfi_pool_release(&pool);
     return ok ? WF_OK : WF_NO_MEMORY;
 }
 

@@ -227,36 +227,29 @@ static wf_status run_all(ordering *o, int32_t *group, int32_t *joined) {
 
 wf_status wfi_program_order(wf_program *p) {
     ordering o = {.p = p};
+    wfi_pool pool = {.ctx = p->ctx};
+    const char *what = "the program's order";
     size_t n_streams = (size_t)p->n_ranks * WFI_N_STREAMS, n = (size_t)p->n_instructions;
     o.width = (size_t)p->n_lowered * WFI_N_STREAMS;
     o.free_row = -1;
     wfi_free(p->ctx, p->clock);
     wfi_free(p->ctx, p->order);
     p->clock = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *p->clock, "the program's clocks");
-    p->order = wfi_alloc(p->ctx, n, sizeof *p->order, "the program's order");
-    o.at = wfi_alloc(p->ctx, n_streams, sizeof *o.at, "the program's order");
-    o.now = wfi_alloc(p->ctx, n_streams, sizeof *o.now, "the program's order");
-    o.ran = wfi_alloc(p->ctx, n, sizeof *o.ran, "the program's order");
-    o.row_of = wfi_alloc(p->ctx, n, sizeof *o.row_of, "the program's order");
-    o.blocker = wfi_alloc(p->ctx, n_streams, sizeof *o.blocker, "the program's order");
-    o.n_waiting = wfi_alloc(p->ctx, n, sizeof *o.n_waiting, "the program's order");
-    int32_t *group =
-        wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *group, "the program's order");
-    int32_t *joined = wfi_alloc(p->ctx, o.width, sizeof *joined, "the program's clocks");
-    bool ok = p->clock && p->order && o.at && o.now && o.ran && o.row_of && o.blocker &&
-              o.n_waiting && group && joined;
+    p->order = wfi_alloc(p->ctx, n, sizeof *p->order, what);
+    o.at = wfi_pool_array(&pool, n_streams, sizeof *o.at, what);
+    o.now = wfi_pool_array(&pool, n_streams, sizeof *o.now, what);
+    o.ran = wfi_pool_array(&pool, n, sizeof *o.ran, what);
+    o.row_of = wfi_pool_array(&pool, n, sizeof *o.row_of, what);
+    o.blocker = wfi_pool_array(&pool, n_streams, sizeof *o.blocker, what);
+    o.n_waiting = wfi_pool_array(&pool, n, sizeof *o.n_waiting, what);
+    int32_t *group = wfi_pool_array(&pool, (size_t)p->n_ranks + 1, sizeof *group, what);
+    int32_t *joined = wfi_pool_array(&pool, o.width, sizeof *joined, what);
+    bool ok = p->clock && p->order && !pool.failed;
     if (ok) memset(o.now, -1, n_streams * sizeof *o.now);
     if (ok) memset(o.blocker, -1, n_streams * sizeof *o.blocker);
     if (ok) count_waiting(&o);
     wf_status status = ok ? run_all(&o, group, joined) : WF_NO_MEMORY;
     wfi_free(p->ctx, o.rows);
-    wfi_free(p->ctx, o.row_of);
-    wfi_free(p->ctx, o.n_waiting);
-    wfi_free(p->ctx, joined);
-    wfi_free(p->ctx, o.at);
-    wfi_free(p->ctx, o.now);
-    wfi_free(p->ctx, o.ran);
-    wfi_free(p->ctx, o.blocker);
-    wfi_free(p->ctx, group);
+    wfi_pool_release(&pool);
     return status;
 }

@@ -11,10 +11,10 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int64_t n_spans,
     if (!t) return WF_NO_MEMORY;
     *t = (wf_timeline){.ctx = ctx, .n_ranks = n_ranks, .n_spans = n_spans, .n_chunks = 1};
     wfi_pool_init(&t->pool, ctx);
-    t->spans = wfi_alloc(ctx, (size_t)n_spans, sizeof *t->spans, "a timeline");
-    t->times = wfi_alloc(ctx, (size_t)n_ranks, sizeof *t->times, "a timeline");
-    t->moments = wfi_alloc(ctx, (size_t)n_ranks, sizeof *t->moments, "a timeline");
-    if (!t->spans || !t->times || !t->moments) {
+    t->spans = wfi_pool_array(&t->pool, (size_t)n_spans, sizeof *t->spans, "a timeline");
+    t->times = wfi_pool_array(&t->pool, (size_t)n_ranks, sizeof *t->times, "a timeline");
+    t->moments = wfi_pool_array(&t->pool, (size_t)n_ranks, sizeof *t->moments, "a timeline");
+    if (t->pool.failed) {
         wf_timeline_destroy(t);
         return WF_NO_MEMORY;
     }
@@ -41,6 +41,7 @@ void wfi_timeline_divide_spans(wf_timeline *t, int n_workers) {
 /* Names are shared: there are as many as kinds of instructions and units. */
 typedef struct naming {
     wf_timeline *t;
+    wfi_pool *pool;     /* of the arrays below */
     const char **units; /* [n_units] */
     const char **names; /* [n_instruction_names][n_units + 1], NULL: not made yet */
     /* The names on other ranks along `tp`; NULL: all are the same. */
@@ -190,8 +191,9 @@ static wf_status allocate_others(const wf_program *p, naming *n) {
     bool has_others = false;
     for (int32_t r = 0; r < p->n_ranks; r++) has_others |= wfi_rank_has_other_slices(p, r);
     if (!has_others) return WF_OK;
-    n->others = wfi_alloc(p->ctx, n_names, sizeof *n->others, "a timeline");
-    n->t->others = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n->t->others, "a timeline");
+    n->others = wfi_pool_array(n->pool, n_names, sizeof *n->others, "a timeline");
+    n->t->others =
+        wfi_pool_array(&n->t->pool, (size_t)p->n_instructions, sizeof *n->t->others, "a timeline");
     return n->others && n->t->others ? WF_OK : WF_NO_MEMORY;
 }
 
@@ -201,18 +203,16 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
     size_t n_units = (size_t)p->graph->n_units;
     WF_TRY(wfi_timeline_allocate(p->ctx, p->n_ranks, p->n_instructions, &t));
     t->n_spans = 0;
-    naming n = {.t = t};
-    n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
-    n.names = wfi_alloc(p->ctx, N_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
-    n.transfers = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
+    wfi_pool pool = {.ctx = p->ctx};
+    naming n = {.t = t, .pool = &pool};
+    n.units = wfi_pool_array(&pool, n_units, sizeof *n.units, "a timeline");
+    n.names = wfi_pool_array(&pool, N_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
+    n.transfers =
+        wfi_pool_array(&pool, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
     if (n.transfers) number_transfers(p, n.transfers);
-    bool ok = n.units && n.names && n.transfers && number_spans(p, t) == WF_OK &&
-              allocate_others(p, &n) == WF_OK;
+    bool ok = !pool.failed && number_spans(p, t) == WF_OK && allocate_others(p, &n) == WF_OK;
     wf_status status = ok ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
-    wfi_free(p->ctx, n.transfers);
-    wfi_free(p->ctx, n.units);
-    wfi_free(p->ctx, n.names);
-    wfi_free(p->ctx, (void *)n.others);
+    wfi_pool_release(&pool);
     if (status == WF_OK)
         *timeline_out = t;
     else
@@ -326,10 +326,6 @@ wf_memory_moment wf_timeline_moment(const wf_timeline *timeline, int rank, int i
 void wf_timeline_destroy(wf_timeline *timeline) {
     if (!timeline) return;
     wfi_pool_release(&timeline->pool);
-    wfi_free(timeline->ctx, timeline->spans);
     wfi_free(timeline->ctx, timeline->whole);
-    wfi_free(timeline->ctx, (void *)timeline->others);
-    wfi_free(timeline->ctx, timeline->times);
-    wfi_free(timeline->ctx, timeline->moments);
     wfi_free(timeline->ctx, timeline);
 }

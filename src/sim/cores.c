@@ -140,17 +140,16 @@ wf_status wfi_simulate_cores(const wf_program *p, double cores, const double *us
                              double *begin_us, double *end_us) {
     simulation s = {.p = p, .cores = cores, .n_streams = p->n_ranks * WFI_N_STREAMS};
     size_t n = (size_t)p->n_instructions;
-    s.streams = wfi_alloc(p->ctx, (size_t)s.n_streams, sizeof *s.streams, "a simulation");
-    s.first = wfi_alloc(p->ctx, n, sizeof *s.first, "a simulation");
-    s.ended = wfi_alloc(p->ctx, n, sizeof *s.ended, "a simulation");
-    wf_status status = s.streams && s.first && s.ended ? WF_OK : WF_NO_MEMORY;
+    wfi_pool pool = {.ctx = p->ctx};
+    s.streams = wfi_pool_array(&pool, (size_t)s.n_streams, sizeof *s.streams, "a simulation");
+    s.first = wfi_pool_array(&pool, n, sizeof *s.first, "a simulation");
+    s.ended = wfi_pool_array(&pool, n, sizeof *s.ended, "a simulation");
+    wf_status status = wfi_pool_status(&pool);
     for (int32_t k = 0, end; k < p->n_instructions && status == WF_OK; k = end) {
         end = k + wfi_n_together(p, k);
         for (int32_t m = k; m < end; m++) s.first[p->order[m]] = k;
     }
     if (status == WF_OK) run(&s, us, message_us, begin_us, end_us);
-    wfi_free(p->ctx, s.streams);
-    wfi_free(p->ctx, s.first);
-    wfi_free(p->ctx, s.ended);
+    wfi_pool_release(&pool);
     return status;
 }

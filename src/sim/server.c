@@ -208,20 +208,17 @@ static wf_status run_all(servers *v) {
 
 wf_status wfi_simulate_servers(wf_simulation *s) {
     const wf_simulation_config *c = &s->config;
+    wfi_pool pool = {.ctx = s->ctx};
     size_t n = (size_t)c->n_workers;
     servers v = {.s = s, .n = (int32_t)n, .applying = -1, .n_left = c->n_steps * c->n_workers};
     v.bound = c->staleness < 0 || c->staleness > c->n_steps ? -1 : c->staleness * c->n_workers;
     v.transfer_ms = c->transfer_ms / (double)c->n_servers;
     v.update_ms = c->update_ms / (double)c->n_servers;
-    v.events = wfi_alloc(s->ctx, n + 1, sizeof *v.events, "a simulation");
-    v.versions = wfi_alloc(s->ctx, n, sizeof *v.versions, "a simulation");
-    v.readers = wfi_alloc(s->ctx, n, sizeof *v.readers, "a simulation");
-    v.waiting = wfi_alloc(s->ctx, n, sizeof *v.waiting, "a simulation");
-    wf_status status =
-        v.events && v.versions && v.readers && v.waiting ? run_all(&v) : WF_NO_MEMORY;
-    wfi_free(s->ctx, v.events);
-    wfi_free(s->ctx, v.versions);
-    wfi_free(s->ctx, v.readers);
-    wfi_free(s->ctx, v.waiting);
+    v.events = wfi_pool_array(&pool, n + 1, sizeof *v.events, "a simulation");
+    v.versions = wfi_pool_array(&pool, n, sizeof *v.versions, "a simulation");
+    v.readers = wfi_pool_array(&pool, n, sizeof *v.readers, "a simulation");
+    v.waiting = wfi_pool_array(&pool, n, sizeof *v.waiting, "a simulation");
+    wf_status status = pool.failed ? WF_NO_MEMORY : run_all(&v);
+    wfi_pool_release(&pool);
     return status;
 }

@@ -132,6 +132,7 @@ static wf_status check_times(wf_context *ctx, const wf_costs *costs) {
 static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timeline **timeline_out,
                           double *step_us_out) {
     simulation s = {.p = p, .costs = costs};
+    wfi_pool pool = {.ctx = p->ctx};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     WF_TRY(check_times(p->ctx, s.costs));
     if (p->shorter && s.costs->shares_cores)
@@ -141,10 +142,10 @@ static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timelin
             "wf_program_create");
     if (p->shorter) return wfi_simulate_repeats(p, s.costs, timeline_out);
     if (s.costs->shares_cores) return simulate_cores(&s, timeline_out);
-    s.free_us = wfi_alloc(p->ctx, n_streams, sizeof *s.free_us, "a simulation");
-    s.begin_us = wfi_alloc(p->ctx, n, sizeof *s.begin_us, "a simulation");
-    s.end_us = wfi_alloc(p->ctx, n, sizeof *s.end_us, "a simulation");
-    wf_status status = s.free_us && s.begin_us && s.end_us ? WF_OK : WF_NO_MEMORY;
+    s.free_us = wfi_pool_array(&pool, n_streams, sizeof *s.free_us, "a simulation");
+    s.begin_us = wfi_pool_array(&pool, n, sizeof *s.begin_us, "a simulation");
+    s.end_us = wfi_pool_array(&pool, n, sizeof *s.end_us, "a simulation");
+    wf_status status = wfi_pool_status(&pool);
     for (int32_t k = 0; k < p->n_instructions && status == WF_OK;) {
         int32_t n_together = wfi_n_together(p, k);
         run_together(&s, k, n_together);
@@ -154,9 +155,7 @@ static wf_status simulate(const wf_program *p, const wf_costs *costs, wf_timelin
         status = wfi_timeline_create(p, s.begin_us, s.end_us, timeline_out);
     for (size_t k = 0; k < n_streams && status == WF_OK; k++)
         *step_us_out = fmax(*step_us_out, s.free_us[k]);
-    wfi_free(p->ctx, s.free_us);
-    wfi_free(p->ctx, s.begin_us);
-    wfi_free(p->ctx, s.end_us);
+    wfi_pool_release(&pool);
     return status;
 }
 

@@ -191,18 +191,14 @@ static wf_status offer_all(greedy *g) {
 wf_status wfi_auto_greedy(wfi_auto *a) {
     size_t stages = (size_t)a->request->n_stages, cells = stages * (size_t)a->request->n_micro;
     greedy g = {.a = a, .n_leaves = 1};
+    wfi_pool pool = {.ctx = a->ctx};
     while (g.n_leaves < a->n_devices) g.n_leaves *= 2;
-    g.devices = wfi_alloc(a->ctx, (size_t)a->n_devices, sizeof *g.devices, "a schedule");
-    g.stages = wfi_alloc(a->ctx, stages, sizeof *g.stages, "a schedule");
-    g.forward_end = wfi_alloc(a->ctx, cells, sizeof *g.forward_end, "a schedule");
-    g.backward_end = wfi_alloc(a->ctx, cells, sizeof *g.backward_end, "a schedule");
-    g.tree = wfi_alloc(a->ctx, 2 * (size_t)g.n_leaves, sizeof *g.tree, "a schedule");
-    bool good = g.stages && g.devices && g.forward_end && g.backward_end && g.tree;
-    wf_status status = good ? offer_all(&g) : WF_NO_MEMORY;
-    wfi_free(a->ctx, g.stages);
-    wfi_free(a->ctx, g.devices);
-    wfi_free(a->ctx, g.forward_end);
-    wfi_free(a->ctx, g.backward_end);
-    wfi_free(a->ctx, g.tree);
+    g.devices = wfi_pool_array(&pool, (size_t)a->n_devices, sizeof *g.devices, "a schedule");
+    g.stages = wfi_pool_array(&pool, stages, sizeof *g.stages, "a schedule");
+    g.forward_end = wfi_pool_array(&pool, cells, sizeof *g.forward_end, "a schedule");
+    g.backward_end = wfi_pool_array(&pool, cells, sizeof *g.backward_end, "a schedule");
+    g.tree = wfi_pool_array(&pool, 2 * (size_t)g.n_leaves, sizeof *g.tree, "a schedule");
+    wf_status status = pool.failed ? WF_NO_MEMORY : offer_all(&g);
+    wfi_pool_release(&pool);
     return status;
 }

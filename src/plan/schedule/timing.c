@@ -13,22 +13,22 @@ struct wfi_clock {
 static const char *const kind_names[] = {"F", "B", "W", "BW"};
 
 wf_status wfi_timing_init(wf_context *ctx, const wfi_schedule_request *r, wfi_timing *t) {
-    *t = (wfi_timing){.ctx = ctx,
+    *t = (wfi_timing){.pool.ctx = ctx,
                       .n_stages = r->n_stages,
                       .n_devices = wfi_request_n_devices(r),
                       .n_micro = r->n_micro};
+    const char *what = "a schedule's times";
     size_t devices = (size_t)t->n_devices, cells = (size_t)r->n_stages * (size_t)r->n_micro;
-    t->moments = wfi_alloc(ctx, 3 * cells, sizeof *t->moments, "a schedule's times");
-    t->first = wfi_alloc(ctx, devices, sizeof *t->first, "a schedule's times");
-    t->span = wfi_alloc(ctx, devices, sizeof *t->span, "a schedule's times");
-    t->peak = wfi_alloc(ctx, devices, sizeof *t->peak, "a schedule's times");
-    t->clocks = wfi_alloc(ctx, devices, sizeof *t->clocks, "a schedule's times");
-    t->forward_end = wfi_alloc(ctx, cells, sizeof *t->forward_end, "a schedule's times");
-    t->backward_end = wfi_alloc(ctx, cells, sizeof *t->backward_end, "a schedule's times");
-    t->has_weight = wfi_alloc(ctx, cells, sizeof *t->has_weight, "a schedule's times");
-    t->ready = wfi_alloc(ctx, devices, sizeof *t->ready, "a schedule's times");
-    if (!t->moments || !t->first || !t->span || !t->peak || !t->clocks || !t->forward_end ||
-        !t->backward_end || !t->has_weight || !t->ready) {
+    t->moments = wfi_pool_array(&t->pool, 3 * cells, sizeof *t->moments, what);
+    t->first = wfi_pool_array(&t->pool, devices, sizeof *t->first, what);
+    t->span = wfi_pool_array(&t->pool, devices, sizeof *t->span, what);
+    t->peak = wfi_pool_array(&t->pool, devices, sizeof *t->peak, what);
+    t->clocks = wfi_pool_array(&t->pool, devices, sizeof *t->clocks, what);
+    t->forward_end = wfi_pool_array(&t->pool, cells, sizeof *t->forward_end, what);
+    t->backward_end = wfi_pool_array(&t->pool, cells, sizeof *t->backward_end, what);
+    t->has_weight = wfi_pool_array(&t->pool, cells, sizeof *t->has_weight, what);
+    t->ready = wfi_pool_array(&t->pool, devices, sizeof *t->ready, what);
+    if (t->pool.failed) {
         wfi_timing_release(t);
         return WF_NO_MEMORY;
     }
@@ -41,17 +41,7 @@ wf_status wfi_timing_init(wf_context *ctx, const wfi_schedule_request *r, wfi_ti
 }
 
 void wfi_timing_release(wfi_timing *t) {
-    if (!t->ctx) return;
-    wfi_free(t->ctx, t->moments);
-    wfi_free(t->ctx, t->first);
-    wfi_free(t->ctx, t->span);
-    wfi_free(t->ctx, t->peak);
-    wfi_free(t->ctx, t->clocks);
-    wfi_free(t->ctx, t->forward_end);
-    wfi_free(t->ctx, t->backward_end);
-    wfi_free(t->ctx, t->has_weight);
-    wfi_free(t->ctx, t->ready);
-    *t = (wfi_timing){0};
+    wfi_pool_release(&t->pool);
 }
 
 static size_t cell(const wfi_timing *t, int stage, int micro) {
@@ -61,7 +51,7 @@ static size_t cell(const wfi_timing *t, int stage, int micro) {
 /* ---- rules for one list alone ---- */
 
 static wf_status before(const wfi_timing *t, const wfi_action *a, int stage, const char *first) {
-    return wfi_fail(t->ctx, WF_INVALID_ARG,
+    return wfi_fail(t->pool.ctx, WF_INVALID_ARG,
                     "stage %d does %s of microbatch %d before its %s; put %s first", stage,
                     kind_names[a->kind], a->micro, first, first);
 }
@@ -71,14 +61,14 @@ static wf_status check_action(const wfi_schedule_request *request, const wfi_tim
     int stage = a->stage;
     if (stage < 0 || stage >= t->n_stages || wfi_request_device_of(request, stage) != device ||
         a->micro < 0 || a->micro >= t->n_micro || a->kind < WFI_ACTION_F || a->kind > WFI_ACTION_BW)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
+        return wfi_fail(t->pool.ctx, WF_INVALID_ARG,
                         "the list of stage %d has an action of stage %d, microbatch %d; it may "
                         "have its own stage's and microbatches 0 to %d",
                         device, stage, a->micro, t->n_micro - 1);
     size_t c = cell(t, stage, a->micro);
     bool forward = t->forward_end[c] >= 0, backward = t->backward_end[c] >= 0;
     if (a->kind == WFI_ACTION_F ? forward : a->kind == WFI_ACTION_W ? t->has_weight[c] : backward)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
+        return wfi_fail(t->pool.ctx, WF_INVALID_ARG,
                         "stage %d does %s of microbatch %d twice; leave one out", stage,
                         kind_names[a->kind], a->micro);
     if (a->kind == WFI_ACTION_W && !backward) return before(t, a, stage, "B");
@@ -94,7 +84,7 @@ static wf_status check_complete(const wfi_timing *t, int stage) {
                               : !t->has_weight[c]      ? "W"
                                                        : NULL;
         if (missing)
-            return wfi_fail(t->ctx, WF_INVALID_ARG, "stage %d never does %s of microbatch %d",
+            return wfi_fail(t->pool.ctx, WF_INVALID_ARG, "stage %d never does %s of microbatch %d",
                             stage, missing, m);
     }
     return WF_OK;
@@ -171,7 +161,7 @@ static wf_status run_device(const wfi_schedule_request *request, const wfi_actio
 }
 
 static wf_status deadlock(const wfi_timing *t, const wfi_action *a, const char *why) {
-    return wfi_fail(t->ctx, WF_INVALID_ARG,
+    return wfi_fail(t->pool.ctx, WF_INVALID_ARG,
                     "deadlock: stage %d waits with %s of microbatch %d for stage %d, which %s",
                     a->stage, kind_names[a->kind], a->micro, awaited_stage(a), why);
 }

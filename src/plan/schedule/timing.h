@@ -16,7 +16,7 @@ typedef struct wfi_moment {
 #define WFI_HELD_UNITS 1e9
 
 typedef struct wfi_timing {
-    wf_context *ctx;
+    wfi_pool pool;
     int n_stages, n_devices, n_micro;
     int *first;          /* [n_devices] of its moments */
     wfi_moment *moments; /* [3 * n_stages * n_micro] device by device, by place in its list */
