@@ -1,6 +1,5 @@
 #include "bench/predict.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define USUAL                                                                                      \

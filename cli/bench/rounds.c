@@ -3,7 +3,6 @@
 #include "job/report.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- rows ---- */

@@ -1,7 +1,6 @@
 #include "draw/picture.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 
 #define MIN_COLUMNS 40
 #define MAX_COLUMNS 1000

@@ -1,7 +1,6 @@
 /* weft advise: the decision table of strategies for a model, a cluster and a batch. */
 #include "common/text.h"
 #include "draw/draw.h"
-#include "job/progress.h"
 #include "job/report.h"
 #include "plans/choices.h"
 #include "plans/cluster.h"

@@ -2,8 +2,6 @@
 #include "api/trainer.h"
 #include "nn/model.h"
 
-#include <stdlib.h>
-
 /* Steps, the first of which does not count. */
 #define N_STEPS 3
 

@@ -6,7 +6,6 @@
 #include "nn/model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,

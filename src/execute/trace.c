@@ -3,7 +3,6 @@
 #include "show/timeline.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 wf_status wfi_trace_create(const wf_program *p, int32_t rank, wfi_trace **trace_out) {

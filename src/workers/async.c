@@ -4,8 +4,6 @@
 
 #include "base/env.h"
 
-#include <string.h>
-
 /* A replay ends a part of its run after so many steps, to see whether it is to stop. */
 #define REPLAYED_AT_ONCE 64
 

@@ -4,7 +4,6 @@
 
 #include "api/share.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- messages ---- */
