@@ -81,11 +81,8 @@ static wf_status step(wfi_worker_rank *rank, wfi_one_worker *one, double *number
     numbers[0] = result.loss * (double)result.n_rows;
     numbers[1] = (double)result.n_rows;
     numbers[2] = (double)result.n_hits;
-    wfi_workers_note(w, rank->rank,
-                     (wfi_worker_span){.begin_ns = begin_ns,
-                                       .number = one->batch,
-                                       .kind = WF_SPAN_BACKWARD_WEIGHT,
-                                       .stream = WFI_STREAM_COMPUTE});
+    wfi_workers_note(w, rank->rank, begin_ns, one->batch, WF_SPAN_BACKWARD_WEIGHT,
+                     WFI_STREAM_COMPUTE);
     return WF_OK;
 }
 
@@ -204,11 +201,7 @@ static wf_status make_rounded_step(wf_workers *w) {
     int64_t begin_ns = wfi_workers_now(w);
     wf_status status = make_outer_step(w);
     for (int k = 0; k < w->n_here; k++)
-        wfi_workers_note(w, w->ranks[k].rank,
-                         (wfi_worker_span){.begin_ns = begin_ns,
-                                           .number = -1,
-                                           .kind = WF_SPAN_REDUCE,
-                                           .stream = WFI_STREAM_REDUCE});
+        wfi_workers_note(w, w->ranks[k].rank, begin_ns, -1, WF_SPAN_REDUCE, WFI_STREAM_REDUCE);
     (void)fesetenv(&callers);
     return status;
 }

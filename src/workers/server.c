@@ -166,11 +166,8 @@ static wf_status apply_step(wfi_server *s, const wfi_note *note) {
 }
 
 static void note_update(wfi_server *s, int64_t n_updates, int64_t begin_ns) {
-    wfi_workers_note(s->all, s->all->n_ranks + s->number,
-                     (wfi_worker_span){.begin_ns = begin_ns,
-                                       .number = s->all->order.first_version + n_updates,
-                                       .kind = WF_SPAN_UPDATE,
-                                       .stream = WFI_STREAM_COMPUTE});
+    wfi_workers_note(s->all, s->all->n_ranks + s->number, begin_ns,
+                     s->all->order.first_version + n_updates, WF_SPAN_UPDATE, WFI_STREAM_COMPUTE);
 }
 
 static wf_status apply(wfi_server *s, wfi_served *one) {

@@ -23,15 +23,17 @@ int64_t wfi_workers_now(const wf_workers *w) {
     return w->rows ? wfi_now_ns() : 0;
 }
 
-void wfi_workers_note(wf_workers *w, int row, wfi_worker_span span) {
+void wfi_workers_note(wf_workers *w, int row, int64_t begin_ns, int64_t number, wf_span_kind kind,
+                      wfi_stream stream) {
     if (!w->rows) return;
     wfi_worker_row *r = &w->rows[row];
     /* Messages of a rank's workers overlap. The stream shows the rest of a later one. */
-    if (span.begin_ns < r->free_ns[span.stream]) span.begin_ns = r->free_ns[span.stream];
-    span.end_ns = wfi_now_ns();
-    if (span.begin_ns >= span.end_ns) return;
-    r->free_ns[span.stream] = span.end_ns;
-    r->spans[r->n++ % WFI_WORKER_SPANS] = span;
+    begin_ns = wfi_max_i64(begin_ns, r->free_ns[stream]);
+    int64_t end_ns = wfi_now_ns();
+    if (begin_ns >= end_ns) return;
+    r->free_ns[stream] = end_ns;
+    r->spans[r->n++ % WFI_WORKER_SPANS] =
+        (wfi_worker_span){begin_ns, end_ns, number, (int32_t)kind, (int32_t)stream};
 }
 
 /* ---- timeline ---- */

@@ -47,11 +47,8 @@ static wf_status pull(wf_workers *w, wfi_one_worker *one) {
         has_all &= one->has_answer[k];
     }
     if (!has_all) return WF_OK;
-    wfi_workers_note(w, wfi_workers_rank_of(w, one->number),
-                     (wfi_worker_span){.begin_ns = one->sent_ns,
-                                       .number = -1,
-                                       .kind = WF_SPAN_TRANSFER,
-                                       .stream = WFI_STREAM_SEND});
+    wfi_workers_note(w, wfi_workers_rank_of(w, one->number), one->sent_ns, -1, WF_SPAN_TRANSFER,
+                     WFI_STREAM_SEND);
     for (int k = 0; k < w->n_servers; k++) {
         const wfi_note *answer = one->pushing[k].buffer;
         one->version = answer->version;
@@ -125,11 +122,8 @@ static wf_status compute(wfi_worker_rank *rank, wfi_one_worker *one) {
                            .n_rows = result.n_rows,
                            .n_hits = result.n_hits,
                            .squares = w->recipe.clip_norm > 0 ? squares_of(w, one) : 0};
-    wfi_workers_note(w, rank->rank,
-                     (wfi_worker_span){.begin_ns = begin_ns,
-                                       .number = one->version,
-                                       .kind = WF_SPAN_BACKWARD_WEIGHT,
-                                       .stream = WFI_STREAM_COMPUTE});
+    wfi_workers_note(w, rank->rank, begin_ns, one->version, WF_SPAN_BACKWARD_WEIGHT,
+                     WFI_STREAM_COMPUTE);
     return ask(w, one, WFI_ASK_PUSH);
 }
 

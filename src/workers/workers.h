@@ -272,7 +272,8 @@ wf_status wfi_workers_create_spans(wf_workers *w);
 /* Returns the present time for a span; 0: there is no trace. */
 int64_t wfi_workers_now(const wf_workers *w);
 /* Adds a span that ends now. Rows: ranks with workers, then servers; each has one thread. */
-void wfi_workers_note(wf_workers *w, int row, wfi_worker_span span);
+void wfi_workers_note(wf_workers *w, int row, int64_t begin_ns, int64_t number, wf_span_kind kind,
+                      wfi_stream stream);
 
 wf_status wfi_local_create(wf_workers *w);
 /* Returns whether an outer step also averages this value of the graph: running statistics. */
