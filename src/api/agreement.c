@@ -72,8 +72,7 @@ static wf_status compare(const wf_trainer *t, wfi_text *statement) {
 }
 
 wf_status wfi_trainer_compare_recipe(const wf_trainer *t) {
-    wfi_text statement;
-    wfi_text_init(&statement, t->ctx);
+    wfi_text statement = {.ctx = t->ctx};
     wfi_setting_add(&statement, "the library", "%s", wf_info_library(0));
     wfi_setting_add(&statement, "plan", "%s", wf_plan_text(t->plan));
     add_recipe(&statement, &t->recipe);
@@ -86,8 +85,7 @@ wf_status wfi_trainer_compare_recipe(const wf_trainer *t) {
 }
 
 wf_status wfi_trainer_compare_program(const wf_trainer *t) {
-    wfi_text statement;
-    wfi_text_init(&statement, t->ctx);
+    wfi_text statement = {.ctx = t->ctx};
     add_program(&statement, t->ready[0]->program);
     return compare(t, &statement);
 }

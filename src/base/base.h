@@ -94,7 +94,7 @@ char *wfi_pool_format(wfi_pool *pool, const char *format, ...) WFI_PRINTF(2, 3);
 void wfi_pool_release(wfi_pool *pool);
 
 /* A string that grows; after a failed allocation it stays inert and wfi_text_status returns the
- * error. Free with wfi_free(ctx, text.data). */
+ * error. Begins as {.ctx = ctx}; free with wfi_free(ctx, text.data). */
 typedef struct wfi_text {
     wf_context *ctx;
     char *data;

@@ -98,8 +98,7 @@ static wf_status resize(wf_context *ctx, const wfi_picture *picture, wfi_box par
 wf_status wfi_picture_resize(wf_context *ctx, const wfi_picture *picture, wfi_box part,
                              int64_t to_width, int64_t to_height, wfi_box window, uint8_t *dst) {
     filter across, down;
-    wfi_pool pool;
-    wfi_pool_init(&pool, ctx);
+    wfi_pool pool = {.ctx = ctx};
     wf_status status = filter_create(&pool, part.width, to_width, window.x, window.width, &across);
     if (status == WF_OK)
         status = filter_create(&pool, part.height, to_height, window.y, window.height, &down);

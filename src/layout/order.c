@@ -189,8 +189,7 @@ static void count_waiting(ordering *o) {
 
 static wf_status deadlock(const ordering *o) {
     const wf_program *p = o->p;
-    wfi_text text;
-    wfi_text_init(&text, p->ctx);
+    wfi_text text = {.ctx = p->ctx};
     int n_told = 0;
     for (int32_t k = 0; k < p->n_lowered; k++)
         for (int s = 0; s < WFI_N_STREAMS && n_told < 4; s++) {

@@ -125,8 +125,7 @@ wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype) {
     if (dtype == WF_F32) return WF_OK;
     size_t n = (size_t)g->n_values;
     cast_pass pass = {.g = g, .dtype = dtype};
-    wfi_pool pool;
-    wfi_pool_init(&pool, g->ctx);
+    wfi_pool pool = {.ctx = g->ctx};
     pass.is_wide = wfi_pool_alloc(&pool, n, sizeof *pass.is_wide);
     pass.cast = wfi_pool_alloc(&pool, n, sizeof *pass.cast);
     pass.is_narrow_gradient = wfi_pool_alloc(&pool, n, sizeof *pass.is_narrow_gradient);

@@ -34,8 +34,7 @@ static bool is_unused(const wf_graph *g, const bool *is_read, int32_t v, wfi_val
 
 static wf_status check_kind(const wf_graph *g, const bool *is_read, wfi_value_kind kind) {
     int n = 0;
-    wfi_text names;
-    wfi_text_init(&names, g->ctx);
+    wfi_text names = {.ctx = g->ctx};
     for (int32_t v = 0; v < g->n_values; v++)
         if (is_unused(g, is_read, v, kind) && n++ < MAX_NAMED)
             wfi_text_add(&names, "%s'%s'", n > 1 ? ", " : "", g->values[v].name);

@@ -54,8 +54,7 @@ void wfi_plan_axes_text(const wf_plan *plan, wfi_text *text) {
 }
 
 wf_status wfi_plan_warn_order(const wf_plan *plan) {
-    wfi_text text;
-    wfi_text_init(&text, plan->ctx);
+    wfi_text text = {.ctx = plan->ctx};
     wfi_plan_sums_text(plan, &text);
     wfi_plan_axes_text(plan, &text);
     wf_status status = wfi_text_status(&text);

@@ -230,9 +230,8 @@ static bool may_shard(const wf_plan *plan, int n) {
 }
 
 static wf_status check_shard(const wf_plan *plan) {
-    wfi_text numbers;
+    wfi_text numbers = {.ctx = plan->ctx};
     if (!plan->shard || may_shard(plan, plan->shard)) return WF_OK;
-    wfi_text_init(&numbers, plan->ctx);
     for (int n = 1; n < plan->dp; n++)
         if (may_shard(plan, n)) wfi_text_add(&numbers, "%s%d", n > 1 ? ", " : "", n);
     wfi_text_add(&numbers, "%s%d", plan->dp > 1 ? " or " : "", plan->dp);
@@ -260,8 +259,7 @@ static wf_status check_chunks(const wf_plan *plan) {
  * it.
  */
 static wf_status field_text(const wf_plan *plan, int key, char **text_out) {
-    wfi_text text;
-    wfi_text_init(&text, plan->ctx);
+    wfi_text text = {.ctx = plan->ctx};
     add_field(plan, &rows[key], &text);
     *text_out = text.data;
     return wfi_text_status(&text);
@@ -292,8 +290,7 @@ static wf_status check(wf_plan *plan) {
 }
 
 static wf_status complete_text(wf_plan *plan) {
-    wfi_text text;
-    wfi_text_init(&text, plan->ctx);
+    wfi_text text = {.ctx = plan->ctx};
     if (plan->n_rules)
         wfi_plan_rules_text(plan, &text);
     else

@@ -89,9 +89,8 @@ wf_status wfi_plan_recompute(const wf_plan *plan, wf_graph *g) {
 }
 
 wf_status wfi_plan_set_recompute(wf_plan *plan, const wf_graph *g, const wfi_recompute *how) {
-    wfi_text text;
+    wfi_text text = {.ctx = plan->ctx};
     int n = 0;
-    wfi_text_init(&text, plan->ctx);
     for (int32_t u = 0; u < g->n_units; u++)
         if (how[u])
             wfi_text_add(&text, "%s%s%s", n++ ? "+" : "", g->units[u].name,

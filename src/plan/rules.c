@@ -18,8 +18,7 @@ static bool is_named(const wfi_plan_rule *r, const wf_graph *g, int32_t unit) {
 
 wf_status wfi_plan_refuse_unit(const wf_plan *plan, const wf_graph *g, const char *name, size_t n,
                                int position) {
-    wfi_text names;
-    wfi_text_init(&names, plan->ctx);
+    wfi_text names = {.ctx = plan->ctx};
     for (int32_t u = 0; u < g->n_units; u++)
         wfi_text_add(&names, "%s%s", u ? ", " : "", g->units[u].name);
     wf_status status = wfi_text_status(&names);

@@ -50,8 +50,7 @@ static void add_like(const wf_program *p, int32_t rank, wfi_text *text) {
 
 wf_status wf_program_text(const wf_program *program, char **text_out) {
     const wf_program *p = wfi_emitted_of(program);
-    wfi_text text;
-    wfi_text_init(&text, p->ctx);
+    wfi_text text = {.ctx = p->ctx};
     wfi_text_add(
         &text,
         "# rank stream.position instruction | after: other streams | memory: kind@offset:bytes, "

@@ -107,8 +107,7 @@ wf_status wf_recipe_parse(wf_context *ctx, const char *text, wf_recipe *recipe_o
 wf_status wf_recipe_text(wf_context *ctx, const wf_recipe *recipe, char **text_out) {
     WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     char value[WFI_RECIPE_TEXT];
-    wfi_text text;
-    wfi_text_init(&text, ctx);
+    wfi_text text = {.ctx = ctx};
     for (int k = 0; k < wfi_recipe_n_fields; k++)
         wfi_text_add(&text, "%s%s=%s", k ? "," : "", wfi_recipe_fields[k].name,
                      wfi_recipe_text(recipe, &wfi_recipe_fields[k], value));

@@ -193,8 +193,7 @@ wf_status wf_program_certificate(const wf_program *p, char **text_out) {
             return wfi_fail(p->ctx, WF_INVALID_ARG,
                             "a certificate needs a training program with the instructions of every "
                             "rank (wf_program_create_full)");
-    wfi_text text;
-    wfi_text_init(&text, p->ctx);
+    wfi_text text = {.ctx = p->ctx};
     wfi_text_add(&text, "{");
     add_recipe(p, &text);
     add_names(&text, "stream_names", stream_name, WFI_N_STREAMS);

@@ -58,8 +58,7 @@ static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
 static const char *make_name(const naming *n, const wf_program *p, const wfi_instruction *now,
                              int32_t rank) {
     const char *name = NULL;
-    wfi_text text;
-    wfi_text_init(&text, p->ctx);
+    wfi_text text = {.ctx = p->ctx};
     wfi_text_add(&text, now->unit < 0 ? "%s" : "%s ", wfi_instruction_name(now));
     wfi_units_text(p, now, rank, &text);
     if (wfi_text_status(&text) == WF_OK) name = wfi_pool_format(&n->t->pool, "%s", text.data);

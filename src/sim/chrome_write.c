@@ -160,11 +160,10 @@ static void add_trace(wfi_text *text, const char *title, const wf_trace_part *pa
 
 wf_status wf_trace_write(wf_context *ctx, const char *path, const char *title,
                          const wf_trace_part *parts, int n_parts) {
-    wfi_text text;
+    wfi_text text = {.ctx = ctx};
     if (n_parts < 1 || n_parts > WF_TRACE_MAX_PARTS)
         return wfi_fail(ctx, WF_INVALID_ARG, "a trace of %d timelines; it takes 1 to %d", n_parts,
                         WF_TRACE_MAX_PARTS);
-    wfi_text_init(&text, ctx);
     add_trace(&text, title, parts, n_parts);
     wf_status status = wfi_text_status(&text);
     if (status == WF_OK) status = wf_file_replace(ctx, path, text.data, text.n);

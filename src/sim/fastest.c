@@ -119,9 +119,8 @@ static wf_status add_meshes(families *f) {
 /* ---- drafts ---- */
 
 static wf_status make_plan(const families *f, const member *x, wf_plan **plan_out) {
-    wfi_text keys;
+    wfi_text keys = {.ctx = f->s->p->ctx};
     const char *before = ",offload=", *disk = x->savings & 1u << TO_DISK ? ":disk" : "";
-    wfi_text_init(&keys, f->s->p->ctx);
     wfi_text_add(&keys, "schedule=%s%s", x->schedule->name, recomputes[x->recompute]);
     for (int k = 0; k < PREFETCH; k++) {
         if (!(x->savings & 1u << k)) continue;

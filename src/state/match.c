@@ -173,9 +173,7 @@ static wf_status report_names(const matcher *m, wfi_text *missing, wfi_text *une
 }
 
 static wf_status check_names(const matcher *m) {
-    wfi_text missing, unexpected;
-    wfi_text_init(&missing, m->ctx);
-    wfi_text_init(&unexpected, m->ctx);
+    wfi_text missing = {.ctx = m->ctx}, unexpected = {.ctx = m->ctx};
     wf_status status = report_names(m, &missing, &unexpected);
     wfi_free(m->ctx, missing.data);
     wfi_free(m->ctx, unexpected.data);
@@ -191,8 +189,7 @@ static void add_shape(wfi_text *text, const int64_t *dim, int n_dims) {
 static wf_status mismatch(const matcher *m, const wfi_wanted *wanted,
                           const wf_safetensors_entry *held) {
     char name[WFI_NAME_TEXT], dtype[WFI_NAME_TEXT];
-    wfi_text text;
-    wfi_text_init(&text, m->ctx);
+    wfi_text text = {.ctx = m->ctx};
     wfi_text_add(&text, "%s: tensor %s is %s ", wfi_safetensors_path(m->file, 0),
                  wfi_name_text(held->name, name), wfi_name_text(held->dtype_name, dtype));
     add_shape(&text, held->dim, held->n_dims);

@@ -344,9 +344,8 @@ static wf_status write_header(wf_safetensors_writer *w, output *to, const char *
 
 /* File 0 of several is the index; `sorted` is NULL for its text. */
 static wf_status write_text(wf_safetensors_writer *w, declared *const *sorted, int file) {
-    wfi_text text;
+    wfi_text text = {.ctx = w->ctx};
     output *to = &w->files[file];
-    wfi_text_init(&text, w->ctx);
     if (sorted)
         add_header_text(w, sorted, file, &text);
     else

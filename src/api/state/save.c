@@ -202,8 +202,7 @@ static wf_status save_as(wf_trainer *t, wfi_state_call *x, const char *what,
 }
 
 wf_status wf_trainer_describe(wf_trainer *t, const wf_metadata *metadata, int n_metadata) {
-    wfi_pool pool;
-    wfi_pool_init(&pool, t->ctx);
+    wfi_pool pool = {.ctx = t->ctx};
     wf_metadata *about = wfi_pool_alloc(&pool, (size_t)n_metadata + 1, sizeof *about);
     bool ok = about != NULL;
     for (int k = 0; k < n_metadata && ok; k++) {

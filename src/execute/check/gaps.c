@@ -168,8 +168,7 @@ static int32_t find_gap(const rank_gaps *rank, size_t at) {
 }
 
 static wf_status refuse(const wfi_gaps *g, int32_t i, const wfi_block *b, size_t at) {
-    wfi_text text;
-    wfi_text_init(&text, g->p->ctx);
+    wfi_text text = {.ctx = g->p->ctx};
     wfi_instruction_text(g->p, i, &text);
     wf_status status = wfi_text_status(&text);
     if (status == WF_OK)

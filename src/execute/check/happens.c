@@ -241,8 +241,7 @@ static wf_status refuse(const wfi_happens *r, const wfi_reference *reference, si
                         bool writes, const touch *other, bool other_wrote) {
     const wf_program *p = r->p;
     const wfi_block *block = &p->blocks[reference->block];
-    wfi_text text;
-    wfi_text_init(&text, p->ctx);
+    wfi_text text = {.ctx = p->ctx};
     wfi_instruction_text(p, r->now, &text);
     wfi_text_add(&text, " %s byte %zu of rank %d (%s), which ", writes ? "writes" : "reads", begin,
                  block->rank, wfi_block_kind_name(block->name.kind));

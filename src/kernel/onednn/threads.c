@@ -102,8 +102,7 @@ static int make_threads(probe *p, probed *each, int n, int *error_out) {
 static wf_status probe_threads(wf_context *ctx, int rank, int n_threads) {
     size_t n = (size_t)n_threads - 1;
     probe p = {.start = PTHREAD_MUTEX_INITIALIZER};
-    wfi_pool pool;
-    wfi_pool_init(&pool, ctx);
+    wfi_pool pool = {.ctx = ctx};
     probed *each = wfi_pool_alloc(&pool, n + 1, sizeof *each);
     p.threads = wfi_pool_alloc(&pool, n + 1, sizeof *p.threads);
     p.numbers = wfi_pool_alloc(&pool, n + 1, sizeof *p.numbers);

@@ -166,8 +166,7 @@ static wf_status list_fitting(wf_context *ctx, const wf_schedule_request *q, wfi
 
 static wf_status check_hold(wf_schedule_result *a, const wf_schedule_request *q) {
     if (q->max_in_flight == 0 || peak_of(a) <= q->max_in_flight) return WF_OK;
-    wfi_text names;
-    wfi_text_init(&names, a->ctx);
+    wfi_text names = {.ctx = a->ctx};
     wf_status status = list_fitting(a->ctx, q, &names);
     if (status == WF_OK)
         status =
