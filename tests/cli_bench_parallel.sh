@@ -102,7 +102,7 @@ expect 2 "larger microbatch" "${small[@]}" --image 32 --out "$folder/tiny"
 
 # ---- what is missing at the end is noticed before anything is measured ----
 PATH=/nowhere "$WEFT" "${small[@]}" --out "$folder/none" >"$folder/out" 2>"$folder/refused" && fail "rows without Python"
-has "python3 cannot be started .*; Python makes the table" <"$folder/refused" || fail "no Python: $(cat "$folder/refused")"
+has "there is no python3 in PATH, which makes the table" <"$folder/refused" || fail "no Python: $(cat "$folder/refused")"
 [[ ! -s $folder/out ]] || fail "no Python: measures: $(cat "$folder/out")"
 touch "$folder/file"
 expect 1 "--out: $folder/file is not a folder" "${small[@]}" --out "$folder/file"

@@ -24,8 +24,8 @@ chmod +x "$folder/old/python3"
 PATH="$folder/old:$PATH" expect 1 "python3 is version 3.8; 3.9 or newer is needed" bench price --model mlp
 (($(wc -l <"$folder/said") == 1)) || fail "an old Python: more than a sentence: $(cat "$folder/said")"
 
-# ---- a Python that ends without a sentence of weft's: its status and signal are not weft's ----
-for end in "exit 3:ended with exit status 3" "exit 4:ended with exit status 4" 'kill -KILL $$:was killed by signal 9 (Killed)'; do
+# ---- a Python that ends without a sentence of weft's: its status and signal are not weft's; it begins without SIGINT ----
+for end in 'kill -INT $$; exit 3:ended with exit status 3' "exit 4:ended with exit status 4" 'kill -KILL $$:was killed by signal 9 (Killed)'; do
     printf '#!/bin/sh\n%s\n' "${end%%:*}" >"$folder/old/python3"
     PATH="$folder/old:$PATH" expect 1 "python3, which makes the table, ${end#*:}" bench price --model mlp
 done
@@ -114,7 +114,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     done
 fi
 PATH=/nowhere "$WEFT" bench price --model mlp >"$folder/out" 2>"$folder/said" && fail "rows without Python"
-has "python3 cannot be started .*; Python makes the table" <"$folder/said" || fail "no Python: $(cat "$folder/said")"
+has "there is no python3 in PATH, which makes the table" <"$folder/said" || fail "no Python: $(cat "$folder/said")"
 
 # ---- bad input ----
 expect 2 "--model is missing" bench price

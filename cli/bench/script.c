@@ -15,6 +15,9 @@
 
 #define SCRIPT "cases/__main__.py"
 #define SAID   64 /* plus an exit status of weft: the script has said why it fails */
+#define NONE   127
+/* Python prints a traceback if SIGINT comes before the script can handle it. */
+#define START "command -v python3 >/dev/null || exit 127; trap '' INT; exec python3 -BES \"$@\""
 
 /* ---- the script's words ---- */
 
@@ -53,7 +56,9 @@ static exit_status begin_words(words *w) {
     if (!bench_file(SCRIPT, path))
         return complain(EXIT_FAILED, SCRIPT " is not installed with weft");
     words_add(w, "python3");
-    words_add(w, "-BES");
+    words_add(w, "-c");
+    words_add(w, START);
+    words_add(w, "python3");
     words_add(w, "%s", path);
     return EXIT_DONE;
 }
@@ -65,6 +70,8 @@ static exit_status outcome(const wf_launch_result *result) {
                         "interrupted; no results have been written");
     if (result->failed_rank < 0) return EXIT_DONE;
     if (said >= EXIT_FAILED && said <= EXIT_RANK) return (exit_status)said;
+    if (result->exit_status == NONE)
+        return complain(EXIT_FAILED, "there is no python3 in PATH, which makes the table");
     if (result->signal)
         return complain(EXIT_FAILED, "python3, which makes the table, was killed by signal %d (%s)",
                         result->signal, strsignal(result->signal));
@@ -76,12 +83,11 @@ static exit_status launch(const cli *c, words *w) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
     wf_launch_result result;
     if (w->broken) return complain(EXIT_FAILED, "no memory left, or too many options");
+    config.program = "/bin/sh";
     config.argv = w->word;
     config.out = fileno(c->say);
     signal(SIGCHLD, SIG_DFL);
     wf_status status = wf_launch(c->ctx, &config, &result);
-    if (status == WF_INVALID_ARG)
-        return complain(EXIT_FAILED, "%s; Python makes the table", wf_context_error(c->ctx));
     return status == WF_OK ? outcome(&result) : complain_of(c, status);
 }
 
