@@ -67,7 +67,6 @@ bool wfi_store_request_read(const uint8_t *bytes, size_t n, wfi_store_request *r
 size_t wfi_store_request_write(const wfi_store_request *request, uint8_t *bytes_out);
 bool wfi_store_reply_read(const uint8_t *bytes, size_t n, wfi_store_reply *reply_out);
 size_t wfi_store_reply_write(const wfi_store_reply *reply, uint8_t *bytes_out);
-/* Four bytes, little-endian. */
 /* The proof that a client knows the token, which it does not send. */
 void wfi_store_prove(const char *token, const uint8_t challenge[WFI_STORE_CHALLENGE],
                      uint8_t proof_out[WFI_STORE_PROOF]);
