@@ -2,8 +2,7 @@
  * rounds: in each, weft measures one wire, as threads or as a rank of a job, and peers run beside
  * it.
  */
-#ifndef CLI_BENCH_ALLREDUCE_H
-#define CLI_BENCH_ALLREDUCE_H
+#pragma once
 
 #include "bench/rounds.h"
 #include "common/text.h"
@@ -38,5 +37,3 @@ wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *rank
 
 exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int repeat);
 exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat);
-
-#endif

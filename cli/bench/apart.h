@@ -1,8 +1,7 @@
 /* A measurement in processes of its own: each measured program starts fresh every time, with as
  * many cores as it has ranks, and leaves a report. weft and its peers run so.
  */
-#ifndef CLI_APART_H
-#define CLI_APART_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -45,5 +44,3 @@ exit_status apart_check_alone(const cli *c);
 const char *bench_file(const char *name, char path[4096]);
 /* --python, or the interpreter that bench/setup-peers installs, or python3. */
 const char *peer_python(const options *o, char path[4096]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tables, reports and pictures of benches, which bench/cases/ makes. */
-#ifndef CLI_BENCH_CASES_H
-#define CLI_BENCH_CASES_H
+#pragma once
 
 #include "bench/apart.h"
 #include "common/processor.h"
@@ -15,5 +14,3 @@ exit_status cases_show(const cli *c, json_t *state, const effort *spent);
  * command of the runs, which get the options that were given; `peer`: PyTorch's script, or NULL.
  * Complains. */
 exit_status cases_run(const cli *c, unsigned child, const char *peer, const words *more);
-
-#endif

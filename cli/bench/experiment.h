@@ -1,8 +1,7 @@
 /* An experiment: one recipe timed under many plans and microbatch sizes, each of which is a row of
  * rounds.
  */
-#ifndef CLI_EXPERIMENT_H
-#define CLI_EXPERIMENT_H
+#pragma once
 
 #include "bench/rounds.h"
 #include "job/job.h"
@@ -37,5 +36,3 @@ wf_status experiment_draw(experiment *e);
 /* Runs the row once and adds its times; measures first, once, the times of the units at its split
  * on as many ranks. Complains. */
 rounds_run experiment_run;
-
-#endif

@@ -5,8 +5,7 @@
  * CPU time: each instruction takes its least of all steps, and the simulation puts these together
  * in the program's order. So other programs do not count.
  */
-#ifndef CLI_BENCH_PREDICT_H
-#define CLI_BENCH_PREDICT_H
+#pragma once
 
 #include "bench/rounds.h"
 #include "job/job.h"
@@ -26,5 +25,3 @@ typedef struct bench_predict {
 
 /* Measures one rank, then the row. Complains. */
 rounds_run predict_run;
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of published runs: their file format (tests/published/). */
-#ifndef BENCH_PUBLISHED_H
-#define BENCH_PUBLISHED_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -15,5 +14,3 @@ extern const char *const published_texts[];
 /* Appends the rows of a text, checked; `where` names it in sentences. */
 exit_status published_parse(json_t *rows, const char *text, size_t n_bytes, const char *where);
 exit_status published_read(const cli *c, json_t *rows, const char *path);
-
-#endif

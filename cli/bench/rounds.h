@@ -1,8 +1,7 @@
 /* A bench with JSON objects as rows. Runs in rounds add to them. Fields with names that begin with
  * a dot do not appear in a report.
  */
-#ifndef CLI_BENCH_ROUNDS_H
-#define CLI_BENCH_ROUNDS_H
+#pragma once
 
 #include "bench/cases.h"
 #include "common/samples.h"
@@ -52,5 +51,3 @@ double row_mean(const json_t *row, const char *list);       /* NAN: it is empty 
 void row_set(json_t *row, const char *field, double value); /* NAN: null */
 /* Appends to a list of the row. Complains. */
 exit_status row_append(json_t *row, const char *list, double value);
-
-#endif

@@ -1,8 +1,7 @@
 /* Checkpoints of a run: the files in --out's folder besides the log. The state is the commit:
  * weights for others to read (model.safetensors) follow it, and are written again when a run goes
  * on. */
-#ifndef CLI_CHECKPOINT_H
-#define CLI_CHECKPOINT_H
+#pragma once
 
 #include "common/made_by.h"
 #include "common/scores.h"
@@ -94,5 +93,3 @@ exit_status checkpoint_resume_after_restart(cli *c);
 exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out);
 /* Compares data, place and versions, then reads the tensors and writes the weights again. */
 exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from);
-
-#endif

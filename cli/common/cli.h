@@ -1,6 +1,5 @@
 /* Shared by all commands: exit statuses, output streams, errors. */
-#ifndef CLI_CLI_H
-#define CLI_CLI_H
+#pragma once
 
 #include "common/options.h"
 
@@ -136,5 +135,3 @@ exit_status interrupt_status(void);
 /* The same where ranks train together: of the signal that any of them got, told to all by the
  * last step; this rank's own is told with the next. So all stop at the same place. */
 exit_status interrupt_agreed(const cli *c);
-
-#endif

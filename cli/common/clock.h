@@ -1,8 +1,5 @@
 /* The clock of programs. */
-#ifndef CLI_CLOCK_H
-#define CLI_CLOCK_H
+#pragma once
 
 /* Returns the seconds of a clock that never goes back. */
 double now_seconds(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* DeepSpeed's configuration as options of ours.
  * https://www.deepspeed.ai/docs/config-json */
-#ifndef CLI_DEEPSPEED_H
-#define CLI_DEEPSPEED_H
+#pragma once
 
 #include "common/options.h"
 
@@ -9,5 +8,3 @@
  * options or a launcher's variables. NULL after a sentence in o->error: a member has no
  * counterpart. The caller releases it. */
 json_t *deepspeed_options(options *o, const json_t *root, const options *typed);
-
-#endif

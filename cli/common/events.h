@@ -1,7 +1,6 @@
 /* TensorBoard's event files: TFRecords, each an Event message of protocol buffers.
  * https://github.com/tensorflow/tensorboard (compat/proto/event.proto, summary.proto) */
-#ifndef CLI_EVENTS_H
-#define CLI_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ bool events_write(FILE *out, double wall_time, int64_t step, const event_scalar 
 /* Copies the events of steps up to `keep_steps`, until one that is damaged or cut off. An empty
  * file gets its beginning. */
 bool events_copy(FILE *in, FILE *out, double wall_time, int64_t keep_steps);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lines of a table by rank. Ranks with equal lines share one. */
-#ifndef CLI_FOLD_H
-#define CLI_FOLD_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -19,5 +18,3 @@ void say_by_rank(const cli *c, const char *label, const char *heading, char **te
 
 /* Without --verbose a table of ranks has so many rows at most. */
 #define FOLD_MOST_ROWS 16
-
-#endif

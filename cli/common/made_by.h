@@ -1,6 +1,5 @@
 /* The libraries that compute, as text. */
-#ifndef CLI_MADE_BY_H
-#define CLI_MADE_BY_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -11,5 +10,3 @@ enum { LIBRARY_BYTES = 1200, MADE_BY_BYTES = LIBRARY_BYTES + 80 };
 const char *made_by_library(const cli *c, char text[LIBRARY_BYTES]);
 /* The text that resumed.made_by is. */
 const char *made_by_text(const char *version, const char *library, char text[MADE_BY_BYTES]);
-
-#endif

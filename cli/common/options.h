@@ -3,8 +3,7 @@
  * page and completion, and writes the recipe into reports and checkpoints, so none of them can
  * drift from the others.
  */
-#ifndef CLI_OPTIONS_H
-#define CLI_OPTIONS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -424,5 +423,3 @@ bool option_is_of_recipe(const options *o, option_id id);
 
 /* The option of `command` with the name nearest to `name`; N_OPTIONS if none is near. */
 option_id option_nearest(const char *name, unsigned command);
-
-#endif

@@ -1,8 +1,7 @@
 /* Output files of a command: reports, tables, pictures. The content is made in memory first. A file
  * is then replaced as a whole (weft/file.h). "-", and a path that is not a regular file, such as
  * /dev/null or a pipe, is written in place. */
-#ifndef CLI_OUTPUT_H
-#define CLI_OUTPUT_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -27,5 +26,3 @@ exit_status output_begin(output *out, const cli *c, const char *what, const char
 exit_status output_end(output *out);
 /* Instead: nothing is written. After output_end it does nothing. */
 void output_drop(output *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The processor, and the shares of its time that this program and others have taken. */
-#ifndef CLI_PROCESSOR_H
-#define CLI_PROCESSOR_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -30,5 +29,3 @@ bool effort_is_crowded(const effort *spent, int n_threads);
 void effort_say(const cli *c, const effort *spent);
 /* "processor", "wall_seconds", "cpu_seconds" and "taken_by_others" of a report. */
 void effort_report(const effort *spent, json_t *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers of the steps of a run. */
-#ifndef CLI_RECORD_H
-#define CLI_RECORD_H
+#pragma once
 
 #include "common/samples.h"
 
@@ -13,5 +12,3 @@ typedef struct record {
 
 bool record_add(record *r, double loss, double ms, double items);
 void record_release(record *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Measured values in their order, and their statistics. */
-#ifndef CLI_SAMPLES_H
-#define CLI_SAMPLES_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -24,5 +23,3 @@ json_t *samples_json(const samples *s);
 json_t *json_number(double value);
 /* The number of that name; NAN if there is none. */
 double json_member(const json_t *object, const char *key);
-
-#endif

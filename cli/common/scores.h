@@ -1,8 +1,7 @@
 /* The tests of a run: which one was the best, and whether it is worth going on. They are a part of
  * its state: a run that goes on from a checkpoint knows them.
  */
-#ifndef CLI_SCORES_H
-#define CLI_SCORES_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -23,5 +22,3 @@ bool scores_add(scores *s, int64_t step, double loss);
 json_t *scores_json(const scores *s);
 /* What scores_json gave; false: it is none, and *s is as it was. */
 bool scores_read(scores *s, const json_t *json);
-
-#endif

@@ -1,6 +1,5 @@
 /* The speed of this machine's memory and disk. */
-#ifndef CLI_SPEED_H
-#define CLI_SPEED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ bool speed_of_memory(memory_speed *speed_out);
  * multiple of SPEED_DISK_CHUNK, past the system's cache. False: errno has the reason. */
 #define SPEED_DISK_CHUNK ((size_t)4 << 20)
 bool speed_of_disk(const char *path, size_t bytes, double *ms_out);
-
-#endif

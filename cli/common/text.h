@@ -1,6 +1,5 @@
 /* Numbers as people read and type them. */
-#ifndef CLI_TEXT_H
-#define CLI_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool text_has_control(const char *text);
 
 /* The same as UTF-8: invalid bytes become U+FFFD; free() it. NULL: no memory left. */
 char *text_repaired(const char *text, size_t n_bytes);
-
-#endif

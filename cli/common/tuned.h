@@ -1,6 +1,5 @@
 /* Tables of kernels by shape: weft tune writes them and --kernels reads them. */
-#ifndef CLI_TUNED_H
-#define CLI_TUNED_H
+#pragma once
 
 #include "common/options.h"
 
@@ -25,5 +24,3 @@ wf_status tuned_here(const struct cli *c, int n_threads, tuned_place *out);
 /* Says so, if the table was measured in another place than the program is for, or none of its
  * kernels is computed in another way by it. */
 void tuned_warn(const struct cli *c, const wf_program *program);
-
-#endif

@@ -1,6 +1,5 @@
 /* Boxes of a picture: the work of a rank over time, made of the instructions of a timeline. */
-#ifndef CLI_BOXES_H
-#define CLI_BOXES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ typedef struct shares {
     double compute, transfer, bubble, wait;
 } shares;
 shares shares_of(const wf_timeline *timeline);
-
-#endif

@@ -1,6 +1,5 @@
 /* A chart: a CSV file and the picture that gnuplot draws from it, side by side in --out. */
-#ifndef CLI_CHART_H
-#define CLI_CHART_H
+#pragma once
 
 #include "common/output.h"
 
@@ -8,5 +7,3 @@
  * or why not, which is no error. Complains if a file could not be written. */
 exit_status chart_draw(const cli *c, const char *name, const char *csv, const char *title,
                        const char *script);
-
-#endif

@@ -1,7 +1,6 @@
 /* Pictures of timelines: SVG, PNG or text, the same in all three; memory in time is in the first
  * two. */
-#ifndef CLI_DRAW_H
-#define CLI_DRAW_H
+#pragma once
 
 #include "common/cli.h"
 #include "draw/boxes.h"
@@ -62,5 +61,3 @@ typedef enum picture_kind { PICTURE_SVG, PICTURE_PNG } picture_kind;
 char *draw_script(const drawing *d, picture_kind kind, int *n_rows_out);
 /* More rows of ranks than one can look at. */
 #define DRAW_MAX_ROWS 256
-
-#endif

@@ -1,6 +1,5 @@
 /* gnuplot as a program that may be missing. */
-#ifndef CLI_GNUPLOT_H
-#define CLI_GNUPLOT_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -22,5 +21,3 @@ const char *gnuplot_meaning(int status);
 /* `text` as it can stand between quotes in a script: gnuplot's markup, quotes and commands become
  * spaces. Changes and returns it. */
 char *gnuplot_plain(char *text);
-
-#endif

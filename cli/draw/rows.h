@@ -1,6 +1,5 @@
 /* Rows of a picture: a rank each, or several that do the same at the same times, as replicas do. */
-#ifndef CLI_ROWS_H
-#define CLI_ROWS_H
+#pragma once
 
 #include "draw/draw.h"
 
@@ -25,5 +24,3 @@ void rows_release(rows *r);
 
 /* The role of a rank in the plan: "replica 1, stage 0"; "rank 3" if it is unknown. */
 char *role_of_rank(const drawing *d, int rank, char text[ROW_NAME_BYTES]);
-
-#endif

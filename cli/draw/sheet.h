@@ -1,7 +1,6 @@
 /* The picture of a drawing while its script is made. Places are in pixels from the top of the plot
  * but for the axis of time, so that rows have the same height in every picture. */
-#ifndef CLI_SHEET_H
-#define CLI_SHEET_H
+#pragma once
 
 #include "draw/draw.h"
 #include "draw/rows.h"
@@ -58,5 +57,3 @@ int sheet_legend(const sheet *s, int picture_height);
 void panel_look_at(sheet *s, const wf_timeline *timeline);
 int panel_height(const sheet *s, const wf_timeline *timeline);
 void panel_add(const sheet *s, const wf_timeline *timeline, double top);
-
-#endif

@@ -1,6 +1,5 @@
 /* Timelines in the output, reports and files of commands. */
-#ifndef CLI_TIMELINE_REPORT_H
-#define CLI_TIMELINE_REPORT_H
+#pragma once
 
 #include "draw/draw.h"
 #include "job/report.h"
@@ -34,5 +33,3 @@ const char **timeline_worker_names(const char *word, int n_workers, int n_rows);
 /* Returns the names of words_out, to be freed, if the timeline is one of workers. NULL: it is not,
  * or there is no memory. */
 const char **timeline_words(const wf_trace_part *part, drawing_words *words_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Pictures of plans that a search on a cluster has found. */
-#ifndef CLI_CHOICES_H
-#define CLI_CHOICES_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -20,5 +19,3 @@ typedef struct choice_point {
  * beats in both. `memory` of a device. */
 exit_status choices_draw_front(const cli *c, const char *path, const char *title,
                                choice_point *points, size_t n, double memory);
-
-#endif

@@ -1,6 +1,5 @@
 /* --cluster: predictions for a cluster that need not be here. */
-#ifndef CLI_CLUSTER_H
-#define CLI_CLUSTER_H
+#pragma once
 
 #include "job/job.h"
 
@@ -46,5 +45,3 @@ char *cluster_why(const wf_prediction *fast, const wf_prediction *slow,
 /* "1.20 GiB more than a device has", or "... more host memory than its share". Returns `text`. */
 char *cluster_missing(const wf_prediction *p, char text[CLUSTER_WHY_BYTES]);
 json_t *cluster_times_json(const wf_prediction *p);
-
-#endif

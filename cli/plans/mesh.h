@@ -1,6 +1,5 @@
 /* How a plan's axes lie on its ranks. */
-#ifndef CLI_MESH_H
-#define CLI_MESH_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -8,5 +7,3 @@
 void mesh_say(const cli *c, const wf_plan *plan);
 /* The axes, the innermost first: {axis, size, stride, groups}. */
 json_t *mesh_json(const wf_plan *plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* weft simulate: a pipeline schedule (simulate.c) or, with --update, workers (simulate_updates.c).
  */
-#ifndef CLI_SIMULATE_H
-#define CLI_SIMULATE_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -11,5 +10,3 @@ exit_status simulate_read_time(option_id id, const char *text, size_t n, double 
 /* Complains about an option that has no effect with the given --update, or without --update. */
 exit_status simulate_check_use(const options *o);
 exit_status simulate_updates(cli *c);
-
-#endif

@@ -1,7 +1,6 @@
 /* The table of units in weft plan: a line for each unit of the model, equal neighbours as one; with
  * --verbose, by rank, a line for each part. */
-#ifndef CLI_UNITS_H
-#define CLI_UNITS_H
+#pragma once
 
 #include "common/cli.h"
 
@@ -26,5 +25,3 @@ void units_add(int rank, const wf_unit_summary *units, int n, unit_table *table,
 int units_name_bytes(const unit_table *table, const char *name);
 void units_say(unit_table *table); /* once */
 void units_release(unit_table *table);
-
-#endif

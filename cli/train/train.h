@@ -1,7 +1,6 @@
 /* A run of weft train: train_begin.c sets it up, train.c makes its steps, train_save.c saves and
  * tests, train_finish.c reports. All functions complain, with the reason. */
-#ifndef CLI_TRAIN_H
-#define CLI_TRAIN_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 #include "job/log.h"
@@ -81,5 +80,3 @@ exit_status train_interrupted(run *r);
 /* ---- train_finish.c ---- */
 
 exit_status train_finish(run *r);
-
-#endif

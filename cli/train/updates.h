@@ -1,6 +1,5 @@
 /* Training by workers with parameters of their own: --update async and local. */
-#ifndef CLI_UPDATES_H
-#define CLI_UPDATES_H
+#pragma once
 
 #include "job/job.h"
 
@@ -54,5 +53,3 @@ wf_status updates_load(const updates *w, int64_t n_steps);
 wf_status updates_report(const updates *w, json_t *report);
 /* Prints the staleness of gradients. */
 void updates_say(const updates *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arrays' insides. Private. */
-#ifndef WFI_ARRAY_H
-#define WFI_ARRAY_H
+#pragma once
 
 #include "execute/worker.h"
 
@@ -25,5 +24,3 @@ wf_status wfi_array_new(wf_context *ctx, wf_dtype dtype, const wf_shape *shape, 
 wf_status wfi_device_name(wf_context *ctx, const char *device, char name_out[WF_DEVICE_NAME_BYTES]);
 /* Bytes of one element of dim 0. */
 size_t wfi_array_row_bytes(const wf_array *array);
-
-#endif

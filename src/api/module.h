@@ -1,6 +1,5 @@
 /* Modules' insides. Private. */
-#ifndef WFI_MODULE_H
-#define WFI_MODULE_H
+#pragma once
 
 #include "api/array.h"
 #include "api/trainer.h"
@@ -20,5 +19,3 @@ struct wf_module {
 wf_status wfi_module_create_on(wf_context *ctx, const wf_model *model,
                                const wf_module_config *config, const wfi_device_list *list,
                                wf_module **module_out);
-
-#endif

@@ -6,8 +6,7 @@
  * all come to the same sentence. If several units have such values, the sentence names the last
  * unit: the first in the backward pass.
  */
-#ifndef WFI_NOT_FINITE_H
-#define WFI_NOT_FINITE_H
+#pragma once
 
 #include "base/base.h"
 #include "base/finite.h"
@@ -17,5 +16,3 @@ struct wfi_ready;
 
 /* After a run: NOT_FINITE, if any cell or loss says so. */
 wf_status wfi_not_finite_check(struct wf_trainer *t, const struct wfi_ready *r);
-
-#endif

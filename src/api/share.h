@@ -1,6 +1,5 @@
 /* A trainer that computes the gradients of a part of a batch, for other trainers. Private. */
-#ifndef WFI_RUN_SHARE_H
-#define WFI_RUN_SHARE_H
+#pragma once
 
 #include "api/trainer.h"
 
@@ -11,5 +10,3 @@ void wfi_trainer_share(wf_trainer *t, const wfi_share *share);
 void wfi_trainer_count_to(wf_trainer *t, int64_t n_steps);
 /* Copies the reports of the latest run's microbatches, [n_micro][2]. */
 void wfi_trainer_records(const wf_trainer *t, double *records_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The trainer's insides. Private. */
-#ifndef WFI_TRAINER_H
-#define WFI_TRAINER_H
+#pragma once
 
 #include "execute/delay.h"
 #include "execute/executor.h"
@@ -205,5 +204,3 @@ static inline wf_status wfi_trainer_barrier(const wf_trainer *t, const char *wha
 static inline const wf_graph *wfi_trainer_graph(const wf_trainer *t) {
     return t->ready[0]->program->graph;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A tuning: the shapes of a model, and the ways to compute each. Private. */
-#ifndef WFI_TUNE_H
-#define WFI_TUNE_H
+#pragma once
 
 #include "device/device.h"
 #include "program/program.h"
@@ -41,5 +40,3 @@ struct wf_tuning {
 
 /* Errors: INTERRUPTED, if the caller wants to stop. */
 wf_status wfi_tuning_check_stop(const wf_tuning *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* The base of all folders: errors, memory, log. Private. */
-#ifndef WFI_BASE_H
-#define WFI_BASE_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -119,5 +118,3 @@ static inline int64_t wfi_max_i64(int64_t a, int64_t b) {
 #define WFI_ALIGN_BYTES 64
 
 #pragma GCC visibility pop
-
-#endif

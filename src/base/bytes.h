@@ -1,6 +1,5 @@
 /* Numbers as bytes in little-endian order, as files and messages have them. Private. */
-#ifndef WFI_BYTES_H
-#define WFI_BYTES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ static inline uint64_t wfi_get_number(const uint8_t *at, int n_bytes) {
     for (int i = 0; i < n_bytes; i++) number |= (uint64_t)at[i] << 8 * i;
     return number;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The clock for deadlines and durations: it never goes back. Private. */
-#ifndef WFI_CLOCK_H
-#define WFI_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -43,5 +42,3 @@ static inline int64_t wfi_wait_ms(wfi_wait_clock *c) {
     c->read_ms = now_ms;
     return c->waited_ms += gap_ms < WFI_WAIT_GAP_MS ? gap_ms : WFI_WAIT_GAP_MS;
 }
-
-#endif

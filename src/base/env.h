@@ -1,7 +1,6 @@
 /* Environment variables that weft reads. Private. None of them changes a result, except
  * WEFT_FLIP_BIT and WEFT_RAISE, which tests use to damage a run. */
-#ifndef WFI_ENV_H
-#define WFI_ENV_H
+#pragma once
 
 #include "base/base.h"
 
@@ -70,5 +69,3 @@ wf_status wfi_env_count(wf_context *ctx, wfi_env_id id, int64_t *value_out);
 
 /* Replaces a timeout of 0 by WEFT_TIMEOUT_MS. Errors: INVALID_ARG, also for one below 1. */
 wf_status wfi_env_timeout(wf_context *ctx, int64_t *timeout_ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* Regular files, and whole ones in memory. Sentences begin with the path. Private. */
-#ifndef WFI_FILE_H
-#define WFI_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
                         size_t *n_bytes_out);
 
 #pragma GCC visibility pop
-
-#endif

@@ -1,6 +1,5 @@
 /* Whether numbers are finite, and a record of those that are not. Private. */
-#ifndef WFI_FINITE_H
-#define WFI_FINITE_H
+#pragma once
 
 #include "base/variants.h"
 
@@ -27,5 +26,3 @@ void wfi_not_finite_record(int64_t *cell, wfi_not_finite what, int32_t unit);
 /* Decode a cell that is not 0. */
 wfi_not_finite wfi_not_finite_what(int64_t cell);
 int32_t wfi_not_finite_unit(int64_t cell);
-
-#endif

@@ -1,8 +1,7 @@
 /* A short hash, FNV-1a, with which two processes compare their data. The hash does not resist
  * deliberate collisions. Private.
  */
-#ifndef WFI_HASH_H
-#define WFI_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ static inline uint64_t wfi_hash_add(uint64_t hash, const void *data, size_t byte
     for (size_t k = 0; k < bytes; k++) hash = (hash ^ at[k]) * UINT64_C(0x100000001B3);
     return hash;
 }
-
-#endif

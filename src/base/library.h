@@ -1,7 +1,6 @@
 /* Libraries that are found when they are needed, so that weft is built and runs without them.
  * Private. */
-#ifndef WFI_LIBRARY_H
-#define WFI_LIBRARY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -20,5 +19,3 @@ wf_status wfi_library_load(wf_context *ctx, const wfi_library *library, void *fu
  * recorded. */
 void wfi_library_try(wf_context *ctx, const wfi_library *library, void *functions_out,
                      size_t why_bytes, char *why_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Lists of names, joined by + or commas, such as "conv1+layer1". A name matches itself and all
  * names that begin with it and a dot. Private. */
-#ifndef WFI_NAMES_H
-#define WFI_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ void wfi_name_ranks(int n_ranks, bool (*is_meant)(const void *self, int rank), c
  * locale.
  */
 bool wfi_parse_real(const char *text, size_t n, double *value_out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A text may be hostile: its length is bounded, every byte is checked, and errors say where.
  */
-#ifndef WFI_PAIRS_H
-#define WFI_PAIRS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -29,5 +28,3 @@ wf_status wfi_pair_is_unknown(const wfi_pair *pair, const char *(*name)(int i));
 
 /* The index of a word of n characters, in any case, in "a|b|c"; -1: none. */
 int wfi_word_find(const char *words, const char *word, size_t n);
-
-#endif

@@ -1,8 +1,7 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw,
  * "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A number is a pure
  * function of its key and its index, so it is the same on any rank. */
-#ifndef WFI_RANDOM_H
-#define WFI_RANDOM_H
+#pragma once
 
 #include "base/variants.h"
 
@@ -43,5 +42,3 @@ double wfi_random_beta(wfi_random_key key, uint64_t high, double alpha);
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out);
 
 #pragma GCC visibility pop
-
-#endif

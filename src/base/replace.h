@@ -1,7 +1,6 @@
 /* Replacing a file in one step: the new bytes go to a temporary file in the same folder,
  * which is renamed over the old one when it is complete and on the disk. Private. */
-#ifndef WFI_REPLACE_H
-#define WFI_REPLACE_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -55,5 +54,3 @@ wf_status wfi_replacement_commit(wfi_replacement *r);
 
 /* Frees everything, and removes the temporary file unless it was committed. */
 void wfi_replacement_end(wfi_replacement *r);
-
-#endif

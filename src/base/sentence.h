@@ -3,8 +3,7 @@
  * Threads that fail at the same time do not write over each other's sentences. Only so
  * many threads are remembered; the one that failed longest ago is forgotten first.
  */
-#ifndef WFI_SENTENCE_H
-#define WFI_SENTENCE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -27,5 +26,3 @@ typedef struct wfi_sentences {
 void wfi_sentences_put(wfi_sentences *s, const char text[WFI_SENTENCE_BYTES]);
 /* The calling thread's latest; if it has none, the latest of any thread; or "". */
 const char *wfi_sentences_get(const wfi_sentences *s);
-
-#endif

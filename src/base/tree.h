@@ -3,8 +3,7 @@
  * Over n leaves it splits into the first ceil(n / 2) and the rest. The owner of a whole subtree can
  * sum it alone, so the result has the same bits for any number of owners that divides the tree.
  */
-#ifndef WFI_TREE_H
-#define WFI_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@
 static inline int64_t wfi_tree_split(int64_t n) {
     return (n + 1) / 2;
 }
-
-#endif

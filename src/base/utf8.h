@@ -1,6 +1,5 @@
 /* UTF-8 in bytes from anywhere. Private. */
-#ifndef WFI_UTF8_H
-#define WFI_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@
 size_t wfi_utf8_character(const uint8_t *at, size_t n_left);
 
 #pragma GCC visibility pop
-
-#endif

@@ -4,8 +4,7 @@
  * nothing is contracted (no FMA), and a loop adds into each element by itself.
  * tests/base_variants.c compares them.
  */
-#ifndef WFI_VARIANTS_H
-#define WFI_VARIANTS_H
+#pragma once
 
 typedef enum wfi_variant { WFI_BASELINE, WFI_AVX2, WFI_AVX512, WFI_N_VARIANTS } wfi_variant;
 
@@ -41,5 +40,3 @@ const char *wfi_variant_name(wfi_variant variant);
                                                           name##_avx512};                          \
         variants[variant](a);                                                                      \
     }
-
-#endif

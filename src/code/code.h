@@ -1,7 +1,6 @@
 /* Code: the kernels of one unit in one part of the step, and the places of their values. Code
  * belongs to one size of microbatches; it knows no rank, schedule or instruction. */
-#ifndef WFI_CODE_H
-#define WFI_CODE_H
+#pragma once
 
 #include "kernel/backend.h"
 #include "kernel/descriptions.h"
@@ -177,5 +176,3 @@ typedef struct wfi_temporary {
 /* Gives offsets, largest first at the lowest that is free; with a gap, each its own place. */
 wf_status wfi_workspace_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
                              size_t *bytes_out);
-
-#endif

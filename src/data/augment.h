@@ -1,6 +1,5 @@
 /* Augmentation: small random changes of a training image. Private. */
-#ifndef WFI_DATA_AUGMENT_H
-#define WFI_DATA_AUGMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ wfi_augment wfi_augment_make(uint64_t seed, int64_t epoch, int64_t sample, int64
 /* One channel: src and dst are [height, width]; value_of gives each pixel's float. */
 void wfi_augment_apply(wfi_augment change, const uint8_t *src, int64_t height, int64_t width,
                        const float value_of[256], float *dst);
-
-#endif

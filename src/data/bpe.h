@@ -1,7 +1,6 @@
 /* Byte-level BPE: the model, the pattern that divides text for it, and the files it comes from.
  * Private. */
-#ifndef WFI_DATA_BPE_H
-#define WFI_DATA_BPE_H
+#pragma once
 
 #include "base/base.h"
 #include "data/hash.h"
@@ -69,5 +68,3 @@ wf_status wfi_split_begin(const wfi_splitter *splitter, wfi_split **split_out);
 wf_status wfi_split_next(wfi_split *split, const uint8_t *text, size_t n, size_t at,
                          size_t *length_out);
 void wfi_split_end(wfi_split *split); /* NULL is allowed */
-
-#endif

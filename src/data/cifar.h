@@ -1,7 +1,6 @@
 /* CIFAR-10's binary layout: records of one label byte and 3 x 32 x 32 pixel bytes, the
  * channels one after the other. Private. */
-#ifndef WFI_DATA_CIFAR_H
-#define WFI_DATA_CIFAR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@
 /* Counts the records of one file and checks their labels. Errors: CORRUPT. */
 wf_status wfi_cifar_parse(wf_context *ctx, const char *path, const uint8_t *bytes, size_t n_bytes,
                           int64_t *n_records_out);
-
-#endif

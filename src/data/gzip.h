@@ -1,6 +1,5 @@
 /* Unpacking of gzip files. Private. */
-#ifndef WFI_DATA_GZIP_H
-#define WFI_DATA_GZIP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ typedef wf_status (*wfi_gzip_announced)(wf_context *ctx, const char *path, const
 wf_status wfi_gzip_unpack(wf_context *ctx, const char *path, const uint8_t *packed, size_t n_packed,
                           size_t n_head, wfi_gzip_announced announced, const void *self,
                           uint8_t **bytes_out, size_t *n_bytes_out);
-
-#endif

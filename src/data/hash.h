@@ -1,6 +1,5 @@
 /* A fingerprint in the making. Private. */
-#ifndef WFI_DATA_HASH_H
-#define WFI_DATA_HASH_H
+#pragma once
 
 #include <weft/data.h>
 
@@ -12,5 +11,3 @@ void wfi_data_hash_add(wfi_data_hash *hash, const void *bytes, size_t n_bytes);
 void wfi_data_hash_number(wfi_data_hash *hash, int64_t number);
 /* Frees it. */
 void wfi_data_hash_end(wf_context *ctx, wfi_data_hash *hash, char hex_out[WF_DATA_HASH_BYTES]);
-
-#endif

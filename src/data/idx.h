@@ -1,7 +1,6 @@
 /* IDX, the format of MNIST's files: two zero bytes, a type, the number of dims, each dim
  * as a big-endian 32-bit number, the values. Private. */
-#ifndef WFI_DATA_IDX_H
-#define WFI_DATA_IDX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ wf_status wfi_idx_announced(wf_context *ctx, const char *path, const uint8_t *he
  * for sentences. Errors: CORRUPT. */
 wf_status wfi_idx_parse(wf_context *ctx, const char *path, const uint8_t *bytes, size_t n_bytes,
                         int n_dims, wfi_idx *idx_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Image sets: decoded bytes in memory, turned into floats when a sample is asked for.
  * Private. */
-#ifndef WFI_DATA_IMAGES_H
-#define WFI_DATA_IMAGES_H
+#pragma once
 
 #include "data/source.h"
 
@@ -37,5 +36,3 @@ void wfi_images_describe(wf_data *data, int64_t channels, int64_t height, int64_
 
 /* When both splits and the sizes are set: normalisation and description. */
 void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_classes);
-
-#endif

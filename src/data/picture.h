@@ -1,8 +1,7 @@
 /* JPEG and PNG, decoded as the Python Imaging Library's convert("RGB") does: alpha is left out,
  * palettes and grey become RGB, of 16 bits the upper 8 count, CMYK is Adobe's; the orientation in
  * EXIF is ignored. The sizes in a file's header are not trusted. Private. */
-#ifndef WFI_DATA_PICTURE_H
-#define WFI_DATA_PICTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ typedef struct wfi_picture {
  * damaged or too large), NO_MEMORY. */
 wf_status wfi_picture_decode(wf_context *ctx, const char *path, const uint8_t *bytes,
                              size_t n_bytes, wfi_picture *picture_out);
-
-#endif

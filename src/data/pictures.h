@@ -1,6 +1,5 @@
 /* Sets of pictures in files: a folder a class, or any pictures without classes. Private. */
-#ifndef WFI_DATA_PICTURES_H
-#define WFI_DATA_PICTURES_H
+#pragma once
 
 #include "base/base.h"
 #include "data/picture.h"
@@ -33,5 +32,3 @@ wf_status wfi_pictures_list(wfi_pool *pool, const char *root, bool skips, wfi_pi
 wf_status wfi_pictures_list_plain(wfi_pool *pool, const char *root, bool skips,
                                   wfi_picture_list *list);
 void wfi_pictures_list_release(wf_context *ctx, wfi_picture_list *list);
-
-#endif

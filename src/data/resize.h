@@ -1,8 +1,7 @@
 /* Parts of pictures, made larger or smaller: bilinear with a filter as wide as the scale asks for,
  * in fixed point, along rows and then along columns, bit by bit as the Python Imaging Library does
  * it. Private. */
-#ifndef WFI_DATA_RESIZE_H
-#define WFI_DATA_RESIZE_H
+#pragma once
 
 #include "data/picture.h"
 
@@ -14,5 +13,3 @@ typedef struct wfi_box {
  * rows, to dst. Errors: NO_MEMORY. */
 wf_status wfi_picture_resize(wf_context *ctx, const wfi_picture *picture, wfi_box part,
                              int64_t to_width, int64_t to_height, wfi_box window, uint8_t *dst);
-
-#endif

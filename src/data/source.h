@@ -1,7 +1,6 @@
 /* A data set as the loader uses it: a description and a function that writes one sample.
  * Private. */
-#ifndef WFI_DATA_SOURCE_H
-#define WFI_DATA_SOURCE_H
+#pragma once
 
 #include "data/hash.h"
 
@@ -56,5 +55,3 @@ bool wfi_mnist_is_here(const char *path);
 bool wfi_cifar_is_here(const char *path);
 /* The same, or a file with a header of llm.c. */
 bool wfi_tokens_is_here(const char *path);
-
-#endif

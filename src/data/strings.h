@@ -1,7 +1,6 @@
 /* A set of strings of bytes, numbered in the order in which they are added. The set does not own
  * the bytes. Private. */
-#ifndef WFI_DATA_STRINGS_H
-#define WFI_DATA_STRINGS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ wf_status wfi_strings_add(wf_context *ctx, wfi_strings *set, wfi_string string,
 /* -1: it is not there. */
 int32_t wfi_strings_find(const wfi_strings *set, wfi_string string);
 void wfi_strings_release(wf_context *ctx, wfi_strings *set);
-
-#endif

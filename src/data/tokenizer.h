@@ -1,6 +1,5 @@
 /* The internals of a tokenizer: a description, and the state of its kind. Private. */
-#ifndef WFI_DATA_TOKENIZER_H
-#define WFI_DATA_TOKENIZER_H
+#pragma once
 
 #include "data/strings.h"
 
@@ -21,5 +20,3 @@ struct wf_tokenizer {
 /* The words of a text, in order of first appearance. Errors: those of wf_tokenizer_create_words. */
 wf_status wfi_tokenizer_learn_words(wf_context *ctx, const char *path, const uint8_t *bytes,
                                     size_t n_bytes, wf_tokenizer **tokenizer_out);
-
-#endif

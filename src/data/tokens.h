@@ -1,8 +1,7 @@
 /* Sets of tokens: one row of numbers a split. Sample i of n_tokens T reads tokens [i T, i T + T)
  * and is asked for those one place later; of S streams, tokens [i / S T, ...) of stream i % S.
  * Private. */
-#ifndef WFI_DATA_TOKENS_H
-#define WFI_DATA_TOKENS_H
+#pragma once
 
 #include "data/source.h"
 
@@ -21,5 +20,3 @@ wf_status wfi_tokens_create(wf_data *data, wfi_tokens **tokens_out);
  * configuration's streams. */
 wf_status wfi_tokens_finish(wf_data *data, const wf_data_config *config, const char *path,
                             int64_t vocabulary);
-
-#endif

@@ -1,6 +1,5 @@
 /* Words of a text as numbers. Private. */
-#ifndef WFI_DATA_WORDS_H
-#define WFI_DATA_WORDS_H
+#pragma once
 
 #include "data/strings.h"
 
@@ -22,5 +21,3 @@ wf_status wfi_words_learn(wf_context *ctx, const char *path, const uint8_t *byte
 wf_status wfi_words_encode(wf_context *ctx, const wfi_strings *words, const char *path,
                            const uint8_t *bytes, size_t n_bytes, int32_t **tokens_out,
                            int64_t *n_tokens_out);
-
-#endif

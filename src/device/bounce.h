@@ -1,7 +1,6 @@
 /* Copies through host memory, for memory that no device copy reaches directly: files, and memory of
  * other devices. Private to src/device. */
-#ifndef WFI_BOUNCE_H
-#define WFI_BOUNCE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -13,5 +12,3 @@ wf_status wfi_bounce_copy(wfi_stream_queue *stream, wfi_device *to_device, void 
                           wfi_space from_space, size_t bytes);
 /* Frees the stream's bounce buffer. */
 void wfi_bounce_free(wfi_stream_queue *stream);
-
-#endif

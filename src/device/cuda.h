@@ -4,8 +4,7 @@
  * The current context of a stream's thread is its device's: tasks call the driver and libraries
  * directly. Any other thread does so between wfi_cuda_push and wfi_cuda_pop.
  */
-#ifndef WFI_CUDA_H
-#define WFI_CUDA_H
+#pragma once
 
 #include "device/cuda_library.h"
 #include "device/separate.h"
@@ -54,5 +53,3 @@ void wfi_cuda_forget(const wfi_device *device, void *captured);
 /* Reports the error of operation `what` on the GPU; success is not an error. Errors: NO_MEMORY;
  * DEVICE. */
 wf_status wfi_cuda_check(const wfi_device *device, const char *what, wfi_cuda_enum error);
-
-#endif

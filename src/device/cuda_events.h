@@ -1,8 +1,7 @@
 /* Events of a CUDA stream: they order streams on the device, measure when tasks begin and end
  * there, and mark when words of kernels have been copied. For the stream's own thread. Private to
  * src/device. */
-#ifndef WFI_CUDA_EVENTS_H
-#define WFI_CUDA_EVENTS_H
+#pragma once
 
 #include "device/cuda.h"
 
@@ -46,5 +45,3 @@ wf_status wfi_cuda_report_words(wfi_stream_queue *stream, wfi_words_listener lis
                                 int32_t number);
 /* Called with the device's context current. */
 void wfi_cuda_events_destroy(const wfi_cuda *driver, const wfi_cuda_events *events);
-
-#endif

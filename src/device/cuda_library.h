@@ -4,8 +4,7 @@
  *
  * Private to src/device, src/kernel/cuda and src/comm/wire/nccl.
  */
-#ifndef WFI_CUDA_LIBRARY_H
-#define WFI_CUDA_LIBRARY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -131,5 +130,3 @@ wf_status wfi_nvrtc_load(wf_context *ctx, int driver_version, wfi_nvrtc *compile
 #define WFI_CUDA_ERROR_TEXT 160
 const char *wfi_cuda_error(const wfi_cuda *driver, wfi_cuda_enum error,
                            char text[WFI_CUDA_ERROR_TEXT]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Kernels for a CUDA GPU, compiled by NVRTC. Private to src/device. */
-#ifndef WFI_CUDA_PROGRAM_H
-#define WFI_CUDA_PROGRAM_H
+#pragma once
 
 #include "device/cuda.h"
 
@@ -10,5 +9,3 @@ wf_status wfi_cuda_load_module(const wfi_device *device, const char *kernel, uns
                                size_t bytes, void **module_out);
 wf_status wfi_cuda_build(const wfi_device *device, const char *kernel, const char *text,
                          void **module_out, unsigned char **image_out, size_t *bytes_out);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Streams of other processes have no device here: they are counters (comm/transport/remote.h).
  */
-#ifndef WFI_DEVICE_H
-#define WFI_DEVICE_H
+#pragma once
 
 #include "device/failure.h"
 #include "device/launch.h"
@@ -249,5 +248,3 @@ struct wfi_stream_queue {
     void *queue;       /* of the device's kind, for kernels and copies of tasks */
     void *bounce;      /* bounce.c: host memory, allocated at first use */
 };
-
-#endif

@@ -7,8 +7,7 @@
  * (WFI_DIRECT_ALIGN). The file's bytes are reserved on the disk at its creation, so that a full
  * disk is reported before anything runs.
  */
-#ifndef WFI_DISK_H
-#define WFI_DISK_H
+#pragma once
 
 #include "device/device.h"
 
@@ -26,5 +25,3 @@ void wfi_disk_destroy(wfi_device *device, const void *base);
 wf_status wfi_disk_copy(wfi_device *device, void *to, wfi_space to_space, const void *from,
                         wfi_space from_space, size_t bytes);
 wf_status wfi_disk_fill(wfi_device *device, void *to, wfi_space space, int byte, size_t bytes);
-
-#endif

@@ -11,8 +11,7 @@
  * that is killed in between loses only its entry. So when wfi_failure_set returns, every rank sees
  * a failure.
  */
-#ifndef WFI_FAILURE_H
-#define WFI_FAILURE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -41,5 +40,3 @@ void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentenc
 void wfi_failure_receive(wfi_failure *failure, int status, const char *sentence);
 /* Clears the failure. No other thread may access it meanwhile. */
 void wfi_failure_clear(wfi_failure *failure);
-
-#endif

@@ -4,8 +4,7 @@
  * offset in memory, numbers, and the number of thread groups. So a name is enough to describe a
  * kernel.
  */
-#ifndef WFI_LAUNCH_H
-#define WFI_LAUNCH_H
+#pragma once
 
 #include "base/base.h"
 
@@ -67,5 +66,3 @@ void *wfi_built_find(const wfi_built_list *list, const wfi_kernel_launch *launch
 /* Errors: NO_MEMORY. */
 wf_status wfi_built_add(wf_context *ctx, wfi_built_list *list, const wfi_kernel_launch *launch,
                         void *handle);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lists of devices in the syntax of the command line. Private. */
-#ifndef WFI_DEVICE_LIST_H
-#define WFI_DEVICE_LIST_H
+#pragma once
 
 #include "device/device.h"
 
@@ -26,5 +25,3 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks,
 /* One device by its own name: "cpu" (the first) or "cpu:3", in a list of one rank. Errors:
  * INVALID_ARG, UNSUPPORTED (no such kind, or one without memory that the host sees). */
 wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list_out);
-
-#endif

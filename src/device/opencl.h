@@ -1,7 +1,6 @@
 /* OpenCL devices: the interface between opencl_devices.c (finding devices), opencl_memory.c (memory
  * and copies) and opencl.c (streams and launches). Private to them and kernel/opencl. */
-#ifndef WFI_OPENCL_H
-#define WFI_OPENCL_H
+#pragma once
 
 #include "device/opencl_library.h"
 #include "device/ranges.h"
@@ -81,5 +80,3 @@ wf_status wfi_opencl_find(const wfi_device *device, const void *address, wfi_ran
  * it. */
 wf_status wfi_opencl_part(const wfi_device *device, const void *address, size_t bytes,
                           cl_handle *part_out, size_t *offset_out);
-
-#endif

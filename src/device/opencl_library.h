@@ -1,7 +1,6 @@
 /* OpenCL's library, found at run time: the part of its interface, of version 1.2, that weft uses.
  * The declarations replace OpenCL's headers. Private to src/device. */
-#ifndef WFI_OPENCL_LIBRARY_H
-#define WFI_OPENCL_LIBRARY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -87,5 +86,3 @@ typedef struct wfi_opencl {
 wf_status wfi_opencl_load(wf_context *ctx, wfi_opencl *library_out);
 /* "out of memory (-4)" */
 const char *wfi_opencl_error(cl_int error, char text[64]);
-
-#endif

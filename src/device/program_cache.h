@@ -1,8 +1,7 @@
 /* Compiled programs of devices, as files: $XDG_CACHE_HOME/weft, or ~/.cache/weft. A file's name is
  * the hash of all inputs of the program, so no file is ever out of date. Damaged files are not
  * used. Private to src/device. */
-#ifndef WFI_PROGRAM_CACHE_H
-#define WFI_PROGRAM_CACHE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@ unsigned char *wfi_program_cache_read(const wfi_program_cache *cache, size_t *by
 /* Writes a program. On failure the next process compiles again. */
 void wfi_program_cache_write(const wfi_program_cache *cache, const unsigned char *program,
                              size_t bytes);
-
-#endif

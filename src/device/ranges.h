@@ -1,6 +1,5 @@
 /* A map from ranges of addresses to objects. Any thread. Private to src/device. */
-#ifndef WFI_RANGES_H
-#define WFI_RANGES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -26,5 +25,3 @@ wf_status wfi_ranges_add(wf_context *ctx, wfi_ranges *ranges, wfi_range range);
 bool wfi_ranges_find(wfi_ranges *ranges, const void *address, wfi_range *range_out);
 /* Removes the range that begins there, and returns it. */
 wfi_range wfi_ranges_take(wfi_ranges *ranges, const void *base);
-
-#endif

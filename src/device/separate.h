@@ -2,8 +2,7 @@
  * kinds share. A kind is a table of functions over its library (wfi_separate_class). Its units are
  * the machine's devices; several ranks may use one unit. Private to src/device, and to kernels and
  * wires of one kind. */
-#ifndef WFI_SEPARATE_H
-#define WFI_SEPARATE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -154,5 +153,3 @@ wf_status wfi_separate_report_words(wfi_stream_queue *stream, wfi_words_listener
     .stream_create = wfi_separate_stream_create, .stream_destroy = wfi_separate_stream_destroy,    \
     .enter_thread = wfi_separate_enter_thread, .give_up = wfi_separate_give_up,                    \
     .describe = wfi_separate_describe
-
-#endif

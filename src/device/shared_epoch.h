@@ -3,8 +3,7 @@
  * The stream's own process increments it. Others wait for a value: they poll for a while, then
  * sleep in the kernel on the counter's lower half.
  */
-#ifndef WFI_SHARED_EPOCH_H
-#define WFI_SHARED_EPOCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ typedef struct wfi_shared_epoch {
 void wfi_shared_epoch_wake(wfi_shared_epoch *e);
 /* Returns when the epoch is no longer `seen`, or after `timeout_ms`, or spuriously. */
 void wfi_shared_epoch_sleep(wfi_shared_epoch *e, uint64_t seen, int64_t timeout_ms);
-
-#endif

@@ -1,6 +1,5 @@
 /* Streams with a thread each. Private to src/device. */
-#ifndef WFI_THREAD_STREAM_H
-#define WFI_THREAD_STREAM_H
+#pragma once
 
 #include "device/device.h"
 
@@ -11,5 +10,3 @@ wf_status wfi_thread_stream_create(wfi_device *device, wfi_stream_queue *stream,
 /* Called from a task of a kind with devices that order streams: waits until earlier tasks are done
  * and counted. */
 void wfi_thread_stream_drain(wfi_stream_queue *stream);
-
-#endif

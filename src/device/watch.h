@@ -4,8 +4,7 @@
  * All waits of a job share one measure of progress: the completed tasks of any stream of any rank.
  * An awaited stream may be idle longer than the deadline while others progress towards it.
  */
-#ifndef WFI_WATCH_H
-#define WFI_WATCH_H
+#pragma once
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -65,5 +64,3 @@ bool wfi_deadline_is_over(wfi_deadline *deadline, uint64_t count);
 /* How long to sleep until the next poll, at most `most_ms`. */
 int64_t wfi_deadline_nap_ms(const wfi_deadline *deadline, const wfi_waiter *waiter,
                             int64_t most_ms);
-
-#endif

@@ -5,8 +5,7 @@
  * adds up short sleeps, and excess time shortens the next sleep. The factor is a field of the
  * rank's worker.
  */
-#ifndef WFI_DELAY_H
-#define WFI_DELAY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -32,5 +31,3 @@ struct wfi_instruction;
 int64_t wfi_slow_begin(const struct wfi_executor *e, const struct wfi_instruction *now);
 void wfi_slow_end(const struct wfi_executor *e, const struct wfi_instruction *now,
                   int64_t begin_ns);
-
-#endif

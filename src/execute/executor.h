@@ -7,8 +7,7 @@
  * live in other processes are counters that only move when their owners work, and the program says
  * which count to wait for.
  */
-#ifndef WFI_EXECUTOR_H
-#define WFI_EXECUTOR_H
+#pragma once
 
 #include "execute/check/gaps.h"
 #include "execute/check/happens.h"
@@ -124,5 +123,3 @@ static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {
 }
 /* delay.c: before an instruction, the delay and the fault of the environment. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i);
-
-#endif

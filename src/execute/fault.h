@@ -1,8 +1,7 @@
 /* Faults for tests: a bit of the state flips before a step, and a signal is raised before an
  * instruction. Neither happens after a restart, because faults of machines pass. Private.
  */
-#ifndef WFI_FAULT_H
-#define WFI_FAULT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -30,5 +29,3 @@ wf_status wfi_flip_strike(const wfi_flip *f, const struct wfi_worker *workers,
                           const struct wf_program *p, int64_t step);
 /* Raises the signal in the thread that runs the rank's instruction, if it is the Nth. */
 void wfi_raise_at(wfi_raise *r, const struct wfi_instruction *now);
-
-#endif

@@ -14,8 +14,7 @@
  *             after the gates of all members. So no GPU waits for another rank, and the watchdog
  *             can name a late one. Phases are in the order of the program on every rank.
  */
-#ifndef WFI_GATE_H
-#define WFI_GATE_H
+#pragma once
 
 #include "execute/worker.h"
 
@@ -51,5 +50,3 @@ wf_status wfi_make_copy(const wfi_executor *e, int32_t i, const wfi_far_copy *co
 /* Reports to the checker that the task, which comes after the departure of this rank's bytes, reads
  * them: if messages or a wire move them. */
 wf_status wfi_touch_sent(const wfi_executor *e, int32_t i, int32_t number);
-
-#endif

@@ -5,8 +5,7 @@
  * instruction of a rank in another process reach only the checker. If messages or a wire order the
  * ranks (gate.h), no stream waits for another rank's stream.
  */
-#ifndef WFI_ISSUE_H
-#define WFI_ISSUE_H
+#pragma once
 
 #include "execute/executor.h"
 
@@ -60,5 +59,3 @@ wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number);
 void wfi_issue_begin(wfi_executor *e);
 wf_status wfi_issue_all(wfi_executor *e);
 wf_status wfi_issue_end(wfi_executor *e);
-
-#endif

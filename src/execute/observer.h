@@ -1,8 +1,7 @@
 /* Measures the peak of device memory: the highest byte that kernels, copies and updates reach. How
  * far a kernel reaches the library's own descriptors say (wfi_kernel.extent), not the bytes that
  * memory was planned from; that nothing reaches further is tested (gaps.h). Private. */
-#ifndef WFI_OBSERVER_H
-#define WFI_OBSERVER_H
+#pragma once
 
 #include "base/base.h"
 
@@ -12,5 +11,3 @@ typedef struct wfi_observer {
 } wfi_observer;
 
 void wfi_observe(wfi_observer *observer, const void *data, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Time per kernel. Private. */
-#ifndef WFI_PROFILE_H
-#define WFI_PROFILE_H
+#pragma once
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -21,5 +20,3 @@ void wfi_profile_release(wfi_profile *profile);
 /* `label` and `kernel` must outlive the profile's rows. */
 wf_status wfi_profile_add(wfi_profile *profile, const char *label, const char *kernel,
                           int64_t time_ns, double flops);
-
-#endif

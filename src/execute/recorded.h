@@ -5,8 +5,7 @@
  * captured the second time, and replayed from then on. Only kernels that are told of the step
  * (WFI_OP_READS) differ from step to step: a segment that has such is queued anew.
  */
-#ifndef WFI_RECORDED_H
-#define WFI_RECORDED_H
+#pragma once
 
 #include "execute/executor.h"
 
@@ -21,5 +20,3 @@ void wfi_recorded_destroy(const wfi_executor *e);
 
 /* Runs the segment of an instruction, in one of these ways. A task. */
 wf_status wfi_recorded_run(wfi_executor *e, const wfi_instruction *now, wfi_segment_run run);
-
-#endif

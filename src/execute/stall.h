@@ -4,8 +4,7 @@
  * it knows the current instruction of each stream. From a waiting stream it follows waits from rank
  * to rank, to a rank that could go on and does not. This costs nothing until a wait takes too long.
  */
-#ifndef WFI_STALL_H
-#define WFI_STALL_H
+#pragma once
 
 #include "execute/worker.h"
 
@@ -26,5 +25,3 @@ wf_status wfi_stall_init(wfi_stall *stall, wf_context *ctx, wfi_control *job);
 void wfi_stall_begin(wfi_stall *stall, const struct wfi_executor *e);
 void wfi_stall_issued(wfi_stall *stall);
 void wfi_stall_end(wfi_stall *stall);
-
-#endif

@@ -4,8 +4,7 @@
  * Every instruction has its own two places to write to, so ranks record without a lock; the host
  * reads after a step, when all streams are idle.
  */
-#ifndef WFI_TRACE_H
-#define WFI_TRACE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -50,5 +49,3 @@ wf_status wfi_trace_share(wfi_trace *trace, wf_job *job);
 wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums *sums);
 /* When the times of all ranks are there: those of sends. */
 void wfi_trace_complete(wfi_trace *trace);
-
-#endif

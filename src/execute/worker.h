@@ -1,6 +1,5 @@
 /* A worker: one rank's device, its streams and its arenas. Private. */
-#ifndef WFI_WORKER_H
-#define WFI_WORKER_H
+#pragma once
 
 #include "comm/job/control.h"
 #include "comm/transport/remote.h"
@@ -65,5 +64,3 @@ void wfi_worker_destroy(wfi_worker *worker);
  * job, the arenas of other processes are opened afterwards, when all have grown their own. */
 wf_status wfi_worker_grow(wfi_worker *worker, const wfi_arena_plan needs[WFI_N_SPACES]);
 wf_status wfi_worker_open(wfi_worker *worker);
-
-#endif

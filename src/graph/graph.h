@@ -4,8 +4,7 @@
  * backward ones. A node belongs to a unit and to a phase: F (forward), R (recomputation of
  * activations that are not saved), B (gradient of activations) or W (gradient of weights).
  */
-#ifndef WFI_GRAPH_H
-#define WFI_GRAPH_H
+#pragma once
 
 #include "base/base.h"
 #include "base/random.h"
@@ -353,5 +352,3 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *attr, char *text);
 #define WFI_SHAPE_TEXT 128
 const char *wfi_shape_text(const wf_shape *shape, char *text);
 bool wfi_shape_equal(const wf_shape *a, const wf_shape *b);
-
-#endif

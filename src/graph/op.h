@@ -5,8 +5,7 @@
  * adds in ascending index order, and in double where a sum is long, so that its bits depend on
  * nothing else.
  */
-#ifndef WFI_OP_H
-#define WFI_OP_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -249,5 +248,3 @@ static inline int64_t wfi_image_at(const wfi_operand *o, int64_t n, int64_t c, i
         return (((n * (dim[1] / 16) + c / 16) * dim[2] + h) * dim[3] + w) * 16 + c % 16;
     return ((n * dim[1] + c) * dim[2] + h) * dim[3] + w;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The index is of the graph at its creation: later changes of nodes do not update it.
  */
-#ifndef WFI_READERS_H
-#define WFI_READERS_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -20,5 +19,3 @@ void wfi_readers_release(wf_context *ctx, wfi_readers *readers);
 static inline int32_t wfi_n_readers(const wfi_readers *readers, int32_t v) {
     return readers->first[v + 1] - readers->first[v];
 }
-
-#endif

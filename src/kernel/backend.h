@@ -4,8 +4,7 @@
  * on a stream. Nodes of a graph use the backend's list of implementations; other operations use the
  * functions below. A backend is registered in kernel.c, and nowhere else.
  */
-#ifndef WFI_BACKEND_H
-#define WFI_BACKEND_H
+#pragma once
 
 #include "comm/runtime/step.h"
 #include "kernel/kernel.h"
@@ -98,5 +97,3 @@ const wfi_backend *wfi_backend_of(const wfi_device_class *device);
 wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add);
 
 extern const wfi_backend wfi_backend_cpu, wfi_backend_opencl, wfi_backend_cuda;
-
-#endif

@@ -3,8 +3,7 @@
  * kernel of two operands: gradient, and plain F32 accumulator; the latter is overwritten or,
  * with `add`, added to.
  */
-#ifndef WFI_KERNEL_CPU_H
-#define WFI_KERNEL_CPU_H
+#pragma once
 
 #include "base/variants.h"
 #include "kernel/backend.h"
@@ -26,5 +25,3 @@ wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape,
 void wfi_cpu_add(wfi_variant variant, float *sum, const float *summand, size_t n);
 /* All but the count of batches. */
 void wfi_cpu_statistics(wfi_variant variant, const wfi_statistics_call *call);
-
-#endif

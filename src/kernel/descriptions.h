@@ -1,8 +1,7 @@
 /* Describes the kernels of equal nodes once: a library's state of a kernel is the largest part of a
  * planned node. For programs that are inspected and never run. Private.
  */
-#ifndef WFI_DESCRIPTIONS_H
-#define WFI_DESCRIPTIONS_H
+#pragma once
 
 #include "kernel/kernel.h"
 
@@ -18,5 +17,3 @@ void wfi_descriptions_destroy(wfi_descriptions *descriptions);
 wf_status wfi_descriptions_kernel(wfi_descriptions *descriptions, const wfi_node *node,
                                   const wfi_kernel_options *options, bool adds,
                                   wfi_kernel **kernel_out);
-
-#endif

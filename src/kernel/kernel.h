@@ -9,8 +9,7 @@
  * Describing a kernel touches no device memory: the memory plan is made from its
  * answer. Preparing (JIT compilation) and running happen on the compute thread.
  */
-#ifndef WFI_KERNEL_H
-#define WFI_KERNEL_H
+#pragma once
 
 #include "device/device.h"
 #include "kernel/tuned.h"
@@ -154,5 +153,3 @@ const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
 void wfi_kernel_free_state(wfi_kernel *kernel);
 /* All of each value is used. */
 void wfi_use_whole_values(wfi_kernel *kernel);
-
-#endif

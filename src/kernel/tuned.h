@@ -4,8 +4,7 @@
  * that an implementation has for it (kernel.h). A shape that is not in the table, or cannot use the
  * algorithm named, uses the default algorithm.
  */
-#ifndef WFI_KERNEL_TUNED_H
-#define WFI_KERNEL_TUNED_H
+#pragma once
 
 #include "graph/op.h"
 
@@ -21,5 +20,3 @@ const char *wfi_tuned_find(const char *tuned, const char *shape, char way[WFI_WA
 bool wfi_tuned_may_name(const char *name, size_t n, size_t most);
 /* Errors: INVALID_ARG: the text is not one of shapes and ways, or has a shape twice. */
 wf_status wfi_tuned_check(wf_context *ctx, const char *tuned);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the updates of all backends: the global norm, and groups of parameters. Private. */
-#ifndef WFI_UPDATE_H
-#define WFI_UPDATE_H
+#pragma once
 
 #include "kernel/backend.h"
 
@@ -11,5 +10,3 @@ float wfi_clip_scale(double limit, double total);
 /* Calls `update` for each group of parameters, with the group's own recipe. */
 wf_status wfi_update_groups(const wfi_update_call *call, float scale,
                             wf_status (*update)(void *self, const wfi_update *update), void *self);
-
-#endif

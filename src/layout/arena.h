@@ -1,6 +1,5 @@
 /* One arena. Private to src/layout. */
-#ifndef WFI_LAYOUT_ARENA_H
-#define WFI_LAYOUT_ARENA_H
+#pragma once
 
 #include "layout/packing.h"
 
@@ -8,5 +7,3 @@
 void wfi_place_state(wfi_packing *m);
 /* Gives all blocks of the rank in the space an offset. */
 wf_status wfi_place_arena(wfi_packing *m);
-
-#endif

@@ -1,6 +1,5 @@
 /* The least bytes that any plan needs. Private to src/layout. */
-#ifndef WFI_LAYOUT_BOUND_H
-#define WFI_LAYOUT_BOUND_H
+#pragma once
 
 #include "layout/packing.h"
 
@@ -10,5 +9,3 @@
 /* Sets the lower bound of any packing, from the moment with the most bytes alone, or from several
  * moments and blocks. Blocks are in the order of their size. */
 void wfi_find_bound(wfi_packing *m, bool all);
-
-#endif

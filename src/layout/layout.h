@@ -1,6 +1,5 @@
 /* Dependencies, the order of execution, and offsets of blocks. Private. */
-#ifndef WFI_LAYOUT_LAYOUT_H
-#define WFI_LAYOUT_LAYOUT_H
+#pragma once
 
 #include "program/program.h"
 
@@ -14,5 +13,3 @@ wf_status wfi_program_order(wf_program *p);
 wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, int64_t n_period,
                             bool *fits_out);
 void wfi_place_records(const wf_program *p, const wfi_rank *rank);
-
-#endif

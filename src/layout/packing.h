@@ -1,6 +1,5 @@
 /* What the files of the memory plan share: one rank, one space at a time. Private to src/layout. */
-#ifndef WFI_LAYOUT_PACKING_H
-#define WFI_LAYOUT_PACKING_H
+#pragma once
 
 #include "layout/places.h"
 
@@ -51,5 +50,3 @@ static inline bool wfi_is_within(const wfi_packing *m, size_t parts) {
 static inline bool wfi_is_quick(const wfi_packing *m) {
     return m->chain || (m->has_rings && m->n >= 4096);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Where blocks of one arena lie, of which each gets the lowest offset that is free for it. Private.
  */
-#ifndef WFI_PLACES_H
-#define WFI_PLACES_H
+#pragma once
 
 #include "program/stage.h"
 
@@ -59,5 +58,3 @@ wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base);
 /* No block has one any more. */
 void wfi_places_empty(wfi_places *places);
 void wfi_places_release(wfi_places *places);
-
-#endif

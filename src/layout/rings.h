@@ -1,6 +1,5 @@
 /* Blocks that take turns. Private to src/layout. */
-#ifndef WFI_LAYOUT_RINGS_H
-#define WFI_LAYOUT_RINGS_H
+#pragma once
 
 #include "layout/packing.h"
 
@@ -8,5 +7,3 @@
 wf_status wfi_place_in_rings(wfi_packing *m, const wfi_rank *rank);
 /* Tries chains, if the rank is large; whether they cost little memory. */
 wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_out);
-
-#endif

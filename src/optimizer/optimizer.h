@@ -2,8 +2,7 @@
  *
  * An update is elementwise, so a part of a unit's flat buffers is an update by itself.
  */
-#ifndef WFI_OPTIMIZER_H
-#define WFI_OPTIMIZER_H
+#pragma once
 
 #include "base/base.h"
 #include "base/variants.h"
@@ -88,5 +87,3 @@ void wfi_gradient_squares(wfi_variant variant, const float *gradient, size_t n,
 
 /* Adds n doubles over a fixed balanced tree. */
 double wfi_tree_sum(const double *values, size_t n);
-
-#endif

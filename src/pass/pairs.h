@@ -5,8 +5,7 @@
  * node is a product that is cut by rows: each slice computes a summand of the whole. The descriptor
  * of an op lists its possible cuts.
  */
-#ifndef WFI_PASS_PAIRS_H
-#define WFI_PASS_PAIRS_H
+#pragma once
 
 #include "graph/op.h"
 #include "graph/readers.h"
@@ -51,5 +50,3 @@ void wfi_pairs_find_rows(const wf_graph *g, wfi_pairs *pairs);
 /* The end of a pair as slices have it: a product without its bias, which is added to the sum of all
  * slices. */
 wfi_node wfi_without_bias(const wfi_node *node);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A pass reads and rewrites nodes by the descriptors of their ops; no pass depends on a plan.
  */
-#ifndef WFI_PASS_H
-#define WFI_PASS_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -85,5 +84,3 @@ typedef enum wfi_recompute {
 wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how);
 /* That R nodes repeat forward nodes. Errors: BUG; the sentence names unit and op. */
 wf_status wfi_graph_check_recompute(const wf_graph *g);
-
-#endif

@@ -1,6 +1,5 @@
 /* Passes that put other nodes in the place of some. Private to src/pass. */
-#ifndef WFI_PASS_REWRITE_H
-#define WFI_PASS_REWRITE_H
+#pragma once
 
 #include "graph/op.h"
 
@@ -21,5 +20,3 @@ int32_t wfi_rewrite_value(wf_graph *g, int32_t v, const wfi_node *near, wf_dtype
 /* Adds a node that makes value `to` from `from`, in the unit of `near`. `attr`: NULL: zeros. */
 void wfi_rewrite_add(wf_graph *g, const wfi_op *op, const wfi_attr *attr, const wfi_node *near,
                      wfi_phase phase, int32_t from, int32_t to);
-
-#endif

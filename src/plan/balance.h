@@ -1,6 +1,5 @@
 /* Stages of equal weight. Private. */
-#ifndef WFI_BALANCE_H
-#define WFI_BALANCE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -11,5 +10,3 @@
  * hold counts, too. first_unit_out[n_stages + 1]. */
 wf_status wfi_balance(const wf_plan *plan, const wf_graph *g, const wf_costs *costs, int n_micro,
                       int32_t *first_unit_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The cost of each unit. Private. */
-#ifndef WFI_COSTS_H
-#define WFI_COSTS_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -48,5 +47,3 @@ double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t un
 /* A time that was not measured (NAN) is derived: both gradients take as long as one after the
  * other; the sum of both is divided as computed costs are. */
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs);
-
-#endif

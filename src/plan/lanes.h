@@ -6,8 +6,7 @@
  * computes lanes of others' homes as well: it folds the largest subtrees of each, and sends these
  * partial sums to the replicas that own these homes.
  */
-#ifndef WFI_LANES_H
-#define WFI_LANES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -57,5 +56,3 @@ typedef struct wfi_lane_sums {
  * pool's. */
 wf_status wfi_lanes_sum(wfi_pool *pool, const wfi_lane_shares *shares, int32_t replica,
                         int64_t n_groups, wfi_lane_sums *sums_out);
-
-#endif

@@ -5,8 +5,7 @@
  * code that defines the work division of an axis names that axis. All other code moves along an
  * axis that it is given, or keeps the coordinates of a rank that it has.
  */
-#ifndef WFI_MESH_H
-#define WFI_MESH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ static inline int32_t wfi_mesh_first(const wfi_mesh *mesh, unsigned axes, int32_
     }
     return rank;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared functions of the files that read plans. Private to src/plan. */
-#ifndef WFI_PARSE_H
-#define WFI_PARSE_H
+#pragma once
 
 #include "base/pairs.h"
 #include "plan/plan.h"
@@ -41,5 +40,3 @@ wf_status wfi_plan_warn_order(const wf_plan *plan);
 /* Whether these go together with the other keys. */
 wf_status wfi_plan_check_reduction(const wf_plan *plan);
 wf_status wfi_plan_check_lanes(const wf_plan *plan);
-
-#endif

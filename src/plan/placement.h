@@ -7,8 +7,7 @@
  *   SHARD -> REPLICATE    all-gather    AT -> AT               send and receive
  * A collective moves pieces. Each piece of a divided tensor has an owner, one of the replicas.
  */
-#ifndef WFI_PLACEMENT_H
-#define WFI_PLACEMENT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -56,5 +55,3 @@ static inline bool wfi_placement_has(wfi_placement placement, int32_t k, int32_t
     if (placement == WFI_AT) return k == 0;
     return placement != WFI_SHARD || k == owner;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The plan as data. Private. */
-#ifndef WFI_PLAN_H
-#define WFI_PLAN_H
+#pragma once
 
 #include "comm/algorithm/allreduce.h"
 #include "device/list.h"
@@ -209,5 +208,3 @@ static inline bool wfi_plan_chooses_chunks(const wf_plan *plan) {
 /* The plan's costs, or computed ones; a copy that the caller destroys. Errors: INVALID_ARG:
  * they are of another model. */
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out);
-
-#endif

@@ -8,8 +8,7 @@
  * with `otherwise`. With units that have strategies of their own it is refused with the advice
  * `alone`.
  */
-#ifndef WFI_PLAN_FIELDS_H
-#define WFI_PLAN_FIELDS_H
+#pragma once
 
 #define WFI_DEFAULT_PREFETCH 1
 
@@ -66,5 +65,3 @@
     X(AXES, "axes", OTHER, axes, 0, 0, true, "", "")                                               \
     X(BUCKET, "bucket", OTHER, bucket, 0, 0, true, "", "")                                         \
     X(OVERLAP, "overlap", SWITCH, overlaps, 0, true, true, "", "")
-
-#endif

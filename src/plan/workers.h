@@ -1,6 +1,5 @@
 /* Workers with parameters of their own, in a recipe. Private. */
-#ifndef WFI_PLAN_WORKERS_H
-#define WFI_PLAN_WORKERS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -13,5 +12,3 @@ wf_status wfi_recipe_resolve_workers(wf_context *ctx, wf_recipe *r, const wf_pla
 /* The recipe of one worker, which trains on its part of each batch as if it were alone. `recipe` is
  * resolved. */
 wf_recipe wfi_recipe_of_worker(const wf_recipe *recipe);
-
-#endif

@@ -1,6 +1,5 @@
 /* Changes of placement: the pieces that a collective moves, and its steps. Private. */
-#ifndef WFI_PROGRAM_CHANGE_H
-#define WFI_PROGRAM_CHANGE_H
+#pragma once
 
 #include "program/stage.h"
 
@@ -49,5 +48,3 @@ wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int3
                                int32_t rank);
 /* How the member of that number accesses a piece; 0: it has no part in it. */
 int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece *piece);
-
-#endif

@@ -1,6 +1,5 @@
 /* The order of instructions. Private. */
-#ifndef WFI_PROGRAM_CLOCK_H
-#define WFI_PROGRAM_CLOCK_H
+#pragma once
 
 #include "program/program.h"
 
@@ -28,5 +27,3 @@ static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b)
     const wfi_instruction *i = &p->instructions[a];
     return a != b && wfi_clock_of(p, b)[i->stream] > i->position;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Blocks of memory and instructions, and the table of all kinds of instructions. */
-#ifndef WFI_PROGRAM_INSTRUCTION_H
-#define WFI_PROGRAM_INSTRUCTION_H
+#pragma once
 
 #include "code/code.h"
 
@@ -193,5 +192,3 @@ static inline int32_t wfi_instruction_name_number(const wfi_instruction *now) {
     return now->kind == WFI_CHANGE ? WFI_N_INSTRUCTION_KINDS + change : (int32_t)now->kind;
 }
 enum { WFI_N_INSTRUCTION_NAMES = WFI_N_INSTRUCTION_KINDS + WFI_N_PLACEMENTS * WFI_N_PLACEMENTS };
-
-#endif

@@ -1,6 +1,5 @@
 /* Which units are a stage, on which ranks it is, and which ranks are lowered. Private. */
-#ifndef WFI_PROGRAM_MAP_H
-#define WFI_PROGRAM_MAP_H
+#pragma once
 
 #include "program/program.h"
 
@@ -13,5 +12,3 @@ wf_status wfi_program_find_classes(wf_program *p);
 wf_status wfi_program_has_equal_slices(const wf_program *p, int32_t a, int32_t b, bool *is_out);
 /* Copies results of the lowered ranks to those that follow them. */
 void wfi_program_share(wf_program *p);
-
-#endif

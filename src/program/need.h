@@ -1,6 +1,5 @@
 /* What each instruction refers to, and the bytes of blocks. Private. */
-#ifndef WFI_PROGRAM_NEED_H
-#define WFI_PROGRAM_NEED_H
+#pragma once
 
 #include "program/program.h"
 
@@ -12,5 +11,3 @@ bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_
                          wfi_need *need_out);
 /* Bytes of a whole tensor of any kind but STATE. */
 size_t wfi_tensor_bytes(const wf_program *p, wfi_name name);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * code/code.h and instruction.h define its parts.
  */
-#ifndef WFI_PROGRAM_H
-#define WFI_PROGRAM_H
+#pragma once
 
 #include "kernel/backend.h"
 #include "plan/lanes.h"
@@ -229,5 +228,3 @@ static inline uint32_t wfi_packed_part(const wfi_segment *segment) {
     wfi_part part = segment->part == WFI_PART_R ? WFI_PART_F : segment->part;
     return (uint32_t)part + (uint32_t)segment->variant * WFI_N_PARTS;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The time of an instruction that is no unit. Private. */
-#ifndef WFI_PROGRAM_RATE_H
-#define WFI_PROGRAM_RATE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -29,5 +28,3 @@ static inline double wfi_instruction_bytes(const wf_program *p, const wfi_instru
     if (i->from != WFI_PARTIAL) return bytes * (1 - 1 / n);
     return i->to == WFI_REPLICATE ? bytes : bytes * (1 + 1 / n) / 2;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Stages, replicas, slices and lanes of a program: which rank has what, and which part of it.
  * Private. */
-#ifndef WFI_PROGRAM_STAGE_H
-#define WFI_PROGRAM_STAGE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -182,5 +181,3 @@ static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {
     return block->name.kind == WFI_BLOCK_GRADIENT &&
            wfi_same_name(block->name, wfi_summed_name(p, block->name.owner));
 }
-
-#endif

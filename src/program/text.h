@@ -1,6 +1,5 @@
 /* Instructions as text. Private. */
-#ifndef WFI_PROGRAM_TEXT_H
-#define WFI_PROGRAM_TEXT_H
+#pragma once
 
 #include "program/program.h"
 
@@ -9,5 +8,3 @@
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, int32_t rank, wfi_text *text);
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
-
-#endif

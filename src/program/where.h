@@ -4,8 +4,7 @@
  * `tp`. Kernels, the optimizer and the next step need a tensor in different placements: where two
  * of them differ, lowering moves it (lower/move.h).
  */
-#ifndef WFI_PROGRAM_WHERE_H
-#define WFI_PROGRAM_WHERE_H
+#pragma once
 
 #include "program/stage.h"
 
@@ -52,5 +51,3 @@ wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t uni
 /* The bytes that a fetch, an evict or a send moves: of a PARAM, BUFFER or STATE those that the rank
  * keeps; of a VALUE its part; all of another tensor. */
 wfi_extent wfi_moved_extent(const wf_program *p, wfi_name name, int32_t rank);
-
-#endif

@@ -1,6 +1,5 @@
 /* Defaults of a recipe for a model. Private. */
-#ifndef WFI_RECIPE_DEFAULTS_H
-#define WFI_RECIPE_DEFAULTS_H
+#pragma once
 
 #include "nn/model.h"
 #include "pass/pass.h"
@@ -13,5 +12,3 @@ wf_status wfi_recipe_fill(const wf_model *model, wf_recipe *r);
 wf_status wfi_recipe_look(const wf_model *model, int32_t most_slices, wfi_model_facts *facts_out);
 /* Errors: the model cannot be cut into so many slices. */
 wf_status wfi_recipe_check_slices(const wf_model *model, int32_t n_slices);
-
-#endif

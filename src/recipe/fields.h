@@ -1,7 +1,6 @@
 /* The recipe's fields by name: code that reads, checks or prints all of them uses this list.
  * Private. */
-#ifndef WFI_RECIPE_FIELDS_H
-#define WFI_RECIPE_FIELDS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -36,5 +35,3 @@ double wfi_recipe_number(const wf_recipe *recipe, const wfi_recipe_field *field)
  * gives the same bits. For a name the function returns the recipe's own text. */
 #define WFI_RECIPE_TEXT 40
 const char *wfi_recipe_text(const wf_recipe *recipe, const wfi_recipe_field *field, char *text);
-
-#endif

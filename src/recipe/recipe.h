@@ -1,6 +1,5 @@
 /* The recipe without a plan: its checks, and the division of its samples. Private. */
-#ifndef WFI_RECIPE_H
-#define WFI_RECIPE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -14,5 +13,3 @@ static inline int64_t wfi_first_sample(int64_t n_samples, int64_t n_micro, int64
 
 /* Errors: INVALID_ARG: a field is outside its limits, or two do not go together. */
 wf_status wfi_recipe_check(wf_context *ctx, const wf_recipe *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bytes of a program, for reports. Private. */
-#ifndef WFI_SHOW_SHOW_H
-#define WFI_SHOW_SHOW_H
+#pragma once
 
 #include "program/program.h"
 
@@ -10,5 +9,3 @@ void wfi_program_sum_blocks(wf_program *p);
 wf_status wfi_program_count_traffic(wf_program *p);
 /* Which of the program and its tests needs most on the rank. */
 const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int32_t rank);
-
-#endif

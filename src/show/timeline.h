@@ -1,6 +1,5 @@
 /* From instants to a timeline. Private. */
-#ifndef WFI_TIMELINE_H
-#define WFI_TIMELINE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -78,5 +77,3 @@ double wfi_divide_gap(double ended_us, double ready_us, double begin, double end
 /* Divides the step of each rank; times_out [n_ranks]. */
 wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const double *end_us,
                               double step_us, wf_rank_time *times_out);
-
-#endif

@@ -4,8 +4,7 @@
  * format has no fields for some data, which otherData holds: the title, and each part's name, step,
  * and the ranks' time breakdown.
  */
-#ifndef WFI_CHROME_H
-#define WFI_CHROME_H
+#pragma once
 
 #include "program/program.h"
 
@@ -40,5 +39,3 @@ static inline bool wfi_chrome_is_control(const char *text, size_t i) {
 /* `path` names the bytes in sentences. */
 wf_status wfi_chrome_parse(wf_context *ctx, const char *path, const char *bytes, size_t n_bytes,
                            wf_trace **trace_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Programs on CPUs. Private to src/sim. */
-#ifndef WFI_SIM_CORES_H
-#define WFI_SIM_CORES_H
+#pragma once
 
 #include "program/program.h"
 
@@ -9,5 +8,3 @@
  * or a sum over ranks. */
 wf_status wfi_simulate_cores(const wf_program *p, double cores, const double *us, double message_us,
                              double *begin_us, double *end_us);
-
-#endif

@@ -1,6 +1,5 @@
 /* The search for plans of a program's step that fit. Private to src/sim. */
-#ifndef WFI_SIM_SEARCH_H
-#define WFI_SIM_SEARCH_H
+#pragma once
 
 #include "program/program.h"
 
@@ -23,5 +22,3 @@ bool wfi_search_has_rows(const wfi_search *s, int tp);
 wf_status wfi_search_try(wfi_search *s, const wf_plan *plan, const wf_recipe *recipe,
                          bool *fits_out, size_t *state_bytes_out);
 bool wfi_search_fits(const wfi_search *s, const wf_program *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* The simulation of a step. Private to src/sim. */
-#ifndef WFI_SIM_STEP_H
-#define WFI_SIM_STEP_H
+#pragma once
 
 #include "program/program.h"
 
@@ -14,5 +13,3 @@ wf_status wfi_simulate_step(const wf_program *p, double *step_us_out);
 /* repeat.c: simulates the whole step of a program that has the short form. */
 wf_status wfi_simulate_repeats(const wf_program *p, const wf_costs *costs,
                                wf_timeline **timeline_out);
-
-#endif

@@ -3,8 +3,7 @@
  * Its loops (server.c, rounds.c) advance clocks of their own. They report computed time, finished
  * steps and spans; spans become the timeline (spans.c).
  */
-#ifndef WFI_UPDATES_H
-#define WFI_UPDATES_H
+#pragma once
 
 #include "program/program.h"
 
@@ -52,5 +51,3 @@ void wfi_sim_pass_step(wf_simulation *s, int64_t n_steps, double now_ms);
 void wfi_sim_finish_steps(wf_simulation *s, int64_t n_steps, double now_ms);
 /* Makes the timeline of the spans. Errors: NO_MEMORY. */
 wf_status wfi_sim_timeline(wf_simulation *s);
-
-#endif

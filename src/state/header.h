@@ -1,7 +1,6 @@
 /* The header of a safetensors file: its tensors and metadata, checked against the file's length.
  * Private. */
-#ifndef WFI_STATE_HEADER_H
-#define WFI_STATE_HEADER_H
+#pragma once
 
 #include "base/base.h"
 #include <weft/checkpoint.h>
@@ -144,5 +143,3 @@ wf_status wfi_safetensors_writer_sync(const wf_safetensors_writer *writer);
 /* A name from a file, fit for a sentence: a long one is cut. Returns `text`. */
 #define WFI_NAME_TEXT 80
 const char *wfi_name_text(const char *name, char text[WFI_NAME_TEXT]);
-
-#endif

@@ -6,8 +6,7 @@
  * `.attn.masked_bias`) are passed over, and `lm_head.weight` where the model ties it to
  * `wte.weight`; `num_batches_tracked` may be missing.
  */
-#ifndef WFI_STATE_MATCH_H
-#define WFI_STATE_MATCH_H
+#pragma once
 
 #include <weft/checkpoint.h>
 
@@ -27,5 +26,3 @@ const char *wfi_bare_name(const char *name);
  * shapes), IO, NO_MEMORY. */
 wf_status wfi_match_weights(wf_context *ctx, const wf_safetensors *file, const wfi_wanted *wanted,
                             int n_wanted, const char *skip, int *index_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Walking through one JSON object member by member, so that a large header never becomes
  * a tree in memory. The strings and values themselves are jansson's work. Private. */
-#ifndef WFI_STATE_MEMBERS_H
-#define WFI_STATE_MEMBERS_H
+#pragma once
 
 #include "state/header.h"
 
@@ -35,5 +34,3 @@ wf_status wfi_metadata_read(wfi_members *place, wfi_metadata_other other, void *
 
 /* Only white space may follow. Errors: CORRUPT. */
 wf_status wfi_members_end(wfi_members *place);
-
-#endif

@@ -3,8 +3,7 @@
  * To initialise, read, hash, save, load or copy state is a loop over this list. So other code does
  * not need a unit's rank, and a rank holds only the state with which it computes.
  */
-#ifndef WFI_STATE_PIECES_H
-#define WFI_STATE_PIECES_H
+#pragma once
 
 #include "program/program.h"
 
@@ -68,5 +67,3 @@ int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece 
  * function of (seed, name, element), so parts get the values of the whole. */
 void wfi_state_draw(const wfi_state_list *list, const wfi_state_tensor *tensor, uint64_t seed,
                     int64_t first, int64_t n, void *out);
-
-#endif

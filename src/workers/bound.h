@@ -1,6 +1,5 @@
 /* The bound of staleness, which selects the gradients that may be applied next. Private. */
-#ifndef WFI_WORKERS_BOUND_H
-#define WFI_WORKERS_BOUND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@
  * bound. */
 int32_t wfi_bound_last(const int32_t *readers, int32_t n, const int64_t *versions, int64_t version,
                        int64_t bound);
-
-#endif

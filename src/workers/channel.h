@@ -4,8 +4,7 @@
  * Within a process both sides share the buffer. Between processes each side has its own, and a
  * group of their ranks moves the bytes: over shared memory, or over MPI, with its progress thread.
  */
-#ifndef WFI_WORKERS_CHANNEL_H
-#define WFI_WORKERS_CHANNEL_H
+#pragma once
 
 #include "base/base.h"
 
@@ -35,5 +34,3 @@ wf_status wfi_channel_has(wfi_channel *c, wfi_message what, bool *has_out);
 
 /* Waits for calls that are under way, after the last message. */
 wf_status wfi_channel_settle(wfi_channel *c);
-
-#endif

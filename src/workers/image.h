@@ -1,6 +1,5 @@
 /* Flat vectors in and out of the memory of a trainer with one rank. Private. */
-#ifndef WFI_WORKERS_IMAGE_H
-#define WFI_WORKERS_IMAGE_H
+#pragma once
 
 #include "api/trainer.h"
 #include "workers/vector.h"
@@ -20,5 +19,3 @@ wf_status wfi_image_move(const wf_trainer *t, const wfi_vector *l, wfi_image ima
                          size_t first, size_t end, void *host, bool reads);
 /* Copies the batch statistics of the latest run, wfi_vector_all_stats floats. */
 wf_status wfi_image_read_stats(const wf_trainer *t, const wfi_vector *l, float *to);
-
-#endif

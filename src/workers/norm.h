@@ -1,6 +1,5 @@
 /* The norm of a gradient that several servers share. Private. */
-#ifndef WFI_WORKERS_NORM_H
-#define WFI_WORKERS_NORM_H
+#pragma once
 
 #include "workers/run.h"
 
@@ -10,5 +9,3 @@ wf_status wfi_norm_total(wfi_server *s, const float *gradient, double *total_out
 
 /* Returns the number of blocks of squares before element `at`, which is a cut. */
 size_t wfi_norm_blocks(const wfi_vector *l, size_t at);
-
-#endif

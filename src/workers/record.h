@@ -18,8 +18,7 @@
  *   pushes of the current version make the next one. A push of an older version is dropped, and no
  *   other push is. A worker pushes at most once from each version; its versions ascend.
  */
-#ifndef WFI_RECORD_H
-#define WFI_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ wf_status wfi_record_write(const wfi_record *record, const char *path);
 /* Errors: IO, and those of wfi_record_unpack. If the length of a file contradicts its header, it is
  * refused before it is read. */
 wf_status wfi_record_read(wf_context *ctx, const char *path, wfi_record *record_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Asynchronous runs: declarations that worker.c, order.c, server.c and async.c share. Private. */
-#ifndef WFI_WORKERS_RUN_H
-#define WFI_WORKERS_RUN_H
+#pragma once
 
 #include "workers/workers.h"
 
@@ -47,5 +46,3 @@ wf_status wfi_order_create(wf_workers *w);
 
 /* Serves until all workers have ended. */
 wf_status wfi_server_run(wfi_server *s);
-
-#endif

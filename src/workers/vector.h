@@ -4,8 +4,7 @@
  * includes the gaps between parameters, so that an update of any range has the bits of the
  * synchronous program.
  */
-#ifndef WFI_WORKERS_VECTOR_H
-#define WFI_WORKERS_VECTOR_H
+#pragma once
 
 #include "program/program.h"
 
@@ -43,5 +42,3 @@ static inline size_t wfi_vector_all_stats(const wfi_vector *l) {
 /* The first element of server `k` of `n_servers`: near an equal share, where the unit's sums of
  * squares allow a cut. */
 size_t wfi_vector_cut(const wfi_vector *l, int n_servers, int k);
-
-#endif

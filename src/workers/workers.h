@@ -13,8 +13,7 @@
  *     spans.c             timelines
  *     memory.c, report.c  memory and traffic of ranks, planned and measured
  */
-#ifndef WFI_WORKERS_H
-#define WFI_WORKERS_H
+#pragma once
 
 #include "plan/workers.h"
 #include "workers/channel.h"
@@ -290,5 +289,3 @@ wf_status wfi_async_run(wf_workers *w, int64_t n_steps, wf_step_result *results,
                         int64_t *n_done_out);
 wf_status wfi_local_run(wf_workers *w, int64_t n_steps, wf_step_result *results,
                         int64_t *n_done_out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Parts of a file that a thread writes while steps go on. Private.
  *
  * Each part is copied before the thread starts; the thread frees a copy once it is written. */
-#ifndef WFI_BACKGROUND_H
-#define WFI_BACKGROUND_H
+#pragma once
 
 #include "state/header.h"
 
@@ -28,5 +27,3 @@ wf_status wfi_background_start(wfi_background *b, wf_safetensors_writer *writer,
 bool wfi_background_is_done(const wfi_background *b);
 /* Waits for the thread to end. Errors: IO, with the thread's sentence. */
 wf_status wfi_background_wait(wfi_background *b);
-
-#endif

@@ -1,8 +1,7 @@
 /* Saving and loading state: types and functions that all calls share. Each is a loop over the
  * pieces of the program's state (state/pieces.h), some bytes of one at a time. Private to
  * src/api. */
-#ifndef WFI_RUN_STATE_H
-#define WFI_RUN_STATE_H
+#pragma once
 
 #include "api/state/background.h"
 #include "api/trainer.h"
@@ -106,5 +105,3 @@ wf_status wfi_state_compare_files(const wfi_state_call *x, const wfi_state_opene
 /* Of tensors: this process's parts of them; then all parts. */
 wf_status wfi_state_create_digests(wfi_state_call *x);
 wf_status wfi_state_gather_digests(wfi_state_call *x);
-
-#endif

@@ -13,8 +13,7 @@
  * Windows: each rank has its input (IN), its partial sums (WORK) and the result (OUT). The
  * trainer's three windows are one. STAGING is private to the rank.
  */
-#ifndef WFI_ALLREDUCE_H
-#define WFI_ALLREDUCE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -152,5 +151,3 @@ void wfi_reduce_owns_slice(const wfi_reduce_part *part, int32_t k, int64_t *begi
                            int64_t *end_out);
 int32_t wfi_reduce_one_phase(int32_t n);
 int32_t wfi_reduce_two_phases(int32_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* Every collective as a list of steps. Private. */
-#ifndef WFI_COLLECTIVE_H
-#define WFI_COLLECTIVE_H
+#pragma once
 
 #include "comm/algorithm/allreduce.h"
 
@@ -22,5 +21,3 @@ int32_t wfi_collective_steps(const wfi_allreduce *how, const wfi_reduce_part *pa
 bool wfi_collective_has_work(const wfi_allreduce *how, const wfi_reduce_part *part);
 /* Whether ranks read or write another's `out`. */
 bool wfi_collective_shares_out(const wfi_allreduce *how, const wfi_reduce_part *part);
-
-#endif

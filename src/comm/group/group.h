@@ -6,8 +6,7 @@
  *     work.c          calls that return before they complete
  *     wire/           how bytes get from rank to rank
  */
-#ifndef WFI_GROUP_H
-#define WFI_GROUP_H
+#pragma once
 
 #include "comm/group/operation.h"
 #include "comm/job/control.h"
@@ -101,5 +100,3 @@ struct wfi_wire {
 /* In order of preference, NULL-terminated. */
 extern const wfi_wire *const wfi_wires[];
 extern const wfi_wire wfi_wire_inproc, wfi_wire_shm, wfi_wire_mpi;
-
-#endif

@@ -1,6 +1,5 @@
 /* One call of a collective, and its fingerprint for the consistency check. Private. */
-#ifndef WFI_OPERATION_H
-#define WFI_OPERATION_H
+#pragma once
 
 #include "comm/algorithm/collective.h"
 #include "comm/runtime/typed.h"
@@ -34,5 +33,3 @@ void wfi_call_write(wfi_group_call *call, const wfi_operation *operation);
 const char *wfi_call_describe(const wfi_group_call *call, char text[WFI_CALL_TEXT]);
 /* "wf_group_all_reduce at toy.c:31" */
 const char *wfi_call_name(const wfi_group_call *call, char text[WFI_CALL_TEXT]);
-
-#endif

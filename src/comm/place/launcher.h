@@ -1,6 +1,5 @@
 /* The rank of this process according to each launcher's environment variables. Private. */
-#ifndef WFI_LAUNCHER_H
-#define WFI_LAUNCHER_H
+#pragma once
 
 #include "base/base.h"
 
@@ -39,5 +38,3 @@ wf_status wfi_launcher_check_mpi(wf_context *ctx, int n_ranks);
 /* A name for the job of these launchers: the launcher's own name, or else one of the process that
  * started the ranks. */
 void wfi_job_name(const wfi_launcher launchers[WFI_N_LAUNCHERS], char name[96]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs a step of a collective on any memory of ranks. Private. */
-#ifndef WFI_STEP_H
-#define WFI_STEP_H
+#pragma once
 
 #include "comm/algorithm/allreduce.h"
 #include "comm/runtime/typed.h"
@@ -17,5 +16,3 @@ typedef struct wfi_step_memory {
 /* Returns whether the result bypassed the caches; wfi_stream_fence makes it visible. */
 bool wfi_reduce_run(const wfi_step_memory *m, const wfi_reduce_part *part,
                     const wfi_reduce_step *step);
-
-#endif

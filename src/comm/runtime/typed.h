@@ -6,8 +6,7 @@
  * if any element is NaN. The minimum or maximum of -0 and +0 may be either, but all algorithms of
  * the fixed order return the same one.
  */
-#ifndef WFI_TYPED_H
-#define WFI_TYPED_H
+#pragma once
 
 #include "base/base.h"
 #include "base/variants.h"
@@ -57,5 +56,3 @@ void wfi_reduce_copy(const wfi_arithmetic *a, wfi_summand in, int64_t n_elem,
 void wfi_stream_copy(void *to, const void *from, size_t bytes);
 /* Called after the last streaming copy: makes the copies visible before later stores. */
 void wfi_stream_fence(void);
-
-#endif

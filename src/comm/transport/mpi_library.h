@@ -4,8 +4,7 @@
  * families is called in its own way: handles of Open MPI are addresses, those of MPICH (and Intel
  * MPI, Cray MPICH, MVAPICH) are integers.
  */
-#ifndef WFI_MPI_LIBRARY_H
-#define WFI_MPI_LIBRARY_H
+#pragma once
 
 #include "comm/transport/network.h"
 
@@ -68,5 +67,3 @@ wf_status wfi_mpi_load(wf_context *ctx, wfi_mpi *mpi_out);
 
 /* Reports an MPI error code as a failure of the call `call`. */
 wf_status wfi_mpi_fail(const wfi_mpi *m, const char *call, int error);
-
-#endif

@@ -1,11 +1,8 @@
 /* The network over MPI. Private. */
-#ifndef WFI_MPI_NETWORK_H
-#define WFI_MPI_NETWORK_H
+#pragma once
 
 #include "comm/transport/network.h"
 
 /* Loads the library. Only the thread that calls the network's functions calls MPI. Errors:
  * UNSUPPORTED. */
 wf_status wfi_mpi_network(wf_context *ctx, wfi_network *network_out);
-
-#endif

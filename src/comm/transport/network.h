@@ -7,8 +7,7 @@
  *     mpi_network.c      over an MPI library that is found at run time
  *     tests/             between threads of one process
  */
-#ifndef WFI_NETWORK_H
-#define WFI_NETWORK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -59,5 +58,3 @@ typedef struct wfi_network {
      * call and nothing is under way. */
     void (*finish)(void *self, bool is_clean);
 } wfi_network;
-
-#endif

@@ -1,6 +1,5 @@
 /* Internals of the transport. Private. */
-#ifndef WFI_TRANSPORT_PARTS_H
-#define WFI_TRANSPORT_PARTS_H
+#pragma once
 
 #include "comm/transport/remote.h"
 #include "comm/transport/transport.h"
@@ -135,5 +134,3 @@ bool wfi_transport_send_epochs(wfi_transport *t);
 bool wfi_transport_receive_messages(wfi_transport *t);
 void wfi_transport_reset_streams(wfi_transport *t, int trainer);
 bool wfi_transport_drain_receives(wfi_transport *t, bool cancels);
-
-#endif

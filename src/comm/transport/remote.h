@@ -5,8 +5,7 @@
  * counter. The counter is the other process's own, in shared memory, or a copy that the transport
  * updates. Streams of the transport count the messages that it received or sent.
  */
-#ifndef WFI_REMOTE_H
-#define WFI_REMOTE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -31,5 +30,3 @@ wf_status wfi_remote_stream_create(const wfi_remote *remote, const char *name, i
                                    wfi_stream_queue **stream_out);
 /* Counts `n_tasks` more tasks, which the owner's process pushes to its stream. */
 void wfi_remote_stream_count(wfi_stream_queue *stream, uint64_t n_tasks);
-
-#endif

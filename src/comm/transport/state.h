@@ -1,7 +1,6 @@
 /* The state that a rank of a job publishes: in a segment that all ranks share, or in each process's
  * copy of it, which messages update. Private. */
-#ifndef WFI_STATE_H
-#define WFI_STATE_H
+#pragma once
 
 #include "device/shared_epoch.h"
 
@@ -48,5 +47,3 @@ typedef struct wfi_control_rank {
     wfi_control_state state;
     wfi_shared_epoch epochs[WFI_CONTROL_TRAINERS][WFI_CONTROL_STREAMS]; /* tasks done */
 } wfi_control_rank;
-
-#endif

@@ -18,8 +18,7 @@
  * A queue completes its requests in the order of posting. A counter of completed requests wakes the
  * threads that sleep on it.
  */
-#ifndef WFI_TRANSPORT_H
-#define WFI_TRANSPORT_H
+#pragma once
 
 #include "comm/transport/network.h"
 #include "comm/transport/state.h"
@@ -174,5 +173,3 @@ wf_status wfi_transport_post(wfi_transport *transport, wfi_queue *queue,
 bool wfi_transport_cancel(wfi_transport *transport, wfi_transport_group *group);
 /* While a collective runs, the progress thread polls for a while before it sleeps. */
 void wfi_transport_poll(wfi_transport *transport, bool begins);
-
-#endif

@@ -8,8 +8,7 @@
  * same group of its sender and its receiver, in the same order. Sums have groups of their own,
  * which all ranks with a summand begin.
  */
-#ifndef WFI_DEVICE_WIRE_H
-#define WFI_DEVICE_WIRE_H
+#pragma once
 
 #include "comm/job/control.h"
 
@@ -39,5 +38,3 @@ wf_status wfi_device_wire_end(wfi_device_wire *wire);
 void wfi_device_wire_leave(wfi_device_wire *wire);
 /* Called after the stream's thread has ended. */
 void wfi_device_wire_close(wfi_device_wire *wire);
-
-#endif

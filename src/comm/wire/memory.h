@@ -12,8 +12,7 @@
  * updates. Elements that a phase reads from other ranks are sent to the reader before
  * (wfi_message_ops).
  */
-#ifndef WFI_WIRE_MEMORY_H
-#define WFI_WIRE_MEMORY_H
+#pragma once
 
 #include "base/clock.h"
 #include "comm/group/group.h"
@@ -159,5 +158,3 @@ wf_status wfi_memory_pass(wf_group *group, const wfi_operation *operation);
 wf_status wfi_memory_make_window(wfi_memory *m);
 /* The part's address in another rank's window or in the own one. */
 wf_status wfi_memory_window(wfi_memory *m, int32_t rank, wfi_window part, char **data_out);
-
-#endif

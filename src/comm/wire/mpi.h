@@ -1,6 +1,5 @@
 /* A group of ranks that share no memory. Private to mpi.c, mpi_phase.c and mpi_engine.c. */
-#ifndef WFI_WIRE_MPI_H
-#define WFI_WIRE_MPI_H
+#pragma once
 
 #include "comm/transport/transport.h"
 #include "comm/wire/run.h"
@@ -46,5 +45,3 @@ wf_status wfi_mpi_grow_bounce(wfi_memory *m, size_t bytes);
 
 /* Opens the engine; called when all ranks of the job create a group with this algorithm. */
 wf_status wfi_mpi_open_engine(wfi_memory *m);
-
-#endif

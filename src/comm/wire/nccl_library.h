@@ -4,8 +4,7 @@
  * A test includes the real header after it defines WFI_NCCL_TYPES_ARE_DECLARED, and compares the
  * declarations.
  */
-#ifndef WFI_NCCL_LIBRARY_H
-#define WFI_NCCL_LIBRARY_H
+#pragma once
 
 #include "device/cuda_library.h"
 
@@ -59,5 +58,3 @@ typedef struct wfi_nccl_config {
 typedef struct wfi_nccl {
     WFI_NCCL_LIST(WFI_NCCL_MEMBER)
 } wfi_nccl;
-
-#endif

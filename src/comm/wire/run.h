@@ -4,8 +4,7 @@
  * each block. In a window the parts of a chunk are contiguous; outside of windows they stay in the
  * caller's buffers.
  */
-#ifndef WFI_WIRE_RUN_H
-#define WFI_WIRE_RUN_H
+#pragma once
 
 #include "comm/wire/memory.h"
 
@@ -50,5 +49,3 @@ void wfi_run_choose_chunk(wfi_run *run, int64_t at);
 /* Copy between the caller's buffers and the windows. */
 void wfi_run_fill_window(const wfi_run *run);
 void wfi_run_empty_window(const wfi_run *run);
-
-#endif

@@ -4,8 +4,7 @@
  * So tests find the bytes that kernels and copies really write, also if a program or a library
  * declares others. Only memory of this process's ranks has gaps.
  */
-#ifndef WFI_GAPS_H
-#define WFI_GAPS_H
+#pragma once
 
 #include "execute/worker.h"
 
@@ -20,5 +19,3 @@ void wfi_gaps_fill(const wfi_gaps *gaps);
 /* Checks the gaps in and around the references of instruction i. Errors: BUG; the sentence names
  * the block that was overrun. */
 wf_status wfi_gaps_check(const wfi_gaps *gaps, int32_t i);
-
-#endif

@@ -12,8 +12,7 @@
  * slices that ranks read of each other's memory. Streams are idle when a step ends; that the host
  * waited for all of them is checked, and so steps follow each other.
  */
-#ifndef WFI_HAPPENS_H
-#define WFI_HAPPENS_H
+#pragma once
 
 #include "execute/worker.h"
 
@@ -37,5 +36,3 @@ void wfi_happens_host_wait(wfi_happens *happens, wfi_event event);
 /* The step is over. Errors: BUG: a stream was not waited for, or was given a task that
  * the checker did not see. */
 wf_status wfi_happens_end(wfi_happens *happens);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A test that includes the real headers first defines WFI_CUDA_TYPES_ARE_DECLARED, and compares.
  */
-#ifndef WFI_CUDA_MATH_H
-#define WFI_CUDA_MATH_H
+#pragma once
 
 #include "device/cuda_library.h"
 
@@ -251,6 +250,4 @@ wf_status wfi_cuda_widen(wfi_stream_queue *stream, const void *from, int64_t n, 
 
 /* Implementations of nodes; kernel/gpu computes the nodes that these decline. */
 extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn, wfi_kernel_cudnn_norm;
-#endif
-
 #endif

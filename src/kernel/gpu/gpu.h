@@ -1,8 +1,7 @@
 /* Kernels for devices that compile them from text (device/launch.h): one source for all of these,
  * source/ *.cl. The backend of such a device lists these kernels after those of a library. Private.
  */
-#ifndef WFI_GPU_H
-#define WFI_GPU_H
+#pragma once
 
 #include "kernel/backend.h"
 #include "kernel/gpu/kernels.h"
@@ -53,5 +52,3 @@ wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memor
     .n_plain = 1, .most_summed = WFI_GPU_OUT, .copy = wfi_gpu_copy, .add = wfi_gpu_add,            \
     .squares = wfi_gpu_squares, .total_norm = wfi_gpu_total_norm, .update = wfi_gpu_update,        \
     .statistics = wfi_gpu_statistics, .collective_step = wfi_gpu_collective_step
-
-#endif

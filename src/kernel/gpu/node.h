@@ -1,7 +1,6 @@
 /* A node as launches of kernels, by tables of ops: elements.c, products.c, sequences.c. Private to
  * kernel/gpu. */
-#ifndef WFI_GPU_NODE_H
-#define WFI_GPU_NODE_H
+#pragma once
 
 #include "kernel/gpu/gpu.h"
 #include "op/op_table.h"
@@ -107,5 +106,3 @@ wfi_gpu_conv wfi_gpu_conv_of(const wfi_gpu_node *l);
 void wfi_gpu_set_windows(const wfi_gpu_node *l, const wfi_gpu_conv *c, wfi_launch_arguments *a);
 /* Adds a launch for the gradient of the convolution's bias, if the node has that output. */
 void wfi_gpu_add_channel_sum(wfi_gpu_node *l, const wf_shape *y);
-
-#endif

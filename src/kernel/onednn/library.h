@@ -6,8 +6,7 @@
  * error, if the library has no implementation. Scratchpads are always the
  * caller's (dnnl_scratchpad_mode_user).
  */
-#ifndef WFI_ONEDNN_LIBRARY_H
-#define WFI_ONEDNN_LIBRARY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -116,5 +115,3 @@ wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg);
 /* Bytes from its address to the end of its last element. For a memory inside another one, the
  * library's own size would include the full stride of the last row. */
 size_t wfi_shown_md_reach(wfi_shown_md md);
-
-#endif

@@ -2,8 +2,7 @@
  * arguments are operands of the node or parts of its scratch memory. The other files describe the
  * primitives and bind operands to arguments; onednn.c prepares, runs and destroys.
  */
-#ifndef WFI_ONEDNN_H
-#define WFI_ONEDNN_H
+#pragma once
 
 #include "kernel/kernel.h"
 #include "kernel/onednn/library.h"
@@ -130,5 +129,3 @@ wf_status wfi_onednn_format_create(const wfi_onednn *state, wfi_shown_md md, con
                                    struct wfi_onednn_format **format_out);
 const wfi_format *wfi_onednn_format_base(const struct wfi_onednn_format *format);
 void wfi_onednn_format_destroy(const wfi_onednn *state, struct wfi_onednn_format *format);
-
-#endif

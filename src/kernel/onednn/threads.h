@@ -5,8 +5,7 @@
  * start when it runs, the missing threads' part is not computed, and the library does not report
  * that.
  */
-#ifndef WFI_ONEDNN_THREADS_H
-#define WFI_ONEDNN_THREADS_H
+#pragma once
 
 #include "kernel/kernel.h"
 
@@ -30,5 +29,3 @@ wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, in
  * numbered. The status of one that fails, if any does. */
 typedef wf_status (*wfi_each_function)(const void *argument, int64_t i, int thread);
 wf_status wfi_library_each(int n_threads, int64_t n, wfi_each_function each, const void *argument);
-
-#endif

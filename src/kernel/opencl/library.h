@@ -3,8 +3,7 @@
  *
  * A test that includes the real header first defines WFI_CLBLAST_TYPES_ARE_DECLARED, and compares.
  */
-#ifndef WFI_CLBLAST_H
-#define WFI_CLBLAST_H
+#pragma once
 
 #include "base/base.h"
 
@@ -48,5 +47,3 @@ typedef struct wfi_clblast {
 wf_status wfi_clblast_find(wf_context *ctx, const wfi_clblast **library_out);
 /* wfi_backend.library */
 const char *wfi_clblast_text(wf_context *ctx);
-
-#endif

@@ -1,6 +1,5 @@
 /* Nodes with products by CLBlast: product.c, conv.c. Private to kernel/opencl. */
-#ifndef WFI_CLBLAST_PRODUCT_H
-#define WFI_CLBLAST_PRODUCT_H
+#pragma once
 
 #include "kernel/gpu/node.h"
 
@@ -10,5 +9,3 @@ extern const wfi_gpu_row wfi_clblast_convs[];
 /* Adds the node's bias, if it has one, to its output: each channel's to `n_each` consecutive
  * elements. */
 void wfi_clblast_add_bias(wfi_gpu_node *l, int64_t n_channels, int64_t n_each);
-
-#endif

@@ -3,8 +3,7 @@
  * A call computes one block of channels, independently of the others. All variants give the same
  * bits.
  */
-#ifndef WFI_ONEDNN_CHANNELS_H
-#define WFI_ONEDNN_CHANNELS_H
+#pragma once
 
 #include "base/variants.h"
 
@@ -34,5 +33,3 @@ void wfi_channels_normalize(wfi_variant variant, const wfi_channels *c);
 /* dy, x, mean, var, scale -> dx, dscale, dshift. With an addend, the ReLU's mask comes from y, and
  * daddend is written too; otherwise the mask is recomputed from shift. */
 void wfi_channels_differentiate(wfi_variant variant, const wfi_channels *c);
-
-#endif

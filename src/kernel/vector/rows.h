@@ -1,7 +1,6 @@
 /* Row operations of attention (scores between two products) and of cross entropy (logits).
  * Private. */
-#ifndef WFI_ONEDNN_ROWS_H
-#define WFI_ONEDNN_ROWS_H
+#pragma once
 
 #include "kernel/vector/vector.h"
 
@@ -41,5 +40,3 @@ typedef struct wfi_class_row {
 void wfi_class_row_sum(wfi_variant variant, wfi_class_row *row);
 /* The same, and x becomes factor softmax(x). */
 void wfi_class_row_softmax(wfi_variant variant, wfi_class_row *row);
-
-#endif

@@ -5,8 +5,7 @@
  * it takes. Vectors are passed by address, as the way in which a function is given one depends on
  * the instruction set.
  */
-#ifndef WFI_ONEDNN_VECTOR_H
-#define WFI_ONEDNN_VECTOR_H
+#pragma once
 
 #include "base/variants.h"
 
@@ -48,5 +47,3 @@ WFI_LOOP void wfi_vector_store(void *data, int64_t at, bool is_narrow, const wfi
     wfi_halves narrow = __builtin_convertvector(rounded >> 16, wfi_halves);
     memcpy((uint16_t *)data + at, &narrow, sizeof narrow);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * and no list can change its begin. So both measures are "the latest end, less a constant of the
  * device", and to delay something never helps: results about job shops apply.
  */
-#ifndef WFI_AUTO_H
-#define WFI_AUTO_H
+#pragma once
 
 #include "plan/schedule/timing.h"
 
@@ -48,5 +47,3 @@ static inline bool wfi_auto_fits(const wfi_auto *a, double held) {
  * gradients that can be left when the last B is done. */
 int wfi_auto_most_forward(const wfi_auto *search, int stage);
 int wfi_auto_most_late(const wfi_auto *search, int stage);
-
-#endif

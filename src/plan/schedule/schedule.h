@@ -8,8 +8,7 @@
  * Which stage is on which device is a table. Most schedules have a stage a device; one that has
  * more says how many, and where they are.
  */
-#ifndef WFI_SCHEDULE_H
-#define WFI_SCHEDULE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -130,5 +129,3 @@ static inline void wfi_action_push(wfi_action_list *list, wfi_action_kind kind, 
                                    int micro) {
     list->actions[list->n++] = (wfi_action){kind, stage, micro};
 }
-
-#endif

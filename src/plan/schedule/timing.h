@@ -1,8 +1,7 @@
 /* When each action of a schedule begins and ends, if every list runs strictly in order and
  * as early as it can; and whether the lists are legal. Pure; O(number of actions). Private.
  */
-#ifndef WFI_TIMING_H
-#define WFI_TIMING_H
+#pragma once
 
 #include "plan/schedule/schedule.h"
 
@@ -43,5 +42,3 @@ wf_status wfi_timing_run(const wfi_schedule_request *request, const wfi_action_l
 static inline const wfi_moment *wfi_timing_moment(const wfi_timing *timing, int device, int place) {
     return &timing->moments[timing->first[device] + place];
 }
-
-#endif

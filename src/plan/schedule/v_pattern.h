@@ -1,6 +1,5 @@
 /* The rule that V-Half and V-Min share (Qi et al., 2024, arXiv 2405.15362). Private. */
-#ifndef WFI_V_PATTERN_H
-#define WFI_V_PATTERN_H
+#pragma once
 
 #include "plan/schedule/schedule.h"
 
@@ -16,5 +15,3 @@ typedef struct wfi_v_pattern {
  * microbatches a device holds. */
 void wfi_v_repeat(const wfi_schedule_request *request, int device, wfi_v_pattern pattern,
                   wfi_action_list *list);
-
-#endif

@@ -3,8 +3,7 @@
  * Lowering knows no strategy. Where an instruction needs a tensor in another placement than its
  * row's, lowering moves it (program/where.h).
  */
-#ifndef WFI_STRATEGY_H
-#define WFI_STRATEGY_H
+#pragma once
 
 #include "plan/placement.h"
 
@@ -31,5 +30,3 @@ const wfi_strategy *wfi_strategy_find(const char *name);
 /* Whether a replica with a part of the state has the tensors to update that part, and keeps it.
  * Errors: UNSUPPORTED. */
 wf_status wfi_strategy_check(wf_context *ctx, const wfi_strategy *strategy);
-
-#endif
