@@ -19,16 +19,20 @@ loader = importlib.machinery.SourceFileLoader("checker", "scripts/check-certific
 checker = importlib.util.module_from_spec(importlib.util.spec_from_loader("checker", loader))
 loader.exec_module(checker)
 
-(KIND, RANK, STREAM, UNIT, MICRO, PEER, GROUP, SUMS, FIRST, SEGMENT, _, REFERENCES, DEPENDS) = range(13)
+KIND, MICRO, OF, FLAG, OTHERS, REFERENCES, DEPENDS = range(7)
 B_RANK, B_SPACE, B_OFFSET, B_BYTES, B_KIND, B_ID, B_MICRO, B_BEGIN, B_STATE = range(9)
 
 
-def name(c, i):
-    return c["instruction_names"][i[KIND]]
-
-
 def kind(c, r):
-    return c["kind_names"][c["blocks"][r[0]][B_KIND]]
+    return c["blocks"][r[0]][B_KIND]
+
+
+def is_part(i):
+    return i[KIND] in checker.PARTS
+
+
+def streams(c):
+    return [stream for of_rank in c["streams"] for stream in of_rank]
 
 
 def any_of(c, test):
@@ -42,36 +46,37 @@ def adds(c, i):
 
 # ---- breakages: each returns what it has broken, or None ----
 def other_microbatch(c):
-    i = any_of(c, lambda i: i[SEGMENT] >= 0 and i[MICRO] >= 0)
+    i = any_of(c, lambda i: is_part(i) or i[KIND] == "load")
     i[MICRO] = (i[MICRO] + 1) % c["microbatches"]
-    return name(c, i)
+    return i[KIND]
 
 
 def missing(c):
     k = random.randrange(len(c["instructions"]))
-    what = name(c, c["instructions"][k])
+    what = c["instructions"][k][KIND]
     del c["instructions"][k]
-    c["streams"] = [[x - (x > k) for x in s if x != k] for s in c["streams"]]
+    for s in streams(c):
+        s[:] = [x - (x > k) for x in s if x != k]
     for i in c["instructions"]:
         i[DEPENDS] = [d - (d > k) for d in i[DEPENDS] if d != k]
     return what
 
 
 def doubled(c):
-    i = any_of(c, lambda i: name(c, i) == "update" or (name(c, i) in ("weight", "backward+weight")
-                                                        and not i[FIRST] and adds(c, i)))
+    i = any_of(c, lambda i: i[KIND] == "update" or (i[KIND] in ("weight", "backward+weight")
+                                                        and not i[FLAG] and adds(c, i)))
     k, n = c["instructions"].index(i), len(c["instructions"])
     c["instructions"].append(copy.deepcopy(i))
-    for s in c["streams"]:
+    for s in streams(c):
         if k in s:
             s.insert(s.index(k) + 1, n)
-    return name(c, i)
+    return i[KIND]
 
 
 def assigned(c):
-    i = any_of(c, lambda i: name(c, i) in ("weight", "backward+weight") and adds(c, i))
-    i[FIRST] = 1 - i[FIRST]
-    return name(c, i)
+    i = any_of(c, lambda i: i[KIND] in ("weight", "backward+weight") and adds(c, i))
+    i[FLAG] = 1 - i[FLAG]
+    return i[KIND]
 
 
 def swapped(c):
@@ -80,18 +85,17 @@ def swapped(c):
         wrote = [r[0] for r in c["instructions"][x][REFERENCES]
                  if r[3] & 2 and kind(c, r) not in ("workspace", "staging")]
         return any(r[0] in wrote and r[3] & 1 for r in c["instructions"][y][REFERENCES])
-    found = [(s, k) for s in c["streams"] for k in range(len(s) - 1) if reads_it(s[k], s[k + 1])]
+    found = [(s, k) for s in streams(c) for k in range(len(s) - 1) if reads_it(s[k], s[k + 1])]
     s, k = random.choice(found)
     s[k], s[k + 1] = s[k + 1], s[k]
-    return name(c, c["instructions"][s[k]])
+    return c["instructions"][s[k]][KIND]
 
 
 def unordered(c):
     """A rank whose streams do not wait for each other."""
-    rank = random.randrange(c["n_ranks"])
-    for i in c["instructions"]:
-        if i[RANK] == rank:
-            i[DEPENDS] = []
+    rank = random.randrange(len(c["streams"]))
+    for k in sum(c["streams"][rank], []):
+        c["instructions"][k][DEPENDS] = []
     return f"rank {rank}"
 
 
@@ -115,21 +119,21 @@ def race(c):
     for i, d in found[:20]:
         c["instructions"][i][DEPENDS].remove(d)
         order = checker.Order(checker.Certificate(copy.deepcopy(c)))
-        stream = next(k for k, s in enumerate(c["streams"]) if d in s)
-        if order.clocks[i][stream] <= c["streams"][stream].index(d):
-            return f"{name(c, c['instructions'][i])} after {name(c, c['instructions'][d])}"
+        stream = next(k for k, s in enumerate(streams(c)) if d in s)
+        if order.clocks[i][stream] <= streams(c)[stream].index(d):
+            return f"{c['instructions'][i][KIND]} after {c['instructions'][d][KIND]}"
         c["instructions"][i][DEPENDS].append(d)
     return None
 
 
 def other_input(c):
-    i = any_of(c, lambda i: name(c, i) == "load")
-    i[_] += 1
+    i = any_of(c, lambda i: i[KIND] == "load")
+    i[OF] += 1
     return "load"
 
 
 def less_norm(c):
-    i = any_of(c, lambda i: name(c, i) == "total_norm")
+    i = any_of(c, lambda i: i[KIND] == "total_norm")
     if not i:
         return None
     r = random.choice([r for r in i[REFERENCES] if kind(c, r) == "norm" and r[2] > 8])
@@ -137,15 +141,9 @@ def less_norm(c):
     return "total_norm"
 
 
-def other_unit(c):
-    i = any_of(c, lambda i: name(c, i) in ("update", "norm", "fold_stats", "tie"))
-    i[UNIT] = (i[UNIT] + 1) % len(c["units"])
-    return name(c, i)
-
-
 def other_slice(c):
     """Two ranks keep optimizer state of each other's parameters."""
-    state = [b for b in c["blocks"] if c["kind_names"][b[B_KIND]] == "state" and b[B_STATE]]
+    state = [b for b in c["blocks"] if b[B_KIND] == "state" and b[B_STATE]]
     found = [(x, y) for x in state for y in state if x[B_ID] == y[B_ID] and x[B_BEGIN] < y[B_BEGIN]]
     if not found:
         return None
@@ -156,7 +154,7 @@ def other_slice(c):
 
 def over_state(c):
     """Not over parameters: those that are gathered after the update may be overwritten before."""
-    found = [b for b in c["blocks"] if b[B_STATE] and b[B_BYTES] and c["kind_names"][b[B_KIND]] != "param"]
+    found = [b for b in c["blocks"] if b[B_STATE] and b[B_BYTES] and b[B_KIND] != "param"]
     if not found:
         return None
     state = random.choice(found)
@@ -167,7 +165,7 @@ def over_state(c):
     if not b or state[B_OFFSET] + b[B_BYTES] > c["peaks"][b[B_RANK]][b[B_SPACE]]:
         return None
     b[B_OFFSET] = state[B_OFFSET]
-    return c["kind_names"][b[B_KIND]]
+    return b[B_KIND]
 
 
 def other_block(c):
@@ -179,40 +177,37 @@ def other_block(c):
     if not found:
         return None
     r[0] = random.choice(found)
-    return name(c, i)
+    return i[KIND]
 
 
 def fewer_bytes(c):
     i = any_of(c, lambda i: any(r[2] > 64 and kind(c, r) != "norm" for r in i[REFERENCES])
-               and name(c, i) != "norm")
+               and i[KIND] != "norm")
     r = random.choice([r for r in i[REFERENCES] if r[2] > 64])
     if kind(c, r) in ("staging", "norm"):
         return None
     r[2] -= 64
-    return f"{name(c, i)} {kind(c, r)}"
+    return f"{i[KIND]} {kind(c, r)}"
 
 
 def other_part(c):
-    i = any_of(c, lambda i: i[SEGMENT] >= 0)
-    was = i[SEGMENT]
-    i[SEGMENT] = random.choice(c["segments"])[0]
-    return name(c, i) if i[SEGMENT] != was else None
+    i, other = any_of(c, is_part), any_of(c, is_part)
+    i[OF] = other[OF]
+    return i[KIND]
 
 
 def other_kind(c):
-    i, was = random.choice(c["instructions"]), None
-    was = name(c, i)
-    i[KIND] = random.randrange(len(c["instruction_names"]))
-    moves = ("copy", "fetch", "evict")
-    return was if name(c, i) != was and not (was in moves and name(c, i) in moves) else None
+    i, other = random.choice(c["instructions"]), random.choice(c["instructions"])
+    i[KIND] = other[KIND]
+    return i[KIND]
 
 
 def no_sum(c):
-    i = any_of(c, lambda i: name(c, i) == "change" and i[SUMS])
+    i = any_of(c, lambda i: i[KIND] == "change" and i[FLAG])
     if i:
         for x in c["instructions"]:
-            x[SUMS] *= (x[GROUP], x[UNIT]) != (i[GROUP], i[UNIT])
-    return i and name(c, i)
+            x[FLAG] *= x[OTHERS] != i[OTHERS]
+    return i and i[KIND]
 
 
 def lower_peak(c):
@@ -224,23 +219,32 @@ def lower_peak(c):
 def no_state(c):
     b = random.choice([b for b in c["blocks"] if b[B_STATE] and b[B_BYTES]])
     b[B_STATE] = 0
-    return c["kind_names"][b[B_KIND]]
+    return b[B_KIND]
 
 
-BREAKAGES = (race, other_input, less_norm, other_unit, other_slice, other_microbatch, missing, doubled,
+BREAKAGES = (race, other_input, less_norm, other_slice, other_microbatch, missing, doubled,
              assigned, swapped, unordered, over_state, other_block,
              fewer_bytes, other_part, other_kind, no_sum, lower_peak, no_state)
 
 
-def with_other_type(c, field):
+# With another value, a program may still be correct.
+FREE = (("free_sums",), ("blocks", B_OFFSET), ("blocks", B_BYTES), ("instructions", DEPENDS))
+
+
+def with_other(c, field, has_other_type):
     """Replaces a number or a text in the field, or returns False if it has none."""
-    at, key = c, field
+    at, key, path = c, field, [field]
     while isinstance(at[key], list):
         if not at[key]:
             return False
         at, key = at[key], random.randrange(len(at[key]))
-    at[key] = random.choice([True, 1.0, None] if isinstance(at[key], int) else [1, None])
-    return True
+        path.append(key)
+    is_number = isinstance(at[key], int)
+    if has_other_type:
+        at[key] = random.choice([True, 1.0, None] if is_number else [1, None])
+    else:
+        at[key] = at[key] + random.choice([-1, 1]) if is_number else "other"
+    return has_other_type or (field, *path[2:3]) not in FREE
 
 
 def main():
@@ -264,16 +268,16 @@ def main():
                 wrong += 1
                 print(f"FAILED: {path} is proved with this breakage: {breakage.__name__} {what}")
         for field in json.loads(text):
-            for _ in range(int(sys.argv[2])):
+            for k in range(2 * int(sys.argv[2])):
                 c = json.loads(text)
-                if not with_other_type(c, field):
+                if not with_other(c, field, k % 2):
                     continue
                 try:
                     checker.prove(json.dumps(c))
-                except (TypeError, checker.Refused):
+                except (checker.Refused, *checker.MALFORMED):
                     continue
                 wrong += 1
-                print(f"FAILED: {path} is proved with another type in {field}")
+                print(f"FAILED: {path} is proved with another {'type' if k % 2 else 'value'} in {field}")
     idle = [b.__name__ for b in BREAKAGES if not tried[b.__name__]]
     if idle:
         print(f"FAILED: never tried: {idle}")
