@@ -5,6 +5,7 @@
 #include "broken_program.h"
 #include "compile/compile.h"
 #include "equal_programs.h"
+#include "program/map.h"
 #include "program/stage.h"
 #include "sharded_plan.h"
 #include "small_models.h"
@@ -196,11 +197,10 @@ TEST_CASE(the_idle_are_one) {
 }
 
 /* Not what a strategy is called, but what its row says. */
-TEST_CASE(rows_decide) {
+TEST(rows_decide) {
     wfi_strategy row = wfi_strategy_dp;
     row.name = "another";
     for (int is_divided = 0; is_divided < 2; is_divided++) {
-        scoped_context ctx = test_context();
         wf_recipe recipe = mixed_recipe(4);
         scoped_program p;
         scoped_model model = test_model(ctx, "small", mixed, NULL, 0);
@@ -250,6 +250,31 @@ TEST(wrong_folds_are_refused) {
     assert_int_equal(wf_program_check(p), WF_BUG);
     fold->references[1].block = from;
     TEST_OK(ctx, wf_program_check(p));
+}
+
+/* A slice that uses other bytes than the slice at its place of another rank is of another class. */
+TEST(slots_are_compared) {
+    const shape s = {plain_net, 16, 8, 8};
+    scoped_program p = make(ctx, &s, "tp=2", WFI_USE_LOOK);
+    bool is_equal;
+    int n = 0;
+    TEST_OK(ctx, wfi_program_has_equal_slices(p, 0, 1, &is_equal));
+    assert_true(is_equal);
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        wfi_segment *segment = p->code->units[u].part[WFI_PART_F];
+        for (int32_t k = 0; p->graph->units[u].slice && segment && k < segment->n_slots; k++)
+            for (int field = 0; field < 4; field++, n++) {
+                wfi_slot *slot = &segment->slots[k], kept = *slot;
+                if (field == 0) slot->begin += 64;
+                if (field == 1) slot->bytes += 64;
+                if (field == 2) slot->access ^= WFI_WRITE;
+                if (field == 3) slot->workspace_bytes[1] += 64;
+                TEST_OK(ctx, wfi_program_has_equal_slices(p, 0, 1, &is_equal));
+                if (is_equal) fail_msg("unit %d, slot %d: field %d is not compared", u, k, field);
+                *slot = kept;
+            }
+    }
+    assert_true(n > 8);
 }
 
 /* Small tensors lie with the first of many replicas, and the others follow one. */
