@@ -175,42 +175,6 @@ TEST_IN_FOLDER(all_write_shards) {
     assert_int_equal(chdir(before), 0);
 }
 
-/* ---- divided state ---- */
-
-/* Ranks that hold parts of the optimizer's state write the file that one rank writes, and go on
- * from it to its bits. */
-TEST_IN_FOLDER(divided_state_is_the_same) {
-    static const char *const cases[] = {"",
-                                        "zero=1: dp=2",
-                                        "zero=1: dp=4",
-                                        "whole gradient: dp=4",
-                                        "zero=3: dp=2",
-                                        "zero=3: dp=4",
-                                        "zero=1: dp=2,pp=2"};
-    char first[200], second[200], name[16];
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_trainer *t;
-        TEST_OK(f->ctx, make_trainer(f->ctx, NULL, cases[k], 3, &t));
-        small_step(f->ctx, t, 0);
-        TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, k ? "now" : "one"), NULL, 0));
-        wf_trainer_destroy(t);
-        snprintf(first, sizeof first, "%s/one", f->path);
-        snprintf(second, sizeof second, "%s/now", f->path);
-        if (k > 0 && !is_same(first, second)) fail_msg("%s: another file", cases[k]);
-    }
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_trainer *t;
-        TEST_OK(f->ctx, make_trainer(f->ctx, NULL, cases[k], 3, &t));
-        snprintf(name, sizeof name, "%s", k ? "now2" : "one2");
-        TEST_OK(f->ctx, wf_trainer_load_state(t, first));
-        small_step(f->ctx, t, 1);
-        TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, name), NULL, 0));
-        wf_trainer_destroy(t);
-        snprintf(second, sizeof second, "%s/one2", f->path);
-        if (k > 0 && !is_same(second, f->file)) fail_msg("%s goes on to other bits", cases[k]);
-    }
-}
-
 /* ---- from any layout to any ---- */
 
 static const struct {

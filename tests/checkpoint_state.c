@@ -75,7 +75,12 @@ TEST_IN_FOLDER(numbers_out_of_range) {
     char before[65], after[65];
     scoped_trainer t = make_trainer(f->ctx);
     small_step(f->ctx, t, 0);
-    TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "good"), NULL, 0));
+    wf_metadata note = {"where", "here"};
+    char *noted;
+    TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "good"), &note, 1));
+    TEST_OK(f->ctx, wf_trainer_state_metadata(f->ctx, f->file, "where", &noted));
+    assert_string_equal(noted, "here");
+    wf_text_free(f->ctx, noted);
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, before));
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         rewrite(f, cases[k].steps, cases[k].name, cases[k].i, cases[k].value);

@@ -140,10 +140,9 @@ static void *be_kept(void *self) {
     return NULL;
 }
 
-TEST_CASE(left_and_joined_again) {
+TEST(left_and_joined_again) {
     const char *text = getenv("TEST_ROUNDS");
     for (int pause_us = 0; pause_us <= 500; pause_us += 500) {
-        scoped_context ctx = test_context();
         kept ranks[N_KEPT];
         int fd;
         TEST_OK(ctx, wfi_control_segment(ctx, N_KEPT, &fd));

@@ -82,12 +82,11 @@ static void expect(FILE *golden, const golden_op *op, const char *what, const fl
     }
 }
 
-TEST_CASE(agree) {
+TEST(agree) {
     static const int32_t index[ROWS] = {0, 3, 1, 4};
     FILE *golden = fopen("tests/golden/ops.txt", "r");
     assert_non_null(golden);
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
-        scoped_context ctx = test_context();
         wf_graph_config config = WF_GRAPH_CONFIG_INIT;
         scoped_graph g;
         graph_walk w;
@@ -127,7 +126,7 @@ static void there_and_back(wf_graph *g, const void *config) {
 }
 
 /* Under every plan one rank's bits, and nearly those of the plain kernels. */
-TEST_CASE(trains) {
+TEST(trains) {
     static const struct {
         const char *kernels, *plan;
     } of[] = {{"reference", ""},
@@ -142,7 +141,6 @@ TEST_CASE(trains) {
     golden_fill("op.target", 1, 0, t, 4 * 64);
     for (int i = 0; i < 4 * 64; i++) t[i] = t[i] > 0;
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
-        scoped_context ctx = test_context();
         scoped_trainer trainer;
         wf_step_result result;
         char recipe[100];

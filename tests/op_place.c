@@ -9,13 +9,12 @@
 
 /* ---- every op has an instance ---- */
 
-TEST_CASE(every_op_has_an_instance) {
+TEST(every_op_has_an_instance) {
     bool seen[100] = {false};
     int n_ops = 0;
     for (int op = 0; wfi_op_table[op]; op++, n_ops++) {
         const wfi_op_sample *all = wfi_op_table[op]->samples;
         for (int k = 0; all && all[k].n_in; k++) {
-            scoped_context ctx = test_context();
             char name[64];
             op_case c = case_of_sample(op, k, name);
             wf_graph *g;

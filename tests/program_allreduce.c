@@ -78,11 +78,10 @@ TEST(large_units_are_alone) {
 }
 
 /* Of a bucket's units, the first of which is the smallest. */
-TEST_CASE(staging_has_room_for_the_largest) {
+TEST(staging_has_room_for_the_largest) {
     static const char *const hows[] = {"root", "tree", "pairwise"};
     int n_staged = 0;
     for (size_t k = 0; k < WFI_COUNT(hows); k++) {
-        scoped_context ctx = test_context();
         char plan[64];
         snprintf(plan, sizeof plan, "dp=4,allreduce=%s", hows[k]);
         scoped_program p = make_narrowing(ctx, plan, NULL);
@@ -103,9 +102,8 @@ TEST_CASE(staging_has_room_for_the_largest) {
 }
 
 /* Of ranks that do not reach each other's memory; an engine needs nothing of others. */
-TEST_CASE(engines_stage_nothing) {
+TEST(engines_stage_nothing) {
     for (int is_engine = 0; is_engine < 2; is_engine++) {
-        scoped_context ctx = test_context();
         const char *plan = is_engine ? "dp=2,allreduce=engine" : "dp=2,allreduce=direct";
         scoped_program p = make_narrowing(ctx, plan, "cuda:2");
         const wfi_instruction *now = reductions_of(p, 0).list[0];
@@ -113,14 +111,13 @@ TEST_CASE(engines_stage_nothing) {
     }
 }
 
-TEST_CASE(units_share_buckets) {
+TEST(units_share_buckets) {
     static const char *const grids[] = {"dp=2", "dp=2,pp=2,schedule=zb1", "dp=4,pp=3"};
     static const char *const hows[] = {"direct", "pairwise,overlap=off", "tree"};
     static const size_t limits[] = {1, 256, 400, 600, 1000, 1 << 20};
     for (size_t g = 0; g < 3; g++)
         for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
             char plan[96];
-            scoped_context ctx = test_context();
             snprintf(plan, sizeof plan, "%s,allreduce=%s,bucket=%zu", grids[g], hows[(g + k) % 3],
                      limits[k]);
             scoped_program p = make_program(ctx, plan, 4);
@@ -156,12 +153,11 @@ static void find_instants(const wf_timeline *t, int rank, double *reduce_out, do
     }
 }
 
-TEST_CASE(reductions_overlap) {
+TEST(reductions_overlap) {
     static const char *const grids[] = {"dp=2", "dp=4", "dp=2,pp=2", "dp=2,pp=2,schedule=zb2"};
     for (int g = 0; g < 4; g++)
         for (int overlaps = 0; overlaps < 2; overlaps++) {
             char plan[96];
-            scoped_context ctx = test_context();
             scoped_timeline t;
             snprintf(plan, sizeof plan, "%s,bucket=1,overlap=%s", grids[g],
                      overlaps ? "on" : "off");
@@ -181,7 +177,7 @@ TEST_CASE(reductions_overlap) {
 
 /* ---- bytes ---- */
 
-TEST_CASE(bytes_add_up) {
+TEST(bytes_add_up) {
     static const char *const plans[] = {"dp=4,allreduce=root",
                                         "dp=4,allreduce=direct",
                                         "dp=4,allreduce=tree",
@@ -191,7 +187,6 @@ TEST_CASE(bytes_add_up) {
                                         "dp=4,allreduce=engine,sums=free"};
     size_t root[2] = {0, 0}, all[7];
     for (int k = 0; k < 7; k++) {
-        scoped_context ctx = test_context();
         scoped_program p = make_program(ctx, plans[k], 4);
         wf_dry_run run;
         TEST_OK(ctx, wf_program_dry_run(p, &run));

@@ -198,14 +198,13 @@ static void refuse_schedule(wf_context *ctx, const char *plan, const wfi_action_
     wf_program_destroy(p);
 }
 
-TEST_CASE(broken_schedules) {
+TEST(broken_schedules) {
     int n_refused[N_BREAKS] = {0};
     for (int s = 0; wfi_schedules[s]; s++)
         for (int g = 0; g < N_STAGES; g++) {
             char plan[64];
             if ((g + 1) * wfi_schedule_n_chunks(wfi_schedules[s], 0) > N_UNITS) continue;
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
-            scoped_context ctx = test_context();
             scoped_program p = begin(ctx, plan);
             wfi_action_list *lists;
             TEST_OK(ctx, wfi_program_schedule(p, &lists));

@@ -130,9 +130,8 @@ TEST_CASE(every_instruction_matters) {
     }
 }
 
-TEST_CASE(every_order_that_matters) {
+TEST(every_order_that_matters) {
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        scoped_context ctx = test_context();
         scoped_breaker b = make_breaker(ctx, which);
         for (int32_t r = 0; r < b.p->n_ranks; r++)
             for (int s = 0; s < WFI_N_STREAMS; s++)
@@ -193,10 +192,9 @@ TEST_CASE(every_dependency_that_matters) {
     print_message("%lld pairs compared\n", (long long)n_compared);
 }
 
-TEST_CASE(clocks_are_right) {
+TEST(clocks_are_right) {
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        scoped_context ctx = test_context();
         scoped_program p = make_one(ctx, which);
         n_compared += compare_orders(p, programs[which].plan);
     }
@@ -244,10 +242,9 @@ TEST(every_overlap_is_proved) {
 
 /* The null device walks every program, and counts the same forward and backward
  * work under every plan (packing, once a rank, has no FLOPs), and what is done again. */
-TEST_CASE(walks) {
+TEST(walks) {
     double flops = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
-        scoped_context ctx = test_context();
         scoped_program p = make_one(ctx, which);
         wf_dry_run run;
         TEST_OK(ctx, wf_program_dry_run(p, &run));

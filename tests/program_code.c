@@ -232,9 +232,8 @@ static void try_segment(wf_context *ctx, wf_program *p, wfi_segment *segment, co
     n_packs += segment && segment->is_pack;
 }
 
-TEST_CASE(every_operand) {
+TEST(every_operand) {
     for (size_t which = 0; which < N_PROGRAMS; which++) {
-        scoped_context ctx = test_context();
         scoped_program p = make_one(ctx, which);
         for (int32_t u = 0; u < p->graph->n_units; u++)
             for (int part = 0; part < WFI_N_PARTS; part++) {

@@ -60,7 +60,7 @@ static double worst_fragmentation(const wf_program *p) {
     return worst;
 }
 
-TEST_CASE(little_is_lost_between_blocks) {
+TEST(little_is_lost_between_blocks) {
     static const char *const models[] = {"resnet18", "resnet50", "gpt2", "gpt2-tiny"};
     static const char *const plans[] = {"",
                                         "pp=2",
@@ -94,7 +94,6 @@ TEST_CASE(little_is_lost_between_blocks) {
         for (size_t k = m % TEST_SAMPLE; k < WFI_COUNT(plans); k += TEST_SAMPLE)
             for (int n_micro = 4; n_micro <= 8; n_micro *= 2) {
                 if (!test_is_full() && n_micro != (k % 2 ? 4 : 8)) continue;
-                scoped_context ctx = test_context();
                 scoped_program p = make(ctx, models[m], plans[k], n_micro, k % 2 ? "sgd" : "adamw");
                 double share = worst_fragmentation(p);
                 n_over += share > MOST_FRAGMENTATION;
@@ -214,7 +213,7 @@ static int overwrite_what_stays(const wfi_code *code, wfi_segment *segment) {
 
 /* Ops write over what nobody reads any more: a cross entropy's gradient lies over the logits,
  * unless it has to stay for the weight gradient. The proof knows what is where. */
-TEST_CASE(ops_write_over_inputs) {
+TEST(ops_write_over_inputs) {
     static const struct {
         const char *model, *plan;
         int n_slices, least, least_spoiled;
@@ -224,7 +223,6 @@ TEST_CASE(ops_write_over_inputs) {
                  {"resnet18", "", 1, 20, 8}};
     const wf_model_config config = WF_MODEL_CONFIG_INIT;
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        scoped_context ctx = test_context();
         scoped_program p =
             make_sliced(ctx, cases[k].model, config, cases[k].plan, 4, 4, cases[k].n_slices, "sgd");
         int n, n_spoiled, n_refused = 0, n_stay = 0;

@@ -66,9 +66,8 @@ static size_t stride(void) {
     return full && !strcmp(full, "1") ? 1 : TEST_SAMPLE > 1 ? 7 : 3;
 }
 
-TEST_CASE(peak_of_any_length) {
+TEST(peak_of_any_length) {
     for (size_t k = 1; k < WFI_COUNT(plans); k += stride()) {
-        scoped_context ctx = test_context();
         scoped_program some = make(ctx, plans[k], 48, WFI_USE_LOOK);
         scoped_program all = make(ctx, plans[k], 48, WFI_USE_RUN);
         scoped_program more = make(ctx, plans[k], 48 + N_MORE, WFI_USE_RUN);
@@ -88,10 +87,9 @@ TEST_CASE(peak_of_any_length) {
 }
 
 /* Figures, times and spans are those of the program that has all instructions. */
-TEST_CASE(short_is_whole) {
+TEST(short_is_whole) {
     int n_short = 0, n = 0;
     for (size_t k = 0; k < WFI_COUNT(plans); k += stride(), n++) {
-        scoped_context ctx = test_context();
         scoped_program some = make(ctx, plans[k], 53, WFI_USE_LOOK_SHORT);
         scoped_program all = make(ctx, plans[k], 53, WFI_USE_RUN);
         wf_dry_run a, b;

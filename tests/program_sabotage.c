@@ -204,10 +204,9 @@ TEST_CASE(broken_gradients) {
 }
 
 /* Each instruction that makes a sum is needed, though no update reads it. */
-TEST_CASE(gradients_are_yielded) {
+TEST(gradients_are_yielded) {
     static const char *const plans[] = {"", "dp=2", "dp=2,zero=2"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        scoped_context ctx = test_context();
         const wf_recipe recipe = mixed_recipe(2);
         scoped_breaker b = break_program(
             ctx, make_program_of_kind(ctx, plans[k], &recipe, WF_PROGRAM_GRADIENT, WFI_USE_RUN));

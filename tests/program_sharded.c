@@ -49,7 +49,7 @@ static wf_program *make_sharded(wf_context *ctx, wf_model_function function, con
     return p;
 }
 
-TEST_CASE(proved_and_simulated) {
+TEST(proved_and_simulated) {
     static const char *const plans[] = {"dp=2",
                                         "dp=4",
                                         "dp=2,pp=2",
@@ -59,7 +59,6 @@ TEST_CASE(proved_and_simulated) {
                                         "dp=4,overlap=off"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (int way = 0; way < 16; way++) {
-            scoped_context ctx = test_context();
             scoped_program p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k],
                                             sharded[way >> 2], way & 2 ? 1 : 0);
             scoped_timeline t;
@@ -80,7 +79,7 @@ TEST_CASE(proved_and_simulated) {
 }
 
 /* Gradients of several uses are added in order of units, and a stage is sent the weight once. */
-TEST_CASE(one_weight_of_many_units) {
+TEST(one_weight_of_many_units) {
     static const char *const plans[] = {"",
                                         "pp=2",
                                         "pp=3",
@@ -91,7 +90,6 @@ TEST_CASE(one_weight_of_many_units) {
                                         "dp=2,pp=2,schedule=gpipe"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (size_t s = 0; s <= WFI_COUNT(sharded); s++) {
-            scoped_context ctx = test_context();
             const wfi_strategy *strategy = s ? sharded[s - 1] : &wfi_strategy_dp;
             scoped_program p = make_sharded(ctx, shared_by_many, plans[k], strategy, 1);
             int n_sent[8] = {0};
@@ -297,11 +295,10 @@ TEST(tied_units_are_placed_alike) {
 }
 
 /* A forward run on one rank makes groups for no parts of others. */
-TEST_CASE(forward_runs_have_few_groups) {
+TEST(forward_runs_have_few_groups) {
     const char *const plans[] = {"dp=5,zero=1,schedule=breadth", "dp=6,zero=2,shard=3",
                                  "dp=5,zero=3"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++) {
-        scoped_context ctx = test_context();
         scoped_program p;
         scoped_program forward;
         int64_t n_lanes = k == 1 ? 6 : 5;

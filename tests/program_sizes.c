@@ -244,10 +244,9 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
     p->ranks[rank].arenas->peak_bytes = kept_peak;
 }
 
-TEST_CASE(every_reference) {
+TEST(every_reference) {
     int n = 0, n_passed = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
-        scoped_context ctx = test_context();
         scoped_program p = make_one(ctx, program);
         for (size_t which = 0; which < N_ATTEMPTS; which++)
             for (int32_t i = 0; i < p->n_instructions; i++)
@@ -407,10 +406,9 @@ TEST_CASE(units_parts_and_microbatches) {
 
 /* A block that begins earlier, and all who use it find what they need elsewhere in it: nothing has
  * changed, and nothing is refused. */
-TEST_CASE(offsets_are_honoured) {
+TEST(offsets_are_honoured) {
     int n_moved = 0;
     for (size_t program = 0; program < N_PROGRAMS; program++) {
-        scoped_context ctx = test_context();
         scoped_program p = make_one(ctx, program);
         for (int32_t b = 0; b < p->n_blocks; b++) {
             if (p->blocks[b].is_state) continue;

@@ -127,13 +127,12 @@ TEST(some_ranks_idle) {
 
 /* ---- what is moved ---- */
 
-TEST_CASE(traffic_to_the_byte) {
+TEST(traffic_to_the_byte) {
     static const int64_t n_devices[] = {2, 4};
     for (int k = 0; k < 2; k++) {
         char plan[40];
         int64_t n = n_devices[k], each = N_MICRO / n, n_far = N_MICRO - each;
         snprintf(plan, sizeof plan, "dataparallel=%d,bucket=400", (int)n);
-        scoped_context ctx = test_context();
         scoped_program p = make_program(ctx, plan, 4);
         size_t params = sum_units(p), gradients = sum_units(p);
         size_t x = 2 * 8 * sizeof(float), logits = 2 * 5 * sizeof(float), stats = 0;

@@ -177,10 +177,9 @@ TEST(a_gap_by_hand) {
 }
 
 /* Whatever the clocks say, even nonsense, the four add up to the step. */
-TEST_CASE(always_adds_up) {
+TEST(always_adds_up) {
     static const char *const plans[] = {"", "dp=2", "pp=2", "pp=4,schedule=zb1", "dp=2,pp=2"};
     for (size_t which = 0; which < sizeof plans / sizeof *plans; which++) {
-        scoped_context ctx = test_context();
         scoped_program p = small_program(ctx, plans[which]);
         instants at = make_instants(p);
         wfi_random_key key = {3, which};

@@ -66,12 +66,11 @@ static wf_timeline *simulate(wf_context *ctx, const char *plan_text, int64_t n_m
 }
 
 /* (m + stages - 1) (F + B) of a stage, for gpipe and for 1f1b; a rank computes m of them. */
-TEST_CASE(closed_formula) {
+TEST(closed_formula) {
     static const char *const schedules[] = {"gpipe", "1f1b"};
     for (int s = 0; s < 2; s++)
         for (int stages = 1; stages <= 4; stages *= 2)
             for (int64_t m = 1; m <= 8; m += m < 2 ? 1 : 3) {
-                scoped_context ctx = test_context();
                 char plan[60];
                 snprintf(plan, sizeof plan, "pp=%d,schedule=%s%s", stages, schedules[s],
                          stages == 2 ? ",cut=c" : "");

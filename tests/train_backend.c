@@ -125,10 +125,9 @@ static void open_segment(const wfi_segment *segment, opening *openings, int n) {
     }
 }
 
-TEST_CASE(touched_by_kernels_and_copies) {
+TEST(touched_by_kernels_and_copies) {
     static const char *const plans[] = {"", "dp=2", "dataparallel=2", "dp=2,pp=2"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        scoped_context ctx = test_context();
         wf_recipe recipe =
             SMALL_RECIPE(.n_micro = 4, .n_lanes = 4, .n_threads = 1, .clip_norm = 0.01);
         opening openings[8] = {{.sound = NULL}};

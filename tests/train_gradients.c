@@ -24,6 +24,7 @@ static const struct {
     {"dp=2,zero=2,offload=state:host", "cpu:2", plain_net},
     {"dp=2,zero=3,offload=params:host+state:host,prefetch=1", "cpu:2", plain_net},
     {"dp=4,zero=3,shard=2", "cpu:4", plain_net},
+    {"dp=3,lanes=1+2+1", "cpu:3", plain_net},
     {"dataparallel=2", "cpu:2", plain_net},
     {"pp=2", "cpu:2", plain_net},
     {"pp=2,schedule=zb1,recompute=all", "cpu:2", plain_net},

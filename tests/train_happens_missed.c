@@ -1,9 +1,10 @@
 /* The happens-before checker (WEFT_CHECK_EVENTS): without a dependency or a wait that matters the
- * first step is refused, whatever the timing.
+ * first step is refused, whatever the timing. train_plans checks that all plans are clean.
  *
  * label: once long serial
  */
 #include "checked_trainer.h"
+#include "execute/issue.h"
 
 static const char *const plans[] = {
     "",          "pp=2",           "pp=2,schedule=zb1", "dp=2,allreduce=tree,bucket=1",
@@ -60,10 +61,9 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
     *t = checked_trainer(ctx, tiny_net, plan);
 }
 
-TEST_CASE(dependencies_are_missed) {
+TEST(dependencies_are_missed) {
     tally n = {0};
     for (size_t k = 0; k < N_PLANS; k++) {
-        scoped_context ctx = test_context();
         scoped_trainer t = checked_trainer(ctx, tiny_net, plans[k]);
         for (int32_t i = 0; i < t->ready[0]->program->n_instructions; i++)
             for (int32_t d = 0; d < t->ready[0]->program->instructions[i].n_depends; d++)
@@ -99,6 +99,21 @@ TEST_CASE(waits_are_missed) {
         n.n_gather_stats < 2)
         fail_msg("%d refused: %d with a receive, %d all_reduce, %d gather_norm, %d gather_stats",
                  n.n_refused, n.n_receive, n.n_all_reduce, n.n_gather_norm, n.n_gather_stats);
+}
+
+static wf_status do_nothing(void *self, void *argument) {
+    return WF_OK;
+}
+
+/* A task that reaches a stream on another way than through issue.c. */
+TEST(stray_task) {
+    scoped_trainer t = checked_trainer(ctx, tiny_net, "pp=2");
+    wfi_executor *e = t->ready[0]->executor;
+    wfi_issue_begin(e);
+    TEST_OK(ctx, wfi_stream_push(t->workers[1].streams[WFI_STREAM_COPY], do_nothing, NULL, NULL));
+    TEST_REFUSED(
+        ctx, wfi_issue_end(e), WF_BUG,
+        "stream copy of rank 1 was given 1 tasks in this step, of which the checker saw 0");
 }
 
 TEST_FIXTURE(test_check_events, NULL)

@@ -1,6 +1,5 @@
 /* Uneven shares: replicas with different numbers of the recipe's lanes end with one rank's bits, in
- * the memory that was planned; also the gradients of a program without an update, and with plans
- * that are refused for a reason.
+ * the memory that was planned; and plans that are refused for a reason.
  *
  * label: serial
  */
@@ -83,22 +82,6 @@ TEST(hidden_state) {
         }
         assert_memory_equal(loss[k], loss[0], sizeof *loss);
     }
-}
-
-TEST(gradients_alone) {
-    static small_batch b;
-    wf_recipe recipe = recipe_of(plain_net);
-    float want[20], got[20];
-    wf_step_result result;
-    scoped_trainer one = small_trainer(ctx, plain_net, &recipe, 1);
-    scoped_trainer t = planned_trainer(ctx, plain_net, &recipe, "dp=3,lanes=1+6+1", "cpu:3", 0);
-    small_batch_fill(&b, 0);
-    wf_feed feeds[] = {{"x", b.x, sizeof b.x}, {"y", b.y, sizeof b.y}};
-    (void)small_step(ctx, one, 0);
-    TEST_OK(ctx, wf_trainer_gradients(t, feeds, 2, SMALL_BATCH, &result));
-    TEST_OK(ctx, wf_trainer_read_gradient(one, "fc1.bias", want, sizeof want));
-    TEST_OK(ctx, wf_trainer_read_gradient(t, "fc1.bias", got, sizeof got));
-    assert_memory_equal(got, want, sizeof want);
 }
 
 /* The rank with more lanes computes more; the other sends one partial sum a unit. */

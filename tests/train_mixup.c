@@ -42,10 +42,9 @@ static wf_step_result step(wf_context *ctx, wf_trainer *t, int number, bool is_m
     return result;
 }
 
-TEST_CASE(adds_up) {
+TEST(adds_up) {
     static const char *const names[] = {"net1.weight", "net3.weight", "net3.bias"};
     for (int k = 0; k < 2; k++) {
-        scoped_context ctx = test_context();
         double smoothing = k * 0.1;
         scoped_trainer mixed = trainer_of(ctx, 1, smoothing, "");
         scoped_trainer own = trainer_of(ctx, 0, smoothing, "");

@@ -76,6 +76,8 @@ static wf_recipe recipe_of(const row *r) {
     recipe.clip_norm = way == 1 || way == 2 ? 0.5 : 0;
     recipe.optimizer = way % 2 ? WF_SGD : WF_ADAMW;
     if (way == 3) recipe.momentum = 0;
+    if (way == 2) recipe.lr_schedule = WF_LR_COSINE;
+    if (way == 2) recipe.warmup_steps = 2, recipe.schedule_steps = 9;
     recipe.n_threads = 1;
     if (!device) recipe.kernels = WF_KERNELS_REFERENCE;
     return recipe;
@@ -115,12 +117,16 @@ static wf_status resume(run *u) {
 static wf_status train(run *u, bool resumes) {
     outcome *out = &u->outcome;
     wf_step_result result;
+    char before[65];
     WF_TRY(make_trainer(u, &u->t));
     for (int s = 0; s < N_STEPS; s++) {
         WF_TRY(feed(u, wf_trainer_step, s, SMALL_BATCH, &result));
         out->losses[s] = result.loss;
         if (s != 1) continue;
+        if (!*u->plan) WF_TRY(wf_trainer_weights_sha256(u->t, before));
         WF_TRY(feed(u, wf_trainer_eval, 9, 11, &result));
+        if (!*u->plan) WF_TRY(wf_trainer_weights_sha256(u->t, out->sha));
+        if (!*u->plan) assert_string_equal(out->sha, before);
         out->losses[N_STEPS] = result.loss;
         if (resumes) WF_TRY(resume(u));
     }

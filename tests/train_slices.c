@@ -286,3 +286,5 @@ TEST(logits_are_the_whole_ones) {
         }
     }
 }
+
+TEST_FIXTURE(test_check_events, NULL)

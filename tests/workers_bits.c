@@ -119,12 +119,11 @@ static void replay(wf_context *ctx, one_case c, const char *plan, const char *pa
     expect_equal(&c, plan, want, &got);
 }
 
-TEST_CASE(replays_repeat_the_record) {
+TEST(replays_repeat_the_record) {
     static const int64_t bounds[] = {1, 4, WF_STALENESS_UNBOUNDED, 0, 2};
     char plan[64];
     for (int i = 0; i < n_cases(15); i++) {
         uint64_t seed = 10000 + (uint64_t)i;
-        scoped_context ctx = test_context();
         scoped_result want = {0};
         one_case c = case_of(seed, 1 + i % CASE_WORKERS);
         c.recipe.update = WF_UPDATE_ASYNC;

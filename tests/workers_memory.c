@@ -23,14 +23,13 @@ static void check_rank(const wf_workers_rank *plan, const wf_workers_rank *ran) 
     assert_int_equal(ran->received_bytes, plan->received_bytes);
 }
 
-TEST_CASE(planned_is_measured) {
+TEST(planned_is_measured) {
     static const struct {
         const char *plan;
         int n_ranks;
     } plans[] = {{"dp=2,ps=2", 4}, {"dp=2,ps=2@workers", 2}, {"dp=2", 2}, {"dp=4,ps=1", 5}};
     for (int local = 0; local < 2; local++)
         for (size_t p = local ? 2 : 0; p < WFI_COUNT(plans) - (size_t)local; p++) {
-            scoped_context ctx = test_context();
             wf_workers_rank plan[5], ran[5], processes[5];
             one_case c = async_case(80000, 4, 0);
             c.net.has_norm = 1;

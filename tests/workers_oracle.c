@@ -79,9 +79,8 @@ static void run_by_hand(wf_context *ctx, const case_crew *crew, parameters to) {
     wfi_record_release(&record);
 }
 
-TEST_CASE(pushes_are_gradient_steps) {
+TEST(pushes_are_gradient_steps) {
     for (int i = 0; i < 6; i++) {
-        scoped_context ctx = test_context();
         static case_crew crew;
         static parameters got, want;
         wf_step_result results[CASE_STEPS];

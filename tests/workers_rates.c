@@ -130,9 +130,8 @@ static void check_rates(wf_context *ctx, const shown_crew *s, const wf_step_resu
     wfi_record_release(&record);
 }
 
-TEST_CASE(rates_follow_the_record) {
+TEST(rates_follow_the_record) {
     for (int i = 0; i < n_cases(6); i++) {
-        scoped_context ctx = test_context();
         static shown_crew s;
         wf_step_result results[CASE_STEPS];
         int64_t n_done;
@@ -215,9 +214,8 @@ static wf_status read_nearest(void *self, int worker, int64_t batch, wf_worker_p
 }
 
 /* Programs that round otherwise get the same bits. */
-TEST_CASE(rounding_is_not_the_callers) {
+TEST(rounding_is_not_the_callers) {
     for (int local = 0; local < 2; local++) {
-        scoped_context ctx = test_context();
         case_result results[2] = {0};
         one_case c = async_case(77000, 3, 0);
         c.recipe.clip_norm = 0.2;
