@@ -106,17 +106,20 @@ TEST(uneven_microbatches) {
     }
 }
 
-/* A trainer of another seed that has the same weights masks other elements. */
+/* A trainer of another seed has other weights. With the same ones it masks other elements. */
 TEST(masks_follow_the_seed) {
+    char sha[3][65];
     wf_trainer *t[3];
     double loss[3][2];
     for (int k = 0; k < 3; k++) {
         wf_recipe recipe = SMALL_RECIPE(.kernels = WF_KERNELS_REFERENCE, .seed = k == 2 ? 6 : 5,
                                         .lr = 0, .momentum = 0);
         t[k] = small_trainer(ctx, plain_net, &recipe, 0);
+        TEST_OK(ctx, wf_trainer_weights_sha256(t[k], sha[k]));
         if (k) TEST_OK(ctx, wf_trainer_copy_weights(t[k], t[0], NULL));
         for (int i = 0; i < 2; i++) loss[k][i] = small_step(ctx, t[k], 0);
     }
+    assert_string_not_equal(sha[2], sha[0]);
     assert_memory_equal(loss[1], loss[0], sizeof loss[0]);
     for (int i = 0; i < 2; i++) assert_true(loss[2][i] != loss[0][i]);
     assert_true(loss[0][0] != loss[0][1]); /* each step has its own masks */

@@ -137,11 +137,18 @@ TEST(an_update_of_the_callers_own) {
 TEST(a_part_of_a_batch) {
     wf_recipe recipe = recipe_of(plain_net);
     wf_step_result all, few;
+    float got[20], want[20];
     scoped_trainer t = planned_trainer(ctx, plain_net, &recipe, "dp=2", "cpu:2", 0);
     int n_ready = t->n_ready;
     TEST_OK(ctx, wf_trainer_prepare_gradients(t, 6));
     assert_int_equal(t->n_ready, n_ready + 1);
     TEST_OK(ctx, try_gradients(t, 0, 6, &few));
+    TEST_OK(ctx, wf_trainer_read_gradient(t, "fc1.bias", got, sizeof got));
+    recipe.batch = 6; /* all of its batch */
+    scoped_trainer one = planned_trainer(ctx, plain_net, &recipe, "", NULL, 0);
+    TEST_OK(ctx, try_gradients(one, 0, 6, &all));
+    TEST_OK(ctx, wf_trainer_read_gradient(one, "fc1.bias", want, sizeof want));
+    assert_memory_equal(got, want, sizeof want);
     assert_int_equal(t->n_ready, n_ready + 1);
     TEST_OK(ctx, try_gradients(t, 0, SMALL_BATCH, &all));
     assert_true(few.n_rows == 6 && all.n_rows == SMALL_BATCH && few.loss != all.loss);
