@@ -58,7 +58,7 @@ static void is_near(double value, double wanted) {
 }
 
 /* Gradients have 4 bytes, parameters 2; zero= makes two passes of each sum. */
-TEST_CASE(replicas) {
+TEST_WITH(world, w, replicas) {
     static const struct {
         int zero, shard;
         double us;
@@ -67,94 +67,81 @@ TEST_CASE(replicas) {
                  {2, 4, 2 * (4000 * 3 / 4.0 + 1000) + 2000 * 3 / 4.0},
                  {3, 4, 2 * 1000},
                  {3, 8, 0}};
-    world w;
-    begin(&w);
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
-        w.c.zero = cases[k].zero, w.c.shard = cases[k].shard;
-        is_near(wfi_step_dp_us(&w.s), cases[k].us);
+        w->c.zero = cases[k].zero, w->c.shard = cases[k].shard;
+        is_near(wfi_step_dp_us(&w->s), cases[k].us);
     }
-    w.c.zero = 0, w.cluster.overlap_dp = 0.5;
-    is_near(wfi_step_dp_us(&w.s), 3500);
-    w.p.q.accounting = WF_ACCOUNTING_WEFT, w.s.work_us = 100; /* nothing hides more than compute */
-    is_near(wfi_step_dp_us(&w.s), 6900);
-    w.cluster.levels[0].latency_us = 1, w.c.bucket_bytes = 1e6; /* four sums; the last waits */
-    is_near(wfi_step_dp_us(&w.s), 4 * (2 + 2000 * 7 / 8.0) - 100);
-    w.c.is_serial = true;
-    is_near(wfi_step_dp_us(&w.s), 4 * (2 + 2000 * 7 / 8.0));
-    w.c.allreduce = &wfi_allreduce_root;
-    is_near(wfi_step_dp_us(&w.s), 4 * (2 + 2000 * 7));
-    w.cluster.levels[0].latency_us = 0;
-    w.c.has_root = true; /* parameters and gradients of 7 ranks, and their part of the outputs */
-    const wf_model_config *m = wf_model_config_of(w.model);
-    is_near(wfi_step_dp_us(&w.s),
+    w->c.zero = 0, w->cluster.overlap_dp = 0.5;
+    is_near(wfi_step_dp_us(&w->s), 3500);
+    w->p.q.accounting = WF_ACCOUNTING_WEFT,
+    w->s.work_us = 100; /* nothing hides more than compute */
+    is_near(wfi_step_dp_us(&w->s), 6900);
+    w->cluster.levels[0].latency_us = 1, w->c.bucket_bytes = 1e6; /* four sums; the last waits */
+    is_near(wfi_step_dp_us(&w->s), 4 * (2 + 2000 * 7 / 8.0) - 100);
+    w->c.is_serial = true;
+    is_near(wfi_step_dp_us(&w->s), 4 * (2 + 2000 * 7 / 8.0));
+    w->c.allreduce = &wfi_allreduce_root;
+    is_near(wfi_step_dp_us(&w->s), 4 * (2 + 2000 * 7));
+    w->cluster.levels[0].latency_us = 0;
+    w->c.has_root = true; /* parameters and gradients of 7 ranks, and their part of the outputs */
+    const wf_model_config *m = wf_model_config_of(w->model);
+    is_near(wfi_step_dp_us(&w->s),
             7 * 2 * 2000 + 1e-3 * 2 * 7 / 8.0 * 4 * 8 * (double)(m->n_tokens * m->n_classes));
-    end(&w);
 }
 
 /* A block of 500,000 parameters is gathered by four replicas: forward once, backward twice. */
-TEST_CASE(gathers) {
-    world w;
-    begin(&w);
-    w.c.zero = 3, w.c.shard = 4;
-    w.c.n_micro = w.c.batch = 32;
-    wfi_step_add_gathers(&w.s, w.stages);
-    is_near(w.stages[0].gathered_us[WFI_F], 1500);
-    is_near(w.stages[0].gathered_us[WFI_B], 3000);
-    w.cluster.overlap_zero3 = 0.5, w.stages[0].us[WFI_F] = 1000;
-    wfi_step_add_gathers(&w.s, w.stages);
-    is_near(w.stages[0].gathered_us[WFI_F], 500 + 500);
-    w.p.q.accounting = WF_ACCOUNTING_WEFT; /* prefetch=0 hides nothing */
-    wfi_step_add_gathers(&w.s, w.stages);
-    is_near(w.stages[0].gathered_us[WFI_F], 1500);
-    w.c.prefetch = 1;
-    wfi_step_add_gathers(&w.s, w.stages);
-    is_near(w.stages[0].gathered_us[WFI_F], 500 + 500);
-    w.c.schedule = &wfi_schedule_breadth; /* once for four microbatches */
-    wfi_step_add_gathers(&w.s, w.stages);
-    is_near(w.stages[0].gathered_us[WFI_B], 3000 / 4.0);
-    end(&w);
+TEST_WITH(world, w, gathers) {
+    w->c.zero = 3, w->c.shard = 4;
+    w->c.n_micro = w->c.batch = 32;
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 1500);
+    is_near(w->stages[0].gathered_us[WFI_B], 3000);
+    w->cluster.overlap_zero3 = 0.5, w->stages[0].us[WFI_F] = 1000;
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 500 + 500);
+    w->p.q.accounting = WF_ACCOUNTING_WEFT; /* prefetch=0 hides nothing */
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 1500);
+    w->c.prefetch = 1;
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 500 + 500);
+    w->c.schedule = &wfi_schedule_breadth; /* once for four microbatches */
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_B], 3000 / 4.0);
 }
 
-TEST_CASE(transfers) {
-    world w;
-    begin(&w);
-    w.c.pp = 2, w.c.tp = w.c.pp_stride = w.c.dp_stride = 4;
-    is_near(wfi_step_tied_us(&w.s), 400);
-    is_near(wfi_step_transfer_us(&w.s), 250 + 750); /* each sends a quarter; a gather follows */
-    w.c.divides_rows = true;                        /* of a model that has none */
-    is_near(wfi_step_transfer_us(&w.s), 250 + 750);
-    w.w.has_rows = true;
-    is_near(wfi_step_transfer_us(&w.s), 250);
-    w.c.divides_rows = false, w.cluster.scatters = 0;
-    is_near(wfi_step_transfer_us(&w.s), 1000);
-    end(&w);
+TEST_WITH(world, w, transfers) {
+    w->c.pp = 2, w->c.tp = w->c.pp_stride = w->c.dp_stride = 4;
+    is_near(wfi_step_tied_us(&w->s), 400);
+    is_near(wfi_step_transfer_us(&w->s), 250 + 750); /* each sends a quarter; a gather follows */
+    w->c.divides_rows = true;                        /* of a model that has none */
+    is_near(wfi_step_transfer_us(&w->s), 250 + 750);
+    w->w.has_rows = true;
+    is_near(wfi_step_transfer_us(&w->s), 250);
+    w->c.divides_rows = false, w->cluster.scatters = 0;
+    is_near(wfi_step_transfer_us(&w->s), 1000);
 }
 
 /* weft's update reads a gradient, and reads and writes a parameter of 6 and a state of 8 bytes. */
-TEST_CASE(updates) {
-    world w;
-    begin(&w);
-    is_near(wfi_step_optimizer_us(&w.s), 48000);
-    w.c.zero = 1;
-    is_near(wfi_step_optimizer_us(&w.s), 6000);
-    w.c.offload[WFI_OFFLOAD_STATE] = WFI_SPACE_HOST, w.cluster.host_bandwidth = 1e9;
-    is_near(wfi_step_offload_us(&w.s), 2 * 12000); /* there and back; eight share the host */
-    w.p.q.accounting = WF_ACCOUNTING_WEFT, w.c.zero = 0;
-    is_near(wfi_step_optimizer_us(&w.s), 4000 + 2 * (6000 + 8000));
-    end(&w);
+TEST_WITH(world, w, updates) {
+    is_near(wfi_step_optimizer_us(&w->s), 48000);
+    w->c.zero = 1;
+    is_near(wfi_step_optimizer_us(&w->s), 6000);
+    w->c.offload[WFI_OFFLOAD_STATE] = WFI_SPACE_HOST, w->cluster.host_bandwidth = 1e9;
+    is_near(wfi_step_offload_us(&w->s), 2 * 12000); /* there and back; eight share the host */
+    w->p.q.accounting = WF_ACCOUNTING_WEFT, w->c.zero = 0;
+    is_near(wfi_step_optimizer_us(&w->s), 4000 + 2 * (6000 + 8000));
 }
 
-TEST_CASE(bytes) {
-    world w;
+TEST_WITH(world, w, bytes) {
     wf_prediction x = {.n_ranks = 4};
     const wfi_model_block head = {.phase[WFI_F].flops = 1};
     const double held = 2;
-    begin(&w);
-    const wf_model_config *m = wf_model_config_of(w.model);
-    w.stages[0].saved_bytes = 1000, w.stages[0].layer_bytes = 50, w.stages[0].end_bytes = 30;
-    wfi_predict_bytes(&w.p, &w.c, &w.w, w.stages, &held, &x);
+    const wf_model_config *m = wf_model_config_of(w->model);
+    w->stages[0].saved_bytes = 1000, w->stages[0].layer_bytes = 50, w->stages[0].end_bytes = 30;
+    wfi_predict_bytes(&w->p, &w->c, &w->w, w->stages, &held, &x);
     is_near(x.peak_bytes, 18e6 + 2 * 1000 + 80);
-    is_near(wfi_block_transient_bytes(&w.p, &w.c, &head),
+    is_near(wfi_block_transient_bytes(&w->p, &w->c, &head),
             10.0 * (double)(m->n_tokens * m->n_classes));
     /* Of weft, a replica of two lanes has both sums of the block at hand, and the first lane's of
      * the block before it; what is complete has been updated. */
@@ -167,68 +154,58 @@ TEST_CASE(bytes) {
                                       .saved_bytes = 500,
                                       .unit_saved_bytes = 500,
                                       .pass[1] = {.transient = 50, .alive = 50}};
-    w.w = (wfi_model_work){.kinds = blocks, .n_kinds = 2, .layer = -1}, w.stages[0].end = 2;
+    w->w = (wfi_model_work){.kinds = blocks, .n_kinds = 2, .layer = -1}, w->stages[0].end = 2;
     x = (wf_prediction){.n_ranks = 4};
-    w.p.q.accounting = WF_ACCOUNTING_WEFT, w.c.dp = 2, w.c.n_micro = w.c.batch = 4;
-    w.c.offload[WFI_OFFLOAD_STATE] = WFI_SPACE_HOST;
-    w.c.offload[WFI_OFFLOAD_ACTIVATIONS] = WFI_SPACE_HOST;
-    wfi_predict_bytes(&w.p, &w.c, &w.w, w.stages, &held, &x);
+    w->p.q.accounting = WF_ACCOUNTING_WEFT, w->c.dp = 2, w->c.n_micro = w->c.batch = 4;
+    w->c.offload[WFI_OFFLOAD_STATE] = WFI_SPACE_HOST;
+    w->c.offload[WFI_OFFLOAD_ACTIVATIONS] = WFI_SPACE_HOST;
+    wfi_predict_bytes(&w->p, &w->c, &w->w, w->stages, &held, &x);
     is_near(x.gradient_bytes, 4 * (2 * 5e5 + 5e5));
     is_near(x.buffer_bytes, 50 + 2 * 500);
     is_near(x.host_bytes, 8e6 + 2 * 500);
     is_near(x.short_by_bytes, x.host_bytes - 8e6 / 2); /* two ranks share the host */
-    end(&w);
 }
 
 /* From forward to backward a layer keeps, in widths a token: its output, two normalized inputs,
  * three of attention, its result and the sum with it, and twice four of the MLP; and mean and
  * deviation of two norms, and a number for each head. The head uses the embedding's weights. */
-TEST_CASE(saves) {
-    world w;
+TEST_WITH(world, w, saves) {
     wfi_model_work *work;
-    begin(&w);
-    const wf_model_config *m = wf_model_config_of(w.model);
+    const wf_model_config *m = wf_model_config_of(w->model);
     double h = (double)m->hidden, rows = 2 * (double)m->n_tokens;
     const wfi_work_request q = {
-        .cluster = &w.cluster, .model = w.model, .recipe = &w.recipe, .n_samples = 2, .tp = 1};
-    TEST_OK(w.ctx, wfi_work_create(w.ctx, &q, &work));
+        .cluster = &w->cluster, .model = w->model, .recipe = &w->recipe, .n_samples = 2, .tp = 1};
+    TEST_OK(w->ctx, wfi_work_create(w->ctx, &q, &work));
     assert_int_equal(work->n_kinds, m->n_layers + 2);
     is_near(work->kinds[1].saved_bytes, 4 * rows * (16 * h + 4 + (double)m->n_heads));
     is_near(work->kinds[work->n_kinds - 1].n_parameters, 2 * h);
     is_near(work->kinds[work->n_kinds - 1].n_used, 2 * h + h * (double)m->n_classes);
     wfi_work_destroy(work);
-    end(&w);
 }
 
 /* Breadth-first, one stage keeps all microbatches. */
-TEST_CASE(holds) {
-    world w;
+TEST_WITH(world, w, holds) {
     wfi_pipeline to;
     wfi_stage_times times = {1, 2, 0};
-    begin(&w);
     for (int k = 0; k < 2; k++) {
-        w.c.schedule = k ? &wfi_schedule_breadth : &wfi_schedule_1f1b, w.c.n_micro = 56;
-        TEST_OK(w.ctx, wfi_pipeline_run(w.ctx, &w.c, &times, 0, 0, &to));
+        w->c.schedule = k ? &wfi_schedule_breadth : &wfi_schedule_1f1b, w->c.n_micro = 56;
+        TEST_OK(w->ctx, wfi_pipeline_run(w->ctx, &w->c, &times, 0, 0, &to));
         is_near(to.held[0], k ? 7 : 1);
         is_near(to.makespan_us, 21);
-        wfi_free(w.ctx, to.held);
+        wfi_free(w->ctx, to.held);
     }
-    end(&w);
 }
 
 /* Neighbours are replicas in the papers' runs, stages in weft's. */
-TEST_CASE(strides) {
-    world w;
-    begin(&w);
-    wf_plan *plan = test_plan(w.ctx, "dp=2,pp=2,tp=4");
-    w.recipe.batch = 8;
-    TEST_OK(w.ctx, wfi_case_of_plan(&w.p, plan, &w.c));
-    assert_true(w.c.dp_stride == 4 && w.c.pp_stride == 8);
-    w.p.q.accounting = WF_ACCOUNTING_WEFT;
-    TEST_OK(w.ctx, wfi_case_of_plan(&w.p, plan, &w.c));
-    assert_true(w.c.dp_stride == 8 && w.c.pp_stride == 4);
-    w.recipe.n_micro = 16;
-    TEST_REFUSED(w.ctx, wfi_case_of_plan(&w.p, plan, &w.c), WF_INVALID_ARG, "at most the batch");
+TEST_WITH(world, w, strides) {
+    wf_plan *plan = test_plan(w->ctx, "dp=2,pp=2,tp=4");
+    w->recipe.batch = 8;
+    TEST_OK(w->ctx, wfi_case_of_plan(&w->p, plan, &w->c));
+    assert_true(w->c.dp_stride == 4 && w->c.pp_stride == 8);
+    w->p.q.accounting = WF_ACCOUNTING_WEFT;
+    TEST_OK(w->ctx, wfi_case_of_plan(&w->p, plan, &w->c));
+    assert_true(w->c.dp_stride == 8 && w->c.pp_stride == 4);
+    w->recipe.n_micro = 16;
+    TEST_REFUSED(w->ctx, wfi_case_of_plan(&w->p, plan, &w->c), WF_INVALID_ARG, "at most the batch");
     wf_plan_destroy(plan);
-    end(&w);
 }

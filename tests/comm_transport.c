@@ -139,19 +139,16 @@ static void end(peer *p) {
 /* ---- tests ---- */
 
 /* The streams of a new trainer count from 0. What still comes of the one before is too high. */
-TEST_CASE(epochs_of_an_earlier_trainer) {
-    static peer p;
-    begin(&p);
-    TEST_OK(p.ctx, wfi_transport_reset(p.transport, 0));
-    wfi_transport_publish(p.transport);
-    assert_int_equal(hear(&p).kind, WFI_MESSAGE_STATE);
-    tell_epoch(&p, 0, 50);
-    tell_epoch(&p, 1, 3);
-    tell_epoch(&p, 2, 9); /* one after it comes when its streams count, too */
-    tell(&p, (wfi_message){.kind = WFI_MESSAGE_STATE, .state = {.pid = 7}});
-    while (!__atomic_load_n(&p.ranks[1].pid, __ATOMIC_ACQUIRE)) usleep(100);
-    assert_int_equal(p.ranks[1].epochs[0][0].epoch, 3);
-    end(&p);
+TEST_WITH(peer, p, epochs_of_an_earlier_trainer) {
+    TEST_OK(p->ctx, wfi_transport_reset(p->transport, 0));
+    wfi_transport_publish(p->transport);
+    assert_int_equal(hear(p).kind, WFI_MESSAGE_STATE);
+    tell_epoch(p, 0, 50);
+    tell_epoch(p, 1, 3);
+    tell_epoch(p, 2, 9); /* one after it comes when its streams count, too */
+    tell(p, (wfi_message){.kind = WFI_MESSAGE_STATE, .state = {.pid = 7}});
+    while (!__atomic_load_n(&p->ranks[1].pid, __ATOMIC_ACQUIRE)) usleep(100);
+    assert_int_equal(p->ranks[1].epochs[0][0].epoch, 3);
 }
 
 static bool has_taken_posted(wfi_transport *t) {
@@ -173,23 +170,20 @@ static void make_busy(peer *p) {
 
 /* A rank that has come to a barrier has sent all that it was to send before, also what was posted
  * between two looks of the thread. */
-TEST_CASE(requests_before_the_state) {
-    static peer p;
-    begin(&p);
-    wfi_transport_publish(p.transport);
-    (void)hear(&p);
+TEST_WITH(peer, p, requests_before_the_state) {
+    wfi_transport_publish(p->transport);
+    (void)hear(p);
     for (unsigned round = 1; round <= 5; round++) {
-        make_busy(&p);
-        TEST_OK(p.ctx, wfi_transport_send(p.transport, 9, 1, "words", 6));
-        p.ranks[0].barriers.epoch++;
-        wfi_transport_publish(p.transport);
-        wfi_message first = hear(&p), second = hear(&p);
+        make_busy(p);
+        TEST_OK(p->ctx, wfi_transport_send(p->transport, 9, 1, "words", 6));
+        p->ranks[0].barriers.epoch++;
+        wfi_transport_publish(p->transport);
+        wfi_message first = hear(p), second = hear(p);
         assert_int_equal(first.kind, WFI_MESSAGE_GROUP);
         assert_string_equal(first.group.bytes, "words");
         assert_int_equal(second.kind, WFI_MESSAGE_STATE);
         assert_int_equal(second.state.n_barriers, round);
     }
-    end(&p);
 }
 
 static bool is_under_way(wfi_transport *t, int to) {
@@ -221,34 +215,28 @@ static void take(peer *p, int rank) {
 
 /* A rank leaves when it has its last bytes. The sender's thread takes note of that later than of
  * the leaving, which is no failure. */
-TEST_CASE(leaving_after_the_last_bytes) {
-    static peer p;
+TEST_WITH(peer, p, leaving_after_the_last_bytes) {
     pthread_t thread;
-    begin(&p);
-    wfi_transport_publish(p.transport);
-    (void)hear(&p);
-    put(&p, 1);
-    pthread_mutex_lock(&p.gate);
-    take(&p, 1);
-    __atomic_store_n(&p.ranks[1].pid, -7, __ATOMIC_RELEASE);
-    assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &p), 0);
-    TEST_OK(p.ctx, wfi_event_wait(wfi_transport_departure(p.transport, WFI_TRANSPORT_HOST)));
+    wfi_transport_publish(p->transport);
+    (void)hear(p);
+    put(p, 1);
+    pthread_mutex_lock(&p->gate);
+    take(p, 1);
+    __atomic_store_n(&p->ranks[1].pid, -7, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_later, p), 0);
+    TEST_OK(p->ctx, wfi_event_wait(wfi_transport_departure(p->transport, WFI_TRANSPORT_HOST)));
     pthread_join(thread, NULL);
-    end(&p);
 }
 
 /* A rank that leaves without them is lost. */
-TEST_CASE(leaving_without_the_last_bytes) {
-    static peer p;
-    begin(&p);
-    wfi_transport_publish(p.transport);
-    (void)hear(&p);
-    put(&p, 1);
-    __atomic_store_n(&p.ranks[1].pid, -7, __ATOMIC_RELEASE);
-    TEST_REFUSED(p.ctx, wfi_event_wait(wfi_transport_departure(p.transport, WFI_TRANSPORT_HOST)),
+TEST_WITH(peer, p, leaving_without_the_last_bytes) {
+    wfi_transport_publish(p->transport);
+    (void)hear(p);
+    put(p, 1);
+    __atomic_store_n(&p->ranks[1].pid, -7, __ATOMIC_RELEASE);
+    TEST_REFUSED(p->ctx, wfi_event_wait(wfi_transport_departure(p->transport, WFI_TRANSPORT_HOST)),
                  WF_REMOTE, "rank 1 has left the job");
-    assert_int_equal(hear(&p).kind, WFI_MESSAGE_FAILURE);
-    end(&p);
+    assert_int_equal(hear(p).kind, WFI_MESSAGE_FAILURE);
 }
 
 static void *open_gate_and_take(void *self) {

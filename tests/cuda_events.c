@@ -79,27 +79,24 @@ static wf_status keep(void *self, void *argument) {
 }
 
 /* Each round's bytes are kept before the next round writes: no thread waits for that. */
-TEST_CASE(devices_wait) {
-    bench b;
-    begin(&b);
+TEST_WITH(bench, b, devices_wait) {
     for (intptr_t round = 0; round < N_ROUNDS; round++) {
-        TEST_OK(b.ctx, wfi_stream_wait(b.streams[0], wfi_stream_record(b.streams[1])));
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)round));
-        TEST_OK(b.ctx, wfi_stream_wait(b.streams[1], wfi_stream_record(b.streams[0])));
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[1], keep, &b, (void *)round));
+        TEST_OK(b->ctx, wfi_stream_wait(b->streams[0], wfi_stream_record(b->streams[1])));
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[0], fill, b, (void *)round));
+        TEST_OK(b->ctx, wfi_stream_wait(b->streams[1], wfi_stream_record(b->streams[0])));
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[1], keep, b, (void *)round));
     }
-    for (int d = 0; d < 2; d++) wait_for(&b, d);
+    for (int d = 0; d < 2; d++) wait_for(b, d);
     static char seen[N_ROUNDS * N_BYTES];
-    TEST_OK(b.ctx, wfi_memory_copy(b.devices[1], NULL, seen, WFI_SPACE_HOST, b.memory[1],
-                                   WFI_SPACE_DEVICE, sizeof seen));
+    TEST_OK(b->ctx, wfi_memory_copy(b->devices[1], NULL, seen, WFI_SPACE_HOST, b->memory[1],
+                                    WFI_SPACE_DEVICE, sizeof seen));
     for (int i = 0; i < N_ROUNDS * N_BYTES; i++) assert_int_equal(seen[i], i / N_BYTES & 127);
-    assert_true(b.n_ahead > N_ROUNDS / 10);
+    assert_true(b->n_ahead > N_ROUNDS / 10);
     for (int round = 0; round < N_ROUNDS; round++) {
-        assert_true(round == 0 || b.begin_ns[round] >= b.end_ns[round - 1]);
-        assert_true(b.begin_ns[round] > 0 && b.begin_ns[round] <= b.end_ns[round]);
+        assert_true(round == 0 || b->begin_ns[round] >= b->end_ns[round - 1]);
+        assert_true(b->begin_ns[round] > 0 && b->begin_ns[round] <= b->end_ns[round]);
     }
-    assert_true(b.end_ns[N_ROUNDS - 1] <= wfi_now_ns());
-    end(&b);
+    assert_true(b->end_ns[N_ROUNDS - 1] <= wfi_now_ns());
 }
 
 static wf_status settle(void *self, void *argument) {
@@ -111,16 +108,13 @@ static wf_status settle(void *self, void *argument) {
 }
 
 /* Others may wait for them. */
-TEST_CASE(earlier_tasks_count_before_a_task_waits) {
-    bench b;
+TEST_WITH(bench, b, earlier_tasks_count_before_a_task_waits) {
     uint64_t n_done = 0;
-    begin(&b);
     for (intptr_t i = 0; i < 20; i++)
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)i));
-    TEST_OK(b.ctx, wfi_stream_push(b.streams[0], settle, &b, &n_done));
-    wait_for(&b, 0);
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[0], fill, b, (void *)i));
+    TEST_OK(b->ctx, wfi_stream_push(b->streams[0], settle, b, &n_done));
+    wait_for(b, 0);
     assert_int_equal(n_done, 20);
-    end(&b);
 }
 
 static wf_status fill_by(void *self, void *argument) {
@@ -158,17 +152,14 @@ static char first_byte(const bench *b) {
 }
 
 /* What waits is not captured, and does no harm: what is captured is done when it is replayed. */
-TEST_CASE(what_is_captured_is_replayed) {
-    bench b;
-    begin(&b);
+TEST_WITH(bench, b, what_is_captured_is_replayed) {
     for (intptr_t k = 0; k < 5; k++) {
         static const intptr_t order[] = {0, 1, 2, 2, 3};
-        if (k == 3) TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)(intptr_t)7));
-        if (k == 3) assert_int_equal(first_byte(&b), 7);
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], capture, &b, (void *)order[k]));
-        assert_int_equal(first_byte(&b), k >= 2);
+        if (k == 3) TEST_OK(b->ctx, wfi_stream_push(b->streams[0], fill, b, (void *)(intptr_t)7));
+        if (k == 3) assert_int_equal(first_byte(b), 7);
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[0], capture, b, (void *)order[k]));
+        assert_int_equal(first_byte(b), k >= 2);
     }
-    end(&b);
 }
 
 #define N_TOLD 3 /* in each round */
@@ -196,20 +187,17 @@ static wf_status tell_many(void *self, void *argument) {
 }
 
 /* More than there is room for, in their order; nobody waits for what can be told later. */
-TEST_CASE(all_words_are_told) {
-    bench b;
-    begin(&b);
+TEST_WITH(bench, b, all_words_are_told) {
     for (intptr_t round = 0; round < N_ROUNDS; round++)
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], tell, &b, (void *)round));
-    wait_for(&b, 0);
-    assert_int_equal(b.n_seen, N_ROUNDS * N_TOLD);
-    assert_true(b.n_ahead > N_ROUNDS / 10);
-    b.n_seen = b.n_ahead = 0;
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[0], tell, b, (void *)round));
+    wait_for(b, 0);
+    assert_int_equal(b->n_seen, N_ROUNDS * N_TOLD);
+    assert_true(b->n_ahead > N_ROUNDS / 10);
+    b->n_seen = b->n_ahead = 0;
     for (int32_t k = 0; k < 2; k++) /* in one task */
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], tell_many, &b, NULL));
-    wait_for(&b, 0);
-    assert_int_equal(b.n_seen, 2 * N_ROUNDS);
-    end(&b);
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[0], tell_many, b, NULL));
+    wait_for(b, 0);
+    assert_int_equal(b->n_seen, 2 * N_ROUNDS);
 }
 
 static wf_status nothing(void *self, void *argument) {
@@ -218,27 +206,24 @@ static wf_status nothing(void *self, void *argument) {
 
 /* A stream whose thread waits for a stream of the host's, which waits for what the first has in
  * flight, which a third keeps up: all get through. */
-TEST_CASE(kinds_wait_for_each_other) {
-    bench b;
-    begin(&b);
-    const wfi_owner owner = {.ctx = b.ctx, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
+TEST_WITH(bench, b, kinds_wait_for_each_other) {
+    const wfi_owner owner = {.ctx = b->ctx, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
     wfi_device *cpu;
     wfi_stream_queue *host;
-    TEST_OK(b.ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &cpu));
-    TEST_OK(b.ctx, wfi_stream_create(cpu, "host", 0, NULL, &host));
+    TEST_OK(b->ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &cpu));
+    TEST_OK(b->ctx, wfi_stream_create(cpu, "host", 0, NULL, &host));
     for (intptr_t i = 0; i < N_ROUNDS; i++) {
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)i));
-        TEST_OK(b.ctx, wfi_stream_wait(host, wfi_stream_record(b.streams[0])));
-        TEST_OK(b.ctx, wfi_stream_push(host, nothing, NULL, NULL));
-        TEST_OK(b.ctx, wfi_stream_wait(b.streams[1], wfi_stream_record(host)));
-        TEST_OK(b.ctx, wfi_stream_push(b.streams[1], keep, &b, (void *)i));
-        TEST_OK(b.ctx, wfi_stream_wait(b.streams[0], wfi_stream_record(b.streams[1])));
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[0], fill, b, (void *)i));
+        TEST_OK(b->ctx, wfi_stream_wait(host, wfi_stream_record(b->streams[0])));
+        TEST_OK(b->ctx, wfi_stream_push(host, nothing, NULL, NULL));
+        TEST_OK(b->ctx, wfi_stream_wait(b->streams[1], wfi_stream_record(host)));
+        TEST_OK(b->ctx, wfi_stream_push(b->streams[1], keep, b, (void *)i));
+        TEST_OK(b->ctx, wfi_stream_wait(b->streams[0], wfi_stream_record(b->streams[1])));
     }
-    for (int d = 0; d < 2; d++) wait_for(&b, d);
-    assert_int_equal(b.n_ahead, 0);
+    for (int d = 0; d < 2; d++) wait_for(b, d);
+    assert_int_equal(b->n_ahead, 0);
     wfi_stream_destroy(host);
     wfi_device_destroy(cpu);
-    end(&b);
 }
 
 static wf_status fails(void *self, void *argument) {
@@ -276,31 +261,28 @@ const char *__lsan_default_suppressions(void) {
 }
 
 /* Nor is anything done for those who have not seen it hang. */
-TEST_CASE(nothing_is_done_by_a_gpu_that_hangs) {
+TEST_WITH(bench, b, nothing_is_done_by_a_gpu_that_hangs) {
     static wfi_failure failures[2];
     static wfi_owner owners[2];
     static const wfi_task tasks[2] = {hang, fill_by};
-    bench b;
-    begin(&b);
     wfi_device *devices[2];
     wfi_stream_queue *streams[2];
     for (int k = 0; k < 2; k++) {
-        owners[k] = (wfi_owner){.ctx = b.ctx, .timeout_ms = 400, .failure = &failures[k]};
-        TEST_OK(b.ctx, wfi_device_create(&owners[k], &wfi_device_cuda, 0, 1, &devices[k]));
-        TEST_OK(b.ctx, wfi_stream_create(devices[k], "compute", 0, NULL, &streams[k]));
+        owners[k] = (wfi_owner){.ctx = b->ctx, .timeout_ms = 400, .failure = &failures[k]};
+        TEST_OK(b->ctx, wfi_device_create(&owners[k], &wfi_device_cuda, 0, 1, &devices[k]));
+        TEST_OK(b->ctx, wfi_stream_create(devices[k], "compute", 0, NULL, &streams[k]));
     }
     for (int k = 0; k < 2; k++) {
-        TEST_OK(b.ctx, wfi_stream_push(streams[k], tasks[k], &b, streams[k]));
+        TEST_OK(b->ctx, wfi_stream_push(streams[k], tasks[k], b, streams[k]));
         /* The host's own deadline may pass before the device's. */
         while (wfi_failure_status(&failures[k]) == WF_OK) sched_yield();
-        TEST_REFUSED(b.ctx, wfi_event_wait(wfi_stream_record(streams[k])), WF_TIMEOUT,
+        TEST_REFUSED(b->ctx, wfi_event_wait(wfi_stream_record(streams[k])), WF_TIMEOUT,
                      "GPU 0, Stand-in 0, hangs");
     }
     for (int k = 0; k < 2; k++) {
         wfi_stream_destroy(streams[k]);
         wfi_device_destroy(devices[k]);
     }
-    end(&b);
 }
 
 int main(void) {

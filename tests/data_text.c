@@ -22,6 +22,12 @@ static wf_status open_text(folder *f, wf_data_text text, int64_t n_tokens, wf_da
     return open_as(f, "text", WF_FORMAT_AUTO, text, n_tokens, data_out);
 }
 
+static void refuse_tokens(folder *f, const char *name, wf_data_format format, int64_t n_tokens,
+                          wf_status status, const char *words) {
+    wf_data *data;
+    expect_failure(f->ctx, open_as(f, name, format, WF_TEXT_BYTES, n_tokens, &data), status, words);
+}
+
 static void check_tokens(wf_data *data, wf_data_split split, int64_t n_samples, const int *tokens) {
     wf_loader_config order = WF_LOADER_CONFIG_INIT;
     order.split = split;
@@ -221,18 +227,18 @@ TEST_IN_FOLDER(reads_folders_of_tokens) {
     check_tokens(data, WF_DATA_TEST, 1, others);
     wf_data_close(data);
     /* Without a header it is only tokens where that is said, or in a folder. */
-    expect_failure(f->ctx, open_as(f, "train.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data),
-                   WF_CORRUPT, "train.bin is not text: byte 1 is zero (--data-format tokens");
+    refuse_tokens(f, "train.bin", WF_FORMAT_AUTO, 2, WF_CORRUPT,
+                  "train.bin is not text: byte 1 is zero (--data-format tokens");
     assert_int_equal(open_as(f, "train.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 2, &data), WF_OK);
     check_tokens(data, WF_DATA_TRAIN, 2, tokens);
     wf_data_close(data);
-    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_TEXT, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "is a folder; in the requested format, data is a file");
-    expect_failure(f->ctx, open_as(f, "train.bin", WF_FORMAT_CIFAR, WF_TEXT_BYTES, 2, &data),
-                   WF_INVALID_ARG, "is a file; in the requested format, data is a folder");
+    refuse_tokens(f, "", WF_FORMAT_TEXT, 2, WF_INVALID_ARG,
+                  "is a folder; in the requested format, data is a file");
+    refuse_tokens(f, "train.bin", WF_FORMAT_CIFAR, 2, WF_INVALID_ARG,
+                  "is a file; in the requested format, data is a folder");
     folder_write(f, "other_train.bin", train, n);
-    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "other_train.bin and train.bin are not shards of one set");
+    refuse_tokens(f, "", WF_FORMAT_AUTO, 2, WF_INVALID_ARG,
+                  "other_train.bin and train.bin are not shards of one set");
 }
 
 /* In the order of their numbers, whatever that of their names is; samples cross from one to
@@ -252,39 +258,36 @@ TEST_IN_FOLDER(reads_shards_of_tokens) {
     check_tokens(data, WF_DATA_TRAIN, 4, tokens);
     wf_data_close(data);
     folder_write(f, "a_train_2.bin", bytes, put_header(bytes, 20240520, 1, 3));
-    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_CORRUPT,
-                   "a_train_2.bin is truncated");
+    refuse_tokens(f, "", WF_FORMAT_AUTO, 2, WF_CORRUPT, "a_train_2.bin is truncated");
     folder_write(f, "a_train_2.bin", bytes, put_header(bytes, 20240801, 7, 0));
-    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_CORRUPT,
-                   "a_train_2.bin has tokens of 4 bytes, and the shards before 2");
+    refuse_tokens(f, "", WF_FORMAT_AUTO, 2, WF_CORRUPT,
+                  "a_train_2.bin has tokens of 4 bytes, and the shards before 2");
     folder_write(f, "b_train_2.bin", bytes, 1024);
-    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "a_train_1.bin and b_train_2.bin are not shards of one set");
+    refuse_tokens(f, "", WF_FORMAT_AUTO, 2, WF_INVALID_ARG,
+                  "a_train_1.bin and b_train_2.bin are not shards of one set");
 }
 
 TEST_IN_FOLDER(refuses_bad_tokens) {
     uint8_t bytes[2048];
-    wf_data *data;
     size_t n = put16(bytes, put_header(bytes, 20240520, 1, 2), 12);
     n = put16(bytes, n, 50257);
     folder_write(f, "toks.bin", bytes, n);
-    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT,
-                   "toks.bin: token 1, at byte 1026, is 50257, but the vocabulary has 50257");
+    refuse_tokens(f, "toks.bin", WF_FORMAT_AUTO, 1, WF_CORRUPT,
+                  "toks.bin: token 1, at byte 1026, is 50257, but the vocabulary has 50257");
     folder_write(f, "toks.bin", bytes, n - 1);
-    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT, "at byte 8 it announces 2 tokens, which take 1028 bytes");
+    refuse_tokens(f, "toks.bin", WF_FORMAT_AUTO, 1, WF_CORRUPT,
+                  "at byte 8 it announces 2 tokens, which take 1028 bytes");
     folder_write(f, "toks.bin", bytes, 100);
-    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT, "but has 100 bytes, fewer than the 1024 of their header");
+    refuse_tokens(f, "toks.bin", WF_FORMAT_AUTO, 1, WF_CORRUPT,
+                  "but has 100 bytes, fewer than the 1024 of their header");
     put_header(bytes, 20240520, 3, 2);
     folder_write(f, "toks.bin", bytes, n);
-    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT, "tokens 20240520 have version 1, but byte 4 holds 3");
+    refuse_tokens(f, "toks.bin", WF_FORMAT_AUTO, 1, WF_CORRUPT,
+                  "tokens 20240520 have version 1, but byte 4 holds 3");
     folder_write(f, "toks.bin", "abc", 3);
-    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
-                   WF_CORRUPT, "3 bytes are not a whole number of tokens of 2 bytes");
+    refuse_tokens(f, "toks.bin", WF_FORMAT_TOKENS, 1, WF_CORRUPT,
+                  "3 bytes are not a whole number of tokens of 2 bytes");
     folder_write(f, "toks.bin", "ab", 2);
-    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
-                   WF_INVALID_ARG, "1 tokens to train on, samples of 1 need at least 2");
+    refuse_tokens(f, "toks.bin", WF_FORMAT_TOKENS, 1, WF_INVALID_ARG,
+                  "1 tokens to train on, samples of 1 need at least 2");
 }

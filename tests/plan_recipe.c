@@ -75,40 +75,6 @@ TEST_CASE(whole_subtrees) {
     assert_false(wfi_lanes_allow(4, 3));
 }
 
-TEST(resolves) {
-    wf_recipe recipe = WF_RECIPE_INIT, got;
-    scoped_plan plan = test_plan(ctx, "dp=4");
-    recipe.batch = 8;
-    TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got));
-    assert_int_equal(got.n_lanes, 8);
-    assert_int_equal(got.n_micro, 8);
-    recipe.n_micro = 9;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "8 at most");
-    recipe.n_micro = 5;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "dp=4 needs 4 lanes, and this recipe has 1; --lanes 4 --micro 8 is another");
-    recipe.n_micro = 4;
-    recipe.n_lanes = 8;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "8 lanes do not divide 4 microbatches; 4 would");
-    recipe.n_micro = 8;
-    recipe.n_lanes = 3;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "lanes do not divide");
-    recipe.n_lanes = 2;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 is another recipe");
-    recipe.n_lanes = 4;
-    recipe.lr = -1;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "lr is -1");
-    recipe.lr = 0.1;
-    recipe.beta1 = 0.99999999;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, NULL, plan, &got), WF_INVALID_ARG,
-                 "beta1 is 0.99999999; it must lie between 0 and 0.9999999");
-}
-
 /* ---- defaults: the model's and the recipe's, never the plan's ---- */
 
 typedef struct default_case {
@@ -183,6 +149,30 @@ static const struct {
     int64_t n_lanes, n_slices;   /* of wf_recipe_resolve_for; 0: that refuses, too */
 } needs[] = {
     {{.model = "mlp", .recipe = "batch=64"}, "dp=8", NULL, 8, 1},
+    {{.model = "mlp", .recipe = "batch=8"}, "dp=4", NULL, 8, 1},
+    {{.model = "mlp", .recipe = "batch=8,micro=9"}, "dp=4", "8 at most", 0, 0},
+    {{.model = "mlp", .recipe = "batch=8,micro=5"},
+     "dp=4",
+     "this recipe has 1; --lanes 4 --micro 8 is another",
+     0,
+     0},
+    {{.model = "mlp", .recipe = "batch=8,micro=4,lanes=8"},
+     "dp=4",
+     "8 lanes do not divide 4 microbatches; 4 would",
+     0,
+     0},
+    {{.model = "mlp", .recipe = "batch=8,micro=8,lanes=3"}, "dp=4", "lanes do not divide", 0, 0},
+    {{.model = "mlp", .recipe = "batch=8,micro=8,lanes=2"},
+     "dp=4",
+     "dp=4 needs 4 lanes, and this recipe has 2; --lanes 4 is another recipe",
+     0,
+     0},
+    {{.model = "mlp", .recipe = "lr=-1"}, "", "lr is -1", 0, 0},
+    {{.model = "mlp", .recipe = "beta1=0.99999999"},
+     "",
+     "beta1 is 0.99999999; it must lie between 0 and 0.9999999",
+     0,
+     0},
     {{.model = "mlp", .recipe = "batch=64"}, "dp=64", "--lanes 64 is another recipe", 64, 1},
     {{.model = "mlp", .recipe = "batch=64,lanes=8"}, "dp=64", "--lanes 64 is another", 0, 0},
     {{.model = "mlp", .recipe = "batch=64"}, "dp=65", "more replicas than the batch", 0, 0},

@@ -72,6 +72,17 @@ static inline void test_add(struct CMUnitTest test) {
     }                                                                                              \
     static void name##_in(wf_context *ctx)
 
+/* Begins a test with a `type` of the file, `*v`, which its functions begin and end set up. */
+#define TEST_WITH(type, v, name)                                                                   \
+    static void name##_in(type *v);                                                                \
+    TEST_CASE(name) {                                                                              \
+        static type own;                                                                           \
+        begin(&own);                                                                               \
+        name##_in(&own);                                                                           \
+        end(&own);                                                                                 \
+    }                                                                                              \
+    static void name##_in(type *v)
+
 static inline int test_run(CMFixtureFunction setup, CMFixtureFunction teardown) {
     return _cmocka_run_group_tests("tests", test_cases, test_n_cases, setup, teardown);
 }
