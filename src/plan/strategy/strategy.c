@@ -3,6 +3,28 @@
 #include <stddef.h>
 #include <string.h>
 
+/* Placements of parameter, gradient, state and buffer; then whether the gradient is freed. */
+
+/* Distributed data parallel: every replica has all of the unit and makes the same update from the
+ * same summed gradient. */
+const wfi_strategy wfi_strategy_dp = {"dp",          WFI_REPLICATE, WFI_REPLICATE,
+                                      WFI_REPLICATE, WFI_REPLICATE, false};
+/* The first replica has the unit and updates it; in each step the others get a copy of its
+ * parameters and give back their gradients. */
+const wfi_strategy wfi_strategy_dataparallel = {"dataparallel", WFI_AT, WFI_AT,
+                                                WFI_AT,         WFI_AT, false};
+/* ZeRO stage 1 (Rajbhandari et al., 2020): every replica has all parameters and a slice of the
+ * optimizer's state; it updates that slice, and all gather the new parameters. */
+const wfi_strategy wfi_strategy_zero1 = {"zero=1",  WFI_REPLICATE, WFI_SHARD,
+                                         WFI_SHARD, WFI_REPLICATE, false};
+/* ZeRO stage 2: the same as stage 1, and of a gradient that is summed only the slice is kept. */
+const wfi_strategy wfi_strategy_zero2 = {"zero=2",  WFI_REPLICATE, WFI_SHARD,
+                                         WFI_SHARD, WFI_REPLICATE, true};
+/* ZeRO stage 3, also known as FSDP: of everything a replica keeps a slice. A unit's parameters are
+ * gathered before they are used, and freed after. */
+const wfi_strategy wfi_strategy_zero3 = {"zero=3",  WFI_SHARD,     WFI_SHARD,
+                                         WFI_SHARD, WFI_REPLICATE, true};
+
 const wfi_strategy *const wfi_strategies[] = {&wfi_strategy_dp, &wfi_strategy_dataparallel, NULL};
 const wfi_strategy *const wfi_zero_strategies[] = {&wfi_strategy_zero1, &wfi_strategy_zero2,
                                                    &wfi_strategy_zero3};
