@@ -1,4 +1,5 @@
 #include "common/speed.h"
+#include "common/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,18 +133,12 @@ static bool move_all(int fd, char *chunk, size_t bytes, bool writes) {
     return true;
 }
 
-static double seconds_between(const struct timespec *begin, const struct timespec *end) {
-    return (double)(end->tv_sec - begin->tv_sec) + (double)(end->tv_nsec - begin->tv_nsec) * 1e-9;
-}
-
 /* The first time takes the bytes from the file system, and is not timed. */
 static bool time_moves(int fd, char *chunk, size_t bytes, double *ms_out) {
     if (!move_all(fd, chunk, bytes, true)) return false;
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    double begin_s = now_seconds();
     if (!move_all(fd, chunk, bytes, false) || !move_all(fd, chunk, bytes, true)) return false;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    *ms_out = seconds_between(&begin, &end) * 1e3;
+    *ms_out = (now_seconds() - begin_s) * 1e3;
     return true;
 }
 
