@@ -87,6 +87,10 @@ expect 2 "--rope-theta is 0" plan --model llama --rope-theta 0
 expect 2 "--kv-heads must be at least 1" plan --model llama --kv-heads 0
 expect 2 "it is an option of --model llama" plan --model gpt --ffn 64
 expect 2 "only gpt and lstm have dropout" plan --model llama --dropout 0.1
+# ---- 1e6 and 1000000 are one base ----
+"$WEFT" train --resume --out "$folder/qwen2" --steps 3 --quiet || fail "resumed with a base of 1e6: exit $?"
+expect 2 "--rope-theta 2e+06: the model in" $run --init tests/golden/qwen2 --rope-theta 2e6
+
 cp -r $golden "$folder/bad"
 # bad SENTENCE KEY VALUE
 bad() {

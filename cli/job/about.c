@@ -250,6 +250,7 @@ exit_status about_take(cli *c, const saved_model *a, option_id id, const char *k
     char buffer[TEXT_BYTES];
     const char *given = option_text(&c->o, id, buffer);
     if (!strcmp(given, text)) return EXIT_DONE;
+    if (json_is_real(value) && strtod(given, NULL) == json_real_value(value)) return EXIT_DONE;
     return complain(EXIT_USAGE, "%s %s: the model in %s has %s", option_name(name, id), given,
                     a->path, text);
 }
