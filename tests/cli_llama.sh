@@ -91,6 +91,14 @@ expect 2 "only gpt and lstm have dropout" plan --model llama --dropout 0.1
 "$WEFT" train --resume --out "$folder/qwen2" --steps 3 --quiet || fail "resumed with a base of 1e6: exit $?"
 expect 2 "--rope-theta 2e+06: the model in" $run --init tests/golden/qwen2 --rope-theta 2e6
 
+# ---- a tokenizer of another kind lies with the weights: only text needs it ----
+cp -r $golden "$folder/metaspace" && echo '{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Metaspace"}}' >"$folder/metaspace/tokenizer.json"
+one=$(report $run --init $golden | field weights_sha256)
+got=$("$WEFT" $run --init "$folder/metaspace" --out "$folder/left" --json "$folder/left.json" 2>&1)
+[[ $got == *"not used, because $folder/text.bin has tokens"* && $(field weights_sha256 <"$folder/left.json") == "$one" ]] || fail "a tokenizer that is not used: $got"
+expect 2 "the pre_tokenizer is neither" generate --init "$folder/metaspace" --prompt weft
+expect 2 "the pre_tokenizer is neither" $run --init "$folder/metaspace" --tokenizer "$folder/metaspace"
+
 cp -r $golden "$folder/bad"
 # bad SENTENCE KEY VALUE
 bad() {

@@ -391,11 +391,26 @@ void about_release(saved_model *a) {
 
 /* ---- tokens ---- */
 
+/* A tokenizer of an unsupported kind is left out if it only lies with the weights, and the data is
+ * tokens. */
+static wf_status open_tokenizer(const cli *c, wf_tokenizer **tokenizer_out) {
+    const options *o = &c->o;
+    wf_status status = wf_tokenizer_open(c->ctx, o->tokenizer, tokenizer_out);
+    bool is_needed =
+        option_is_given(o, OPT_tokenizer) || c->command == FOR_GENERATE ||
+        wf_data_find_format(o->data, (wf_data_format)o->data_format) != WF_FORMAT_TOKENS;
+    if (status != WF_UNSUPPORTED || is_needed) return status;
+    if (c->is_root && !o->quiet)
+        complain(EXIT_DONE, "%s; not used, because %s has tokens", wf_context_error(c->ctx),
+                 o->data);
+    return WF_OK;
+}
+
 exit_status about_tokenizer(const cli *c, const saved_model *a, wf_tokenizer **tokenizer_out) {
     wf_status status = WF_OK;
     *tokenizer_out = NULL;
     if (c->o.tokenizer)
-        status = wf_tokenizer_open(c->ctx, c->o.tokenizer, tokenizer_out);
+        status = open_tokenizer(c, tokenizer_out);
     else if (a->tokenizer && a->words && !strcmp(a->tokenizer, "words") && !c->o.other_data)
         status = wf_tokenizer_create_words(c->ctx, a->words, tokenizer_out);
     else if (a->tokenizer && !strcmp(a->tokenizer, "bpe") && c->command == FOR_GENERATE)
