@@ -101,7 +101,10 @@ static wf_status costs_of(const wf_program *p, const wfi_trace_sums *sums, wf_co
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         wf_unit_cost *unit = &costs->units[u];
         double us = sums->mean_us[u * WFI_N_PARTS + WFI_PART_R];
-        if (us > 0 && unit->recompute_us > 0) unit->recompute_scale = us / unit->recompute_us;
+        if (us > 0 && unit->recompute_us > 0) {
+            unit->recompute_scale = us / unit->recompute_us;
+            unit->recompute_us = us;
+        }
     }
     if (status != WF_OK) {
         wf_costs_destroy(costs);

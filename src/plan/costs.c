@@ -147,11 +147,15 @@ wf_status wfi_costs_suit(wf_context *ctx, const wf_costs *costs, const wf_graph 
     return WF_OK;
 }
 
+/* Of the forward's time. */
+static double scale_of(const wf_unit_cost *unit) {
+    return unit->recompute_scale > 0 ? unit->recompute_scale : 1;
+}
+
 double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit) {
-    const wf_unit_cost *own = &of->units[unit];
-    double share = own->forward_us > 0 ? own->recompute_us / own->forward_us : 0;
-    double scale = costs->units[unit].recompute_scale;
-    return share * costs->units[unit].forward_us * (scale > 0 ? scale : 1);
+    const wf_unit_cost *own = &of->units[unit], *out = &costs->units[unit];
+    double share = own->forward_us > 0 ? own->recompute_us / own->forward_us / scale_of(own) : 0;
+    return share * out->forward_us * scale_of(out);
 }
 
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs) {
