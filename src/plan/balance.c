@@ -3,43 +3,67 @@
 
 #include <math.h>
 
+/* Sums of the same times in another order differ by less. */
+#define ROUNDING 1e-9
+
 /* ---- the heaviest stage, as light as possible ---- */
 
-/* By dynamic programming over (stages, units). */
+/* Dynamic programming over (stages, units): the least cost of cutting the first `end` units into s
+ * stages, and the last one's first unit. */
+typedef struct cutting {
+    const wf_graph *g;
+    const wf_costs *costs;
+    int n_stages;
+    size_t row;
+    double *best;  /* [n_stages + 1][row] */
+    int32_t *from; /* the same */
+} cutting;
+
+/* With `most` INFINITY the cost is the heaviest stage, else the sum of squares of stages of which
+ * none is heavier than that. Returns the cost of all. */
+static double cut_units(cutting *c, double most) {
+    int32_t n = c->costs->n_units;
+    for (size_t i = 0; i < c->row * ((size_t)c->n_stages + 1); i++) c->best[i] = INFINITY;
+    c->best[0] = 0;
+    for (int s = 1; s <= c->n_stages; s++)
+        for (int32_t end = s; end <= n - (c->n_stages - s); end++) {
+            double sum = 0, *best = &c->best[(size_t)s * c->row + (size_t)end];
+            for (int32_t begin = end - 1; begin >= s - 1; begin--) {
+                const wf_unit_cost *unit = &c->costs->units[begin];
+                sum += unit->forward_us + unit->backward_weight_us;
+                double own = isinf(most) ? sum : sum * sum;
+                /* An earlier begin makes this stage only heavier. */
+                if (own >= *best || sum > most) break;
+                if (!wfi_unit_may_begin_stage(c->g, begin)) continue;
+                double before = c->best[(size_t)(s - 1) * c->row + (size_t)begin];
+                double cost = isinf(most) ? fmax(before, own) : before + own;
+                if (cost >= *best) continue;
+                *best = cost;
+                c->from[(size_t)s * c->row + (size_t)end] = begin;
+            }
+        }
+    return c->best[(size_t)c->n_stages * c->row + (size_t)n];
+}
+
+/* Of the cuts with the lightest heaviest stage, the most even one: where one stage must be heavy,
+ * the others share the memory. */
 static wf_status lighten_heaviest(wf_context *ctx, const wf_graph *g, const wf_costs *costs,
                                   int n_stages, int32_t *first_unit_out) {
-    int32_t n = costs->n_units;
-    size_t row = (size_t)n + 1;
-    double *best = wfi_alloc(ctx, row * ((size_t)n_stages + 1), sizeof *best, "stages");
-    int32_t *from = wfi_alloc(ctx, row * ((size_t)n_stages + 1), sizeof *from, "stages");
-    wf_status status = best && from ? WF_OK : WF_NO_MEMORY;
+    cutting c = {.g = g, .costs = costs, .n_stages = n_stages, .row = (size_t)costs->n_units + 1};
+    size_t n_cells = c.row * ((size_t)n_stages + 1);
+    c.best = wfi_alloc(ctx, n_cells, sizeof *c.best, "stages");
+    c.from = wfi_alloc(ctx, n_cells, sizeof *c.from, "stages");
+    wf_status status = c.best && c.from ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
-        for (size_t i = 0; i < row * ((size_t)n_stages + 1); i++) best[i] = 1e300;
-        best[0] = 0;
-        for (int s = 1; s <= n_stages; s++)
-            for (int32_t end = s; end <= n - (n_stages - s); end++) {
-                double sum = 0;
-                for (int32_t begin = end - 1; begin >= s - 1; begin--) {
-                    sum += costs->units[begin].forward_us + costs->units[begin].backward_weight_us;
-                    /* An earlier begin makes this stage only heavier. */
-                    if (sum >= best[(size_t)s * row + (size_t)end]) break;
-                    if (!wfi_unit_may_begin_stage(g, begin)) continue;
-                    double before = best[(size_t)(s - 1) * row + (size_t)begin];
-                    double worst = before > sum ? before : sum;
-                    if (worst < best[(size_t)s * row + (size_t)end]) {
-                        best[(size_t)s * row + (size_t)end] = worst;
-                        from[(size_t)s * row + (size_t)end] = begin;
-                    }
-                }
-            }
-        for (int32_t s = n_stages, end = n; s > 0; s--) {
-            end = from[(size_t)s * row + (size_t)end];
+        (void)cut_units(&c, cut_units(&c, INFINITY) * (1 + ROUNDING));
+        for (int32_t s = n_stages, end = costs->n_units; s > 0; s--) {
+            end = c.from[(size_t)s * c.row + (size_t)end];
             first_unit_out[s - 1] = end;
         }
-        first_unit_out[n_stages] = n;
+        first_unit_out[n_stages] = costs->n_units;
     }
-    wfi_free(ctx, best);
-    wfi_free(ctx, from);
+    wfi_free(ctx, c.best);
+    wfi_free(ctx, c.from);
     return status;
 }
 
