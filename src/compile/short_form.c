@@ -27,11 +27,11 @@
 #include "program/stage.h"
 
 /* Shorter lanes are not cut. */
-#define LEAST_LANE 32
+#define LEAST_LANE 16
 /* Periods that are tried, if the blocks of one do not end before the next one's begin. */
-#define MOST_TRIES 4
+#define MOST_TRIES 2
 /* The largest rank's peak may be above the lower bound by so small a part. */
-#define TIGHT_PARTS 50
+#define TIGHT_PARTS 40
 
 /* The begin or the end of an action. */
 typedef struct event {
@@ -136,7 +136,7 @@ static bool repeats(const search *s, int64_t n_period, int64_t from, int64_t to)
 static bool find_cuts(const search *s, int64_t n_period, int64_t n_more, wfi_short_form *f) {
     int64_t before = s->n_in_flight + 1 + n_period;
     int64_t n_out = (s->n_lane - before - n_period - n_more) / (2 * n_period) * 2 * n_period;
-    bool is = n_out >= s->n_lane / 2;
+    bool is = n_out >= s->n_lane / 4;
     f->n_cuts = (int32_t)(s->n_replica / s->n_lane);
     for (int32_t k = 0; k < f->n_cuts && is; k++) {
         int64_t first = k * s->n_lane + before;
