@@ -49,14 +49,11 @@ static void heavy_begin(wf_graph *g, const void *config) {
 
 TEST(stages_are_even) {
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    TEST_OK(ctx, wf_model_create(ctx, "heavy begin", heavy_begin, NULL, 0, &model));
-    wf_program *program = test_program(ctx, model, &recipe, "pp=18");
+    scoped_model model = test_model(ctx, "heavy begin", heavy_begin, NULL, 0);
+    scoped_program program = test_program(ctx, model, &recipe, "pp=18");
     for (int k = 0; k < N_EVEN; k++) {
         char name[16];
         snprintf(name, sizeof name, "layer%d", 2 * k);
         assert_string_equal(wf_program_unit(program, k + 1, 0).name, name);
     }
-    wf_program_destroy(program);
-    wf_model_destroy(model);
 }

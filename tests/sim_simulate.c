@@ -111,30 +111,20 @@ TEST(naive_does_not_overlap) {
 /* The measured scale of what is computed again counts once, whether the plan has the costs or only
  * the simulation. */
 TEST(scale_of_recompute) {
-    wf_program *without = make_program(ctx, "recompute=all", 2), *with;
-    wf_costs *costs = equal_costs(ctx, without, 0);
-    double plain_us, scaled_us[3];
-    wf_model *model;
-    wf_recipe recipe = WF_RECIPE_INIT;
-    recipe.batch = recipe.n_micro = 2;
-    recipe.kernels = WF_KERNELS_REFERENCE;
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, "recompute=all", &plan));
-    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
-    plain_us = step_us(ctx, without, costs);
+    wf_recipe recipe = TEST_RECIPE(.batch = 2, .n_micro = 2, .kernels = WF_KERNELS_REFERENCE);
+    scoped_model model = test_model(ctx, "four", four, NULL, 0);
+    scoped_program without = test_program(ctx, model, &recipe, "recompute=all");
+    scoped_program with = NULL;
+    scoped_costs costs = equal_costs(ctx, without, 0);
+    scoped_plan plan = test_plan(ctx, "recompute=all");
+    double plain_us = step_us(ctx, without, costs);
     for (int32_t u = 0; u < costs->n_units; u++) costs->units[u].recompute_scale = 3;
+    double scaled_us = step_us(ctx, without, costs);
     TEST_OK(ctx, wf_plan_use_costs(plan, costs));
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &with));
-    scaled_us[0] = step_us(ctx, without, costs);
-    scaled_us[1] = step_us(ctx, with, costs);
-    scaled_us[2] = step_us(ctx, with, NULL);
-    assert_true(scaled_us[0] > plain_us);
-    for (int k = 1; k < 3; k++) assert_float_equal(scaled_us[k], scaled_us[0], 1e-6);
-    wf_program_destroy(with);
-    wf_program_destroy(without);
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    wf_costs_destroy(costs);
+    assert_true(scaled_us > plain_us);
+    assert_float_equal(step_us(ctx, with, costs), scaled_us, 1e-6);
+    assert_float_equal(step_us(ctx, with, NULL), scaled_us, 1e-6);
 }
 
 /* One microbatch on two stages: each of the two transfers on its way is waited for, by the one
