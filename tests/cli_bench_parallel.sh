@@ -115,8 +115,9 @@ exec 3<>"$folder/full"
 head -c 65536 /dev/zero >&3
 TMPDIR=$folder/tmp "$WEFT" "${small[@]}" --out "$folder/waits" >&3 2>"$folder/refused" &
 pid=$!
-waits() { grep -q 'pipe_write' /proc/$pid/wchan; }
-until_true_of $pid waits || fail "it does not wait for its reader"
+# Before it becomes weft, the process is a shell, which catches the signal for itself.
+catches_interrupt() { [[ $(sed -n 's/^Name:[[:space:]]*//p' /proc/$pid/status) == weft ]] && ((16#0$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status) & 1 << 14)); } # SIGTERM
+until_true_of $pid catches_interrupt || fail "it does not begin"
 kill -TERM $pid
 until_true is_gone $pid || { fail "SIGTERM does not end it"; kill -KILL $pid; }
 wait $pid
@@ -127,8 +128,6 @@ exec 3>&-
 
 "$WEFT" "${bench[@]}" --model resnet18 --batch 4 --image 64 --repeat 1000 --out "$folder/cut" --json "$folder/cut.json" >/dev/null 2>"$folder/said" &
 pid=$!
-# Before it becomes weft, the process is a shell, which catches the signal for itself.
-catches_interrupt() { [[ $(sed -n 's/^Name:[[:space:]]*//p' /proc/$pid/status) == weft ]] && ((16#0$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status) & 2)); }
 until_true_of $pid catches_interrupt || fail "it does not begin"
 kill -INT $pid
 wait $pid
