@@ -198,7 +198,7 @@ TEST_WITH(world, w, holds) {
 
 /* Neighbours are replicas in the papers' runs, stages in weft's. */
 TEST_WITH(world, w, strides) {
-    wf_plan *plan = test_plan(w->ctx, "dp=2,pp=2,tp=4");
+    scoped_plan plan = test_plan(w->ctx, "dp=2,pp=2,tp=4");
     w->recipe.batch = 8;
     TEST_OK(w->ctx, wfi_case_of_plan(&w->p, plan, &w->c));
     assert_true(w->c.dp_stride == 4 && w->c.pp_stride == 8);
@@ -207,5 +207,4 @@ TEST_WITH(world, w, strides) {
     assert_true(w->c.dp_stride == 8 && w->c.pp_stride == 4);
     w->recipe.n_micro = 16;
     TEST_REFUSED(w->ctx, wfi_case_of_plan(&w->p, plan, &w->c), WF_INVALID_ARG, "at most the batch");
-    wf_plan_destroy(plan);
 }

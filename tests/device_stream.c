@@ -5,6 +5,15 @@
 #include <pthread.h>
 #include <time.h>
 
+static void end_device(wfi_device **device) {
+    wfi_device_destroy(*device);
+}
+static void end_stream(wfi_stream_queue **stream) {
+    wfi_stream_destroy(*stream);
+}
+#define scoped_device __attribute__((cleanup(end_device))) wfi_device *
+#define scoped_stream __attribute__((cleanup(end_stream))) wfi_stream_queue *
+
 static wfi_failure failure; /* of the devices of one test */
 
 static wfi_device *make_device(wf_context *ctx, const wfi_device_class *kind, int64_t timeout_ms) {
@@ -40,7 +49,7 @@ static wf_status fails(void *self, void *argument) {
 
 /* Waiters poll long only while each stream can have a core. */
 TEST(waiters_poll_less_if_crowded) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    scoped_device device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     int n_cores = wf_info_limits().n_cores, n_spins = 0;
     wfi_stream_queue **all = calloc((size_t)n_cores + 1, sizeof(void *));
     assert_non_null(all);
@@ -53,13 +62,12 @@ TEST(waiters_poll_less_if_crowded) {
     for (int i = 0; i <= n_cores; i++) wfi_stream_destroy(all[i]);
     assert_int_equal(wfi_stream_n_spins(), n_spins);
     free(all);
-    wfi_device_destroy(device);
 }
 
 /* More tasks than the queue holds run in order. */
 TEST(in_order) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
-    wfi_stream_queue *stream;
+    scoped_device device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    scoped_stream stream;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     static int list[20001];
     list[0] = 0;
@@ -67,14 +75,13 @@ TEST(in_order) {
         TEST_OK(ctx, wfi_stream_push(stream, append, list, (void *)i));
     TEST_OK(ctx, wfi_event_wait(wfi_stream_record(stream)));
     for (int i = 0; i <= 20000; i++) assert_int_equal(list[i], i ? i : 20000);
-    wfi_stream_destroy(stream);
-    wfi_device_destroy(device);
 }
 
 /* Two streams append to one list without a lock: only events keep them apart. */
 TEST(events_order_streams) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
-    wfi_stream_queue *a, *b;
+    scoped_device device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    scoped_stream a;
+    scoped_stream b;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &a));
     TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &b));
     int list[101] = {0};
@@ -87,15 +94,12 @@ TEST(events_order_streams) {
     TEST_OK(ctx, wfi_event_wait(wfi_stream_record(a)));
     TEST_OK(ctx, wfi_event_wait(wfi_stream_record(b)));
     for (int i = 0; i <= 100; i++) assert_int_equal(list[i], i ? i : 100);
-    wfi_stream_destroy(a);
-    wfi_stream_destroy(b);
-    wfi_device_destroy(device);
 }
 
 /* The first failure is sticky; what follows is skipped, and every wait returns it. */
 TEST(failure_is_sticky) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
-    wfi_stream_queue *stream;
+    scoped_device device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    scoped_stream stream;
     int list[3] = {0};
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     TEST_OK(ctx, wfi_stream_push(stream, fails, ctx, NULL));
@@ -103,21 +107,17 @@ TEST(failure_is_sticky) {
     (void)!wfi_stream_push(stream, append, list, (void *)1);
     TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_DEVICE, "this task fails");
     assert_int_equal(list[0], 0);
-    wfi_stream_destroy(stream);
-    wfi_device_destroy(device);
 }
 
 TEST(waits_have_deadlines) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, 20);
-    wfi_stream_queue *stream;
+    scoped_device device = make_device(ctx, &wfi_device_cpu, 20);
+    scoped_stream stream;
     int go_on = 0;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     TEST_OK(ctx, wfi_stream_push(stream, hold, &go_on, NULL));
     TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
                  "waited 20 ms for stream compute of rank 0, which has done 0 of 1 tasks");
     __atomic_store_n(&go_on, 1, __ATOMIC_RELEASE);
-    wfi_stream_destroy(stream);
-    wfi_device_destroy(device);
 }
 
 /* ---- what counts as progress ---- */
@@ -159,8 +159,10 @@ TEST_CASE(deadline_is_the_jobs) {
         wfi_watch watch = {.ctx = ctx, .progress = progress, .explain = explain, .self = &m};
         const wfi_owner owner = {ctx, 0, 20, &failure, &watch};
         const wfi_remote remote = {.owner = owner, .counters = &m.done};
-        wfi_device *device, *here;
-        wfi_stream_queue *stream, *waits;
+        scoped_device device;
+        scoped_device here;
+        scoped_stream stream;
+        scoped_stream waits;
         wfi_failure_clear(&failure);
         TEST_OK(ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &device));
         TEST_OK(ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &here));
@@ -179,10 +181,6 @@ TEST_CASE(deadline_is_the_jobs) {
         else
             TEST_REFUSED(ctx, status, WF_TIMEOUT, "nothing moves");
         __atomic_store_n(&m.n_looks, N_LOOKS, __ATOMIC_SEQ_CST);
-        wfi_stream_destroy(waits);
-        wfi_stream_destroy(stream);
-        wfi_device_destroy(here);
-        wfi_device_destroy(device);
     }
 }
 
@@ -200,7 +198,8 @@ TEST(remote_failure_is_told) {
     wfi_shared_epoch epochs[2] = {{0}};
     const wfi_remote remote = {.owner = {ctx, 0, TEST_TIMEOUT_MS, &failure, NULL},
                                .counters = epochs};
-    wfi_stream_queue *a, *b;
+    scoped_stream a;
+    scoped_stream b;
     wfi_failure_clear(&failure);
     TEST_OK(ctx, wfi_remote_stream_create(&remote, "compute", 0, &a));
     TEST_OK(ctx, wfi_remote_stream_create(&remote, "copy", 1, &b));
@@ -212,17 +211,17 @@ TEST(remote_failure_is_told) {
                  "the first says why");
     wfi_fail(ctx, WF_BUG, "something else");
     TEST_REFUSED(ctx, wfi_event_wait((wfi_event){a, 1}), WF_UNSUPPORTED, "the first says why");
-    wfi_stream_destroy(a);
-    wfi_stream_destroy(b);
 }
 
 /* Tasks that are done elsewhere are counted in the counter of their stream. */
 TEST(remote_tasks_are_counted) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    scoped_device device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_shared_epoch epochs[2] = {{0}};
     const wfi_remote remote = {.owner = {ctx, 5, TEST_TIMEOUT_MS, &failure, NULL},
                                .counters = epochs};
-    wfi_stream_queue *local, *a, *b;
+    scoped_stream local;
+    scoped_stream a;
+    scoped_stream b;
     int list[4] = {0};
     TEST_OK(ctx, wfi_stream_create(device, "send", 3, NULL, &local));
     TEST_OK(ctx, wfi_remote_stream_create(&remote, "compute", 0, &a));
@@ -238,10 +237,6 @@ TEST(remote_tasks_are_counted) {
     __atomic_store_n(&epochs[0].epoch, 1, __ATOMIC_SEQ_CST);
     assert_int_equal(wfi_stream_n_done(a), 1);
     TEST_OK(ctx, wfi_event_wait(wfi_stream_record(local)));
-    wfi_stream_destroy(a);
-    wfi_stream_destroy(b);
-    wfi_stream_destroy(local);
-    wfi_device_destroy(device);
 }
 
 /* Processes that were killed while they said why they failed: waits still fail. */
@@ -249,8 +244,8 @@ TEST_CASE(a_failure_half_told) {
     const uint32_t n_killed[] = {1, WFI_FAILURE_ENTRIES, 100};
     for (size_t k = 0; k < sizeof n_killed / sizeof *n_killed; k++) {
         scoped_context ctx = test_context();
-        wfi_device *device = make_device(ctx, &wfi_device_cpu, 20);
-        wfi_stream_queue *stream;
+        scoped_device device = make_device(ctx, &wfi_device_cpu, 20);
+        scoped_stream stream;
         failure.n_taken = n_killed[k];
         TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
         TEST_OK(ctx, wfi_stream_push(stream, nap, NULL, (void *)300));
@@ -261,8 +256,6 @@ TEST_CASE(a_failure_half_told) {
             TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_REMOTE,
                          "several ranks have died");
         assert_int_not_equal(wfi_failure_status(&failure), WF_OK);
-        wfi_stream_destroy(stream);
-        wfi_device_destroy(device);
     }
 }
 
@@ -319,17 +312,15 @@ TEST_CASE(a_failure_of_no_status) {
 }
 
 TEST(null_device_sees_missing_events) {
-    wfi_device *device = make_device(ctx, &wfi_device_null, 1);
-    wfi_stream_queue *a, *b;
+    scoped_device device = make_device(ctx, &wfi_device_null, 1);
+    scoped_stream a;
+    scoped_stream b;
     int list[3] = {0};
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &a));
     TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &b));
     TEST_OK(ctx, wfi_stream_push(a, append, list, (void *)1));
     TEST_OK(ctx, wfi_stream_wait(b, (wfi_event){a, 1}));
     TEST_REFUSED(ctx, wfi_stream_wait(b, (wfi_event){a, 2}), WF_BUG, "waits for task 2");
-    wfi_stream_destroy(a);
-    wfi_stream_destroy(b);
-    wfi_device_destroy(device);
 }
 
 /* Copies and fills, by the host and by a stream's task, between all spaces; not a byte beside. */
@@ -348,8 +339,8 @@ static wf_status move_middle(void *self, void *argument) {
 }
 
 TEST(memory_is_copied) {
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
-    wfi_stream_queue *stream;
+    scoped_device device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
+    scoped_stream stream;
     TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &stream));
     for (int k = 0; k < 8; k++) {
         moved m = {.device = device,
@@ -374,8 +365,6 @@ TEST(memory_is_copied) {
         device->kind->memory_destroy(device, m.to_space, to, 4096);
         device->kind->memory_destroy(device, m.from_space, from, 4096);
     }
-    wfi_stream_destroy(stream);
-    wfi_device_destroy(device);
 }
 
 TEST_CASE(kinds_have_names) {
