@@ -1,6 +1,5 @@
 /* A small program with all that makes programs hard, and means to break it. */
-#ifndef TESTS_BROKEN_PROGRAM_H
-#define TESTS_BROKEN_PROGRAM_H
+#pragma once
 
 #include "compile/compile.h"
 #include "test.h"
@@ -158,5 +157,3 @@ static inline void end_breaker(breaker *b) {
     wf_program_destroy(b->p);
 }
 #define scoped_breaker __attribute__((cleanup(end_breaker))) breaker
-
-#endif

@@ -1,6 +1,5 @@
 /* Trainers that look at the order of events while they run. */
-#ifndef TESTS_CHECKED_TRAINER_H
-#define TESTS_CHECKED_TRAINER_H
+#pragma once
 
 #include "api/trainer.h"
 #include "small_models.h"
@@ -30,5 +29,3 @@ static inline wf_trainer *checked_trainer(wf_context *ctx, wf_model_function fun
     assert_non_null(t->ready[0]->executor->happens);
     return t;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of files share: a fresh folder, files in it, expected failures. */
-#ifndef TESTS_DATA_FOLDER_H
-#define TESTS_DATA_FOLDER_H
+#pragma once
 
 #include "test.h"
 
@@ -114,5 +113,3 @@ static inline void expect_failed_allocations(wf_status (*work)(wf_context *ctx, 
         assert_in_range(n, 1, 100);
     }
 }
-
-#endif

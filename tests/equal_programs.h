@@ -1,8 +1,7 @@
 /* Two programs of one plan, of which one lowers representatives of classes of ranks: what is
  * reported of them is the same.
  */
-#ifndef TESTS_EQUAL_PROGRAMS_H
-#define TESTS_EQUAL_PROGRAMS_H
+#pragma once
 
 #include "program/program.h"
 #include "test.h"
@@ -55,5 +54,3 @@ static inline void same_timelines(wf_context *ctx, const wf_program *all, const 
         assert_memory_equal(&x, &y, sizeof x);
     }
 }
-
-#endif

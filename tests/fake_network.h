@@ -2,8 +2,7 @@
  * when it is received, so whoever writes there too early is found, by the thread sanitizer at the
  * latest. The sender hears that it was received only when it has asked a few times more, and its
  * bytes have to be the same until then. */
-#ifndef TESTS_FAKE_NETWORK_H
-#define TESTS_FAKE_NETWORK_H
+#pragma once
 
 #include "comm/transport/network.h"
 
@@ -142,5 +141,3 @@ static inline wfi_network fake_network(fake_rank *rank) {
                          .cancel = fake_cancel,
                          .finish = fake_finish};
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs a graph's nodes one by one with their plain C references, every value in a
  * block of its own size, so that a sanitizer sees what lies outside. For tests only. */
-#ifndef TESTS_GRAPH_WALK_H
-#define TESTS_GRAPH_WALK_H
+#pragma once
 
 #include "base/random.h"
 #include "graph/op.h"
@@ -84,5 +83,3 @@ static inline const float *walk_gradient(const graph_walk *w, const char *name) 
     fail_msg("'%s' has no gradient", name);
     return NULL;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Every collective x dtype x reduction x in place or not x count, on one rank of a group: what
  * comes out is, bit for bit, what a plain loop over one fixed tree gives; what is not a result is
  * left alone. */
-#ifndef TESTS_GROUP_CASES_H
-#define TESTS_GROUP_CASES_H
+#pragma once
 
 #include "group_ranks.h"
 
@@ -302,5 +301,3 @@ static const char *check_all(ranks_one *one) {
     }
     return wrong;
 }
-
-#endif

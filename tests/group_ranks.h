@@ -1,6 +1,5 @@
 /* Ranks of a job as threads of the test, or as processes that it starts. */
-#ifndef TESTS_GROUP_RANKS_H
-#define TESTS_GROUP_RANKS_H
+#pragma once
 
 #include "comm/job/control.h"
 #include "fake_network.h"
@@ -221,5 +220,3 @@ static inline void ranks_as(ranks_way how, int n, ranks_body body, void *self) {
     if (how == MESSAGES) ranks_messages(n, NULL, body, self);
     if (how == PROCESSES) ranks_processes(n, NULL, body, self, 0);
 }
-
-#endif

@@ -7,8 +7,7 @@
  * sends to another with the k-th that this one receives from it, the k-th of a group on each of
  * its ranks.
  */
-#ifndef TESTS_HAPPENS_BEFORE_H
-#define TESTS_HAPPENS_BEFORE_H
+#pragma once
 
 #include "program/program.h"
 #include "test.h"
@@ -104,5 +103,3 @@ static inline bool hb_is_before(const happens_before *hb, int32_t a, int32_t b) 
     int32_t x = hb->node[a], y = hb->node[b];
     return x == y || hb->reaches[(size_t)x * (size_t)hb->n + (size_t)y];
 }
-
-#endif

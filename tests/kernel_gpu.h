@@ -1,8 +1,7 @@
 /* Kernels of a kind of devices that compile them against the plain C ones: every op's samples with
  * their backward, in and out of place, the update; and what an address of their memory is.
  */
-#ifndef KERNEL_GPU_H
-#define KERNEL_GPU_H
+#pragma once
 
 #include "base/finite.h"
 #include "kernel/gpu/gpu.h"
@@ -620,5 +619,3 @@ static int check_kernels(const wfi_backend *of, wf_status strange, const char *s
     wf_context_destroy(ctx);
     return n_failed;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * write (relative RMS error against the op's tolerance), checks that a second run
  * gives the same bits, and that formats survive packing and accumulation.
  * For tests only; included by one file each. */
-#ifndef WFI_KERNEL_HARNESS_H
-#define WFI_KERNEL_HARNESS_H
+#pragma once
 
 #include "base/random.h"
 #include "comm/runtime/typed.h"
@@ -469,5 +468,3 @@ static inline int check_graph(wf_model_function model, const void *config, int64
                               bool training, wf_conv conv, double slack) {
     return check_kernels(model, config, batch, training, conv, slack, NULL);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Starts this program again as ranks of mpirun. */
-#ifndef TESTS_MPI_START_H
-#define TESTS_MPI_START_H
+#pragma once
 
 #include "test.h"
 
@@ -37,5 +36,3 @@ static inline int mpi_start(const char *mpirun, int n, const char *words) {
              mpirun, n, self, words);
     return system(command);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* One op on parameters p0, p1, ..., so that training gives all its gradients: the
  * sum of its result's elements, each times a fixed number, is the loss. */
-#ifndef TESTS_OP_CASE_H
-#define TESTS_OP_CASE_H
+#pragma once
 
 #include "graph_walk.h"
 #include "op/op_table.h"
@@ -124,5 +123,3 @@ static inline op_case case_of_sample(int op, int k, char name[64]) {
     snprintf(name, 64, "%s, sample %d", wfi_op_table[op]->name, k);
     return c;
 }
-
-#endif

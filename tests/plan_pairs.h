@@ -1,7 +1,6 @@
 /* A pairwise covering array: each row is a plan, a recipe and a carrier, the way in which ranks run
  * and reach each other. Every pair of values that can go together is in one row at least. */
-#ifndef TESTS_PLAN_PAIRS_H
-#define TESTS_PLAN_PAIRS_H
+#pragma once
 
 #include "group_ranks.h"
 
@@ -241,5 +240,3 @@ static void plan_text(const row *r, char text[200]) {
             snprintf(text + used, 200 - (size_t)used, "%s", value + (is_first && *value == ','));
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A second encoder of record files; it also writes pushes that wfi_record_add refuses. */
-#ifndef TESTS_RECORD_IMAGE_H
-#define TESTS_RECORD_IMAGE_H
+#pragma once
 
 #include "data_folder.h"
 #include "test.h"
@@ -105,5 +104,3 @@ static inline void refuse_file(wf_context *ctx, const image *m, const char *word
     snprintf(sentence, sizeof sentence, "a/b: %s", words);
     TEST_REFUSED(ctx, wfi_record_unpack(ctx, "a/b", bytes, n_bytes, &record), WF_CORRUPT, sentence);
 }
-
-#endif

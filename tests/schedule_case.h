@@ -1,6 +1,5 @@
 /* What the tests of schedules share: making one, with its times. */
-#ifndef TESTS_SCHEDULE_CASE_H
-#define TESTS_SCHEDULE_CASE_H
+#pragma once
 
 #include "test.h"
 
@@ -78,5 +77,3 @@ static inline double schedule_case_bubble(const schedule_case *c) {
     }
     return 1 - c->request.n_micro * most / c->timing.longest_span;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Variables that their scope destroys: `scoped_plan plan;` is a wf_plan *. A failed test leaves
  * them. */
-#ifndef TESTS_SCOPED_H
-#define TESTS_SCOPED_H
+#pragma once
 
 #include "test.h"
 
@@ -69,5 +68,3 @@ static inline wf_model *test_find_model(wf_context *ctx, const char *name,
     TEST_OK(ctx, wf_model_find(ctx, name, config, &model));
     return model;
 }
-
-#endif

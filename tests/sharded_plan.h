@@ -1,7 +1,6 @@
 /* Strategies that divide state, one that no plan can name among them: what that asks for shows that
  * lowering knows no strategy. */
-#ifndef TESTS_SHARDED_PLAN_H
-#define TESTS_SHARDED_PLAN_H
+#pragma once
 
 #include "plan/plan.h"
 #include "test.h"
@@ -34,5 +33,3 @@ static inline wf_status sharded_parse(wf_context *ctx, const char *text, wf_plan
             (*plan_out)->strategy = sharded[k];
     return WF_OK;
 }
-
-#endif

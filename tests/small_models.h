@@ -1,6 +1,5 @@
 /* Small models and batches for tests of training. */
-#ifndef TESTS_SMALL_MODELS_H
-#define TESTS_SMALL_MODELS_H
+#pragma once
 
 #include "base/random.h"
 #include "test_trainer.h"
@@ -181,5 +180,3 @@ static inline void small_expect_planned(const wf_trainer *t, const char *what) {
     const char *other = small_other_peak(t);
     if (other) fail_msg("%s, %s", what, other);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Stores of each kind, with two handles, and a folder for files. */
-#ifndef TESTS_STORES_H
-#define TESTS_STORES_H
+#pragma once
 
 #include "comm/store/store.h"
 #include "test.h"
@@ -66,5 +65,3 @@ static inline int make_folder(void **state) {
 static inline int remove_folder(void **state) {
     return rmdir(folder);
 }
-
-#endif

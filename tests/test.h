@@ -1,6 +1,5 @@
 /* What every cmocka test needs, in the order that cmocka wants it. */
-#ifndef TESTS_TEST_H
-#define TESTS_TEST_H
+#pragma once
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -165,5 +164,3 @@ static inline int test_descriptors(void) {
 }
 
 #include "scoped.h"
-
-#endif

@@ -1,6 +1,5 @@
 /* A program as a test wants it. */
-#ifndef TESTS_TEST_PROGRAM_H
-#define TESTS_TEST_PROGRAM_H
+#pragma once
 
 #include "test.h"
 
@@ -13,5 +12,3 @@ static inline wf_program *test_program(wf_context *ctx, const wf_model *model,
     wf_plan_destroy(plan);
     return p;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A trainer as a test wants it. */
-#ifndef TESTS_TEST_TRAINER_H
-#define TESTS_TEST_TRAINER_H
+#pragma once
 
 #include "sharded_plan.h"
 
@@ -29,5 +28,3 @@ static inline wf_status test_try_trainer(wf_context *ctx, wf_model_function func
     wf_plan_destroy(plan);
     return status;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A small model with units of several slices. */
-#ifndef TESTS_WIDE_NET_H
-#define TESTS_WIDE_NET_H
+#pragma once
 
 #include "test.h"
 
@@ -21,5 +20,3 @@ static inline void wide_net(wf_graph *g, const void *config) {
     h = wf_linear(wf_linear_with(h, tied, none), "fc2", 70);
     wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
 }
-
-#endif

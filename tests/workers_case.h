@@ -1,6 +1,5 @@
 /* Random small models, recipes and batches for tests of workers, and runs of them. */
-#ifndef TESTS_WORKERS_CASE_H
-#define TESTS_WORKERS_CASE_H
+#pragma once
 
 #include "base/random.h"
 #include "plan/lanes.h"
@@ -335,5 +334,3 @@ static inline int case_remove_folder(void **state) {
     (void)remove(case_path);
     return rmdir(case_folder);
 }
-
-#endif

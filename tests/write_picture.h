@@ -1,6 +1,5 @@
 /* Pictures for tests, by the libraries' own writers. */
-#ifndef TESTS_WRITE_PICTURE_H
-#define TESTS_WRITE_PICTURE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -71,5 +70,3 @@ static inline int write_png(const char *path, const uint8_t *rows, int width, in
 static inline int write_rgb_png(const char *path, const uint8_t *rgb, int width, int height) {
     return write_png(path, rgb, width, height, (size_t)width * 3, PNG_COLOR_TYPE_RGB, 8, 0);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * README.md states the formula in words. Uses integers, and float operations that
  * are exact or rounded once, so no compiler option changes the result.
  */
-#ifndef GOLDEN_FORMULA_H
-#define GOLDEN_FORMULA_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -95,5 +94,3 @@ static inline uint64_t golden_checksum(const float *x, size_t n) {
     }
     return sum;
 }
-
-#endif

@@ -24,8 +24,7 @@
  *                        not happened, at most, and how many graphs were launched
  * What a process has not given back when it ends is said on its standard error, unless a GPU hangs.
  */
-#ifndef STAND_IN_H
-#define STAND_IN_H
+#pragma once
 
 #include "device/cuda_library.h"
 
@@ -82,5 +81,3 @@ static inline long long stand_in_variable(const char *name, long long otherwise)
     const char *text = getenv(name);
     return text && *text ? strtoll(text, NULL, 10) : otherwise;
 }
-
-#endif

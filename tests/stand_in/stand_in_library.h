@@ -1,6 +1,5 @@
 /* What the stand-ins of CUDA's libraries share, beside the driver's stand-in, on which they are. */
-#ifndef STAND_IN_LIBRARY_H
-#define STAND_IN_LIBRARY_H
+#pragma once
 
 #include "stand_in.h"
 
@@ -79,5 +78,3 @@ static inline bool are_there(const void *address, number_type type, size_t n, si
     return address && (uintptr_t)address % align == 0 &&
            stand_in_reaches((CUdeviceptr)(uintptr_t)address, n * number_bytes(type));
 }
-
-#endif
