@@ -143,11 +143,15 @@ static void run_segment(wfi_ideal *ideal, const wfi_segment *segment, const slot
     }
 }
 
-static void run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
-    const wfi_micro_variant *v = wfi_program_variant(ideal->p, micro);
-    const wfi_segment *segment = v->code->units[unit].part[part];
-    int32_t first = ideal->first_use[v - ideal->p->variants][unit * WFI_N_PARTS + (int32_t)part];
-    if (segment) run_segment(ideal, segment, ideal->uses + first, micro);
+/* Of those microbatches that have a row. */
+static void run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t first, int64_t end) {
+    int32_t k = unit * WFI_N_PARTS + (int32_t)part;
+    for (int64_t m = first; m < end; m++) {
+        const wfi_micro_variant *v = wfi_program_variant(ideal->p, m);
+        const wfi_segment *segment = v->code->units[unit].part[part];
+        const slot_use *uses = ideal->uses + ideal->first_use[v - ideal->p->variants][k];
+        if (segment && ideal->row[m]) run_segment(ideal, segment, uses, m);
+    }
 }
 
 /* Parameters are packed for each size of microbatches. */
@@ -157,16 +161,20 @@ static void run_packs(wfi_ideal *ideal, const wfi_code *code) {
             if (code->units[u].pack[part]) run_segment(ideal, code->units[u].pack[part], NULL, -1);
 }
 
-static void run_microbatch(wfi_ideal *ideal, int64_t m) {
+/* Microbatches that run together. None reads a term of another, and the description of a segment
+ * is read from memory once for all of them. */
+#define N_TOGETHER 16
+
+static void run_some(wfi_ideal *ideal, int64_t first, int64_t end) {
     int32_t n_units = ideal->p->graph->n_units;
     bool splits = ideal->p->code->splits_weight, trains = wfi_differentiates(ideal->p);
-    for (int32_t u = 0; u < n_units; u++) run_part(ideal, u, WFI_PART_F, m);
+    for (int32_t u = 0; u < n_units; u++) run_part(ideal, u, WFI_PART_F, first, end);
     for (int32_t u = n_units - 1; u >= 0 && trains; u--) {
-        run_part(ideal, u, WFI_PART_R, m);
-        run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m);
+        run_part(ideal, u, WFI_PART_R, first, end);
+        run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, first, end);
     }
     for (int32_t u = n_units - 1; u >= 0 && trains && splits; u--)
-        run_part(ideal, u, WFI_PART_W, m);
+        run_part(ideal, u, WFI_PART_W, first, end);
 }
 
 static void add_column(wfi_ideal *ideal, wfi_name name) {
@@ -265,8 +273,8 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     ideal->slots = wfi_alloc(p->ctx, 2 * (size_t)ideal->most_slots, sizeof *ideal->slots, what);
     if (!ideal->table || !ideal->slots) return WF_NO_MEMORY;
     for (int32_t v = 0; v < p->n_variants; v++) run_packs(ideal, p->variants[v].code);
-    for (int64_t m = 0; m < p->recipe.n_micro; m++)
-        if (ideal->row[m]) run_microbatch(ideal, m);
+    for (int64_t m = 0; m < p->recipe.n_micro; m += N_TOGETHER)
+        run_some(ideal, m, wfi_min_i64(m + N_TOGETHER, p->recipe.n_micro));
     return WF_OK;
 }
 
