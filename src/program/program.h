@@ -59,7 +59,9 @@ typedef struct wfi_rank {
     size_t sent_bytes, received_bytes;    /* in one step, to and from other ranks */
     size_t fetched_bytes, evicted_bytes;  /* and other spaces */
     int32_t peak_instruction;             /* of the device */
-    size_t optimizer_bytes, copied_bytes; /* as wf_rank_summary has them */
+    size_t optimizer_bytes, copied_bytes; /* these four as wf_rank_summary has them */
+    int64_t n_parameters;
+    int32_t n_units;
 } wfi_rank;
 
 /* The use of a program. Callers that only inspect it need one rank of each class of equal ranks. */

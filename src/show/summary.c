@@ -89,7 +89,24 @@ size_t wf_program_undo_bytes(const wf_program *p, int rank) {
     return bytes;
 }
 
+static bool is_shown(const wf_program *p, int32_t unit, int32_t rank) {
+    return wfi_unit_is_on(p, unit, rank) && !wfi_is_emptied(p->graph, unit);
+}
+
+static void count_units(const wf_program *p, int32_t rank) {
+    wfi_rank *r = &p->ranks[rank];
+    for (int32_t k = 0; k < p->n_stages; k++) {
+        if (wfi_stage_replica_on(p, k, rank) < 0) continue;
+        for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1]; u++) {
+            if (!is_shown(p, u, rank)) continue;
+            r->n_parameters += p->code->units[u].n_parameters;
+            r->n_units++;
+        }
+    }
+}
+
 void wfi_program_sum_blocks(wf_program *p) {
+    for (int32_t k = 0; k < p->n_lowered; k++) count_units(p, p->lowered[k]);
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         wfi_rank *r = &p->ranks[block->rank];
@@ -111,10 +128,6 @@ const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int3
     return largest;
 }
 
-static bool is_shown(const wf_program *p, int32_t unit, int32_t rank) {
-    return wfi_unit_is_on(p, unit, rank) && !wfi_is_emptied(p->graph, unit);
-}
-
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
     const wf_program *largest = wfi_program_largest(p, WFI_SPACE_DEVICE, rank);
@@ -131,15 +144,9 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
                          .disk_peak_bytes = need[WFI_SPACE_DISK].peak_bytes,
                          .fetched_bytes = r->fetched_bytes,
                          .evicted_bytes = r->evicted_bytes,
+                         .n_parameters = r->n_parameters,
+                         .n_units = r->n_units,
                          .peak_unit = ""};
-    for (int32_t k = 0; k < p->n_stages; k++) {
-        if (wfi_stage_replica_on(p, k, rank) < 0) continue;
-        for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1]; u++) {
-            if (!is_shown(p, u, rank)) continue;
-            s.n_parameters += p->code->units[u].n_parameters;
-            s.n_units++;
-        }
-    }
     s.optimizer_bytes = r->optimizer_bytes;
     s.copied_bytes = r->copied_bytes;
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];

@@ -24,6 +24,7 @@ typedef struct counting {
     int32_t n_tallies;
     size_t capacity;
     bytes *members; /* [n_ranks] in another change */
+    bytes **totals; /* [n_groups] of the members of each group with lowered ranks; or NULL */
 } counting;
 
 /* Returns how many operands it reads. */
@@ -96,27 +97,26 @@ static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
     return count_gradient(c, now, r, members);
 }
 
-/* For another change a receiver reads a piece from its owner, and a sum from all members. Returns
- * the bytes that all receive, without those that members already have. */
-static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t r) {
+/* For another change a receiver reads a piece from its owner, and a sum from all members. Adds the
+ * traffic of all members to `all`, and differences from it to those of single ones. */
+static void count_piece(const counting *c, const wfi_instruction *now, int32_t r, bytes *all) {
     const wfi_piece piece = wfi_named_piece(c->p, now, r);
     int32_t n = c->p->groups[now->group].n;
     size_t size = piece.extent.bytes, n_others = (size_t)n - 1;
     int32_t from = now->from == WFI_AT ? 0 : piece.owner;
     int32_t to = now->to == WFI_AT ? 0 : piece.owner;
     if (wfi_is_reduction(now)) {
-        for (int32_t m = 0; m < n; m++) c->members[m].sent += m == to ? 0 : size;
+        all->sent += size;
+        c->members[to].sent -= size; /* one's own */
         c->members[to].received += n_others * size;
-        return 0;
-    }
-    if (now->to == WFI_REPLICATE) {
+    } else if (now->to == WFI_REPLICATE) {
+        all->received += size;
         c->members[from].sent += n_others * size;
-        c->members[from].received -= size; /* one's own */
-        return size;
+        c->members[from].received -= size;
+    } else {
+        c->members[from].sent += from == to ? 0 : size;
+        c->members[to].received += from == to ? 0 : size;
     }
-    c->members[from].sent += from == to ? 0 : size;
-    c->members[to].received += from == to ? 0 : size;
-    return 0;
 }
 
 /* The group is that of a stage's replicas, of ranks that share a norm, or of ranks that divide
@@ -137,14 +137,28 @@ static bool is_like(const wf_program *p, const wfi_group *group, int32_t g) {
            (other->part < 0) == (group->part < 0);
 }
 
-static void add_members(wf_program *p, const wfi_group *group, const bytes *members, size_t all,
-                        size_t n_times) {
-    for (int32_t g = 0; g < p->n_groups; g++) {
-        int32_t n = is_like(p, group, g) ? group->n : 0;
+/* Adds the traffic of a change: that of each member, and `all` of every one. */
+static wf_status add_members(counting *c, int32_t g, const bytes *members, bytes all,
+                             size_t n_times) {
+    int32_t n = c->p->groups[g].n;
+    if (!c->totals[g])
+        c->totals[g] = wfi_alloc(c->p->ctx, (size_t)n, sizeof **c->totals, "counting bytes");
+    if (!c->totals[g]) return WF_NO_MEMORY;
+    for (int32_t m = 0; m < n; m++) {
+        c->totals[g][m].sent += n_times * (members[m].sent + all.sent);
+        c->totals[g][m].received += n_times * (members[m].received + all.received);
+    }
+    return WF_OK;
+}
+
+/* Adds the traffic of a group to its ranks and to those of the groups that are like it. */
+static void share_total(wf_program *p, int32_t own, const bytes *total) {
+    for (int32_t g = 0; g < p->n_groups && total; g++) {
+        int32_t n = is_like(p, &p->groups[own], g) ? p->groups[own].n : 0;
         for (int32_t m = 0; m < n; m++) {
             wfi_rank *rank = &p->ranks[p->groups[g].ranks[m]];
-            rank->sent_bytes += n_times * members[m].sent;
-            rank->received_bytes += n_times * (members[m].received + all);
+            rank->sent_bytes += total[m].sent;
+            rank->received_bytes += total[m].received;
         }
     }
 }
@@ -153,19 +167,18 @@ static wf_status count_change(counting *c, const wfi_instruction *now, size_t n_
     const wfi_group *group = &c->p->groups[now->group];
     const bytes *members = c->members;
     bool has_algorithm = wfi_change_algorithm(c->p, now) != NULL;
-    size_t all = 0;
+    bytes all = {0, 0};
     if (!has_algorithm && wfi_is_reduction(now)) WF_TRY(check_sum(c->p, now, group->n));
     memset(c->members, 0, (size_t)group->n * sizeof *c->members);
     for (int32_t r = 0; r < wfi_n_moved(c->p, now); r++) {
         if (!has_algorithm) {
-            all += count_piece(c, now, r);
+            count_piece(c, now, r, &all);
             continue;
         }
         WF_TRY(find_tally(c, now, r, &members));
-        add_members(c->p, group, members, 0, n_times);
+        WF_TRY(add_members(c, now->group, members, all, n_times));
     }
-    if (!has_algorithm) add_members(c->p, group, members, all, n_times);
-    return WF_OK;
+    return has_algorithm ? WF_OK : add_members(c, now->group, members, all, n_times);
 }
 
 /* Counts transfers between two ranks or two spaces; ranks that follow do the same. */
@@ -198,13 +211,19 @@ static wf_status count_changes(counting *c) {
 wf_status wfi_program_count_traffic(wf_program *p) {
     counting c = {.p = p};
     c.members = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c.members, "counting bytes");
+    c.totals = wfi_alloc(p->ctx, (size_t)p->n_groups, sizeof *c.totals, "counting bytes");
     for (int32_t r = 0; r < p->n_ranks; r++)
         p->ranks[r].sent_bytes = p->ranks[r].received_bytes = 0;
     count_moves(p);
     wfi_program_share(p);
-    wf_status status = c.members ? count_changes(&c) : WF_NO_MEMORY;
+    wf_status status = c.members && c.totals ? count_changes(&c) : WF_NO_MEMORY;
+    for (int32_t g = 0; g < p->n_groups && c.totals; g++) {
+        if (status == WF_OK) share_total(p, g, c.totals[g]);
+        wfi_free(p->ctx, c.totals[g]);
+    }
     for (int32_t k = 0; k < c.n_tallies; k++) wfi_free(p->ctx, c.tallies[k].members);
     wfi_free(p->ctx, c.tallies);
+    wfi_free(p->ctx, c.totals);
     wfi_free(p->ctx, c.members);
     return status;
 }
