@@ -160,7 +160,7 @@ static void say_ranks(const cli *c, const json_t *ranks, char (*units)[UNITS_BYT
 typedef struct unit_lists {
     struct unit_list {
         const char **names; /* [n] those of the program */
-        int n;
+        int n, rank;        /* the first with these units */
         json_t *json;
     } * items;
     int n;
@@ -187,17 +187,18 @@ static bool has_units(const struct unit_list *list, const wf_unit_summary *units
     return n == list->n && u == n;
 }
 
-/* The list with these units, made if there is none; NULL: no memory left. */
-static json_t *find_units(unit_lists *lists, const wf_unit_summary *units, int n) {
+/* The list with these units, made for the rank if there is none; NULL: no memory left. */
+static const struct unit_list *find_units(unit_lists *lists, int rank, const wf_unit_summary *units,
+                                          int n) {
     for (int k = lists->n - 1; k >= 0; k--)
-        if (has_units(&lists->items[k], units, n)) return lists->items[k].json;
+        if (has_units(&lists->items[k], units, n)) return &lists->items[k];
     struct unit_list *larger = realloc(lists->items, ((size_t)lists->n + 1) * sizeof *lists->items);
     if (larger) lists->items = larger;
     const char **names = larger ? calloc((size_t)n + 1, sizeof *names) : NULL;
     if (!names) return NULL;
     for (int u = 0; u < n; u++) names[u] = units[u].name;
-    lists->items[lists->n] = (struct unit_list){names, n, units_json(units, n)};
-    return lists->items[lists->n++].json;
+    lists->items[lists->n] = (struct unit_list){names, n, rank, units_json(units, n)};
+    return &lists->items[lists->n++];
 }
 
 static void end_lists(unit_lists *lists) {
@@ -291,11 +292,14 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
     bool good = units && rows;
     for (int r = 0; r < n_ranks && good; r++) {
         int n = wf_program_units(p, r, 0, most, units);
-        json_t *list = find_units(&lists, units, n);
+        const struct unit_list *list = find_units(&lists, r, units, n);
         good = list != NULL;
         if (!good) break;
-        json_array_append_new(ranks, rank_json(j, p, r, list));
-        units_add(r, units, n, table, rows[r], sizeof rows[r]);
+        json_array_append_new(ranks, rank_json(j, p, r, list->json));
+        if (list->rank == r || j->c->o.verbose)
+            units_add(r, units, n, table, rows[r], sizeof rows[r]);
+        else
+            memcpy(rows[r], rows[list->rank], sizeof rows[r]);
     }
     exit_status bad = good ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
     end_lists(&lists);
