@@ -253,7 +253,8 @@ void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char 
     pthread_mutex_unlock(&ctx->lock);
 }
 
-static void *alloc_bytes(wf_context *ctx, size_t bytes, const char *what) {
+/* The first `n_unset` bytes are not zeroed. */
+static void *alloc_bytes(wf_context *ctx, size_t bytes, size_t n_unset, const char *what) {
     block_header *header = NULL;
     if (bytes <= SIZE_MAX - sizeof *header)
         header = ctx->allocator.alloc(ctx->allocator.self, sizeof *header + bytes);
@@ -269,13 +270,14 @@ static void *alloc_bytes(wf_context *ctx, size_t bytes, const char *what) {
     m->live_bytes += bytes;
     if (m->live_bytes > m->peak_bytes) m->peak_bytes = m->live_bytes;
     pthread_mutex_unlock(&ctx->lock);
-    return memset(header + 1, 0, bytes);
+    memset((char *)(header + 1) + n_unset, 0, bytes - n_unset);
+    return header + 1;
 }
 
 void *wfi_alloc(wf_context *ctx, size_t n, size_t elem_bytes, const char *what) {
     size_t bytes;
     if (__builtin_mul_overflow(n, elem_bytes, &bytes)) bytes = SIZE_MAX;
-    return alloc_bytes(ctx, bytes, what);
+    return alloc_bytes(ctx, bytes, 0, what);
 }
 
 void wfi_free(wf_context *ctx, void *block) {
@@ -309,8 +311,9 @@ char *wfi_sprintf(wf_context *ctx, const char *format, ...) {
 wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, size_t elem_bytes,
                    const char *what) {
     if (n < *capacity) return WF_OK;
-    size_t larger = *capacity ? *capacity * 2 : 4;
-    void *moved = wfi_alloc(ctx, larger, elem_bytes, what);
+    size_t larger = *capacity ? *capacity * 2 : 4, bytes;
+    if (__builtin_mul_overflow(larger, elem_bytes, &bytes)) bytes = SIZE_MAX;
+    void *moved = alloc_bytes(ctx, bytes, bytes == SIZE_MAX ? 0 : n * elem_bytes, what);
     if (!moved) return WF_NO_MEMORY;
     if (n) memcpy(moved, *array, n * elem_bytes);
     wfi_free(ctx, *array);

@@ -15,7 +15,7 @@ typedef struct stretch {
 } stretch;
 
 /* Ranks are emitted one after the other, and a dependency stays on its rank. So each rank is
- * processed alone. */
+ * processed alone, with the arrays of the one before. */
 typedef struct dependence {
     wf_program *p;
     int32_t first, first_block; /* of the rank */
@@ -25,7 +25,8 @@ typedef struct dependence {
     /* The stretch that was found last, its block and begin: pieces come in their order. */
     int32_t near, near_block;
     size_t near_begin;
-    int32_t *clock;              /* [the rank's instructions][WFI_N_STREAMS] */
+    int32_t *clock; /* [clock_capacity] the rank's instructions, WFI_N_STREAMS each */
+    size_t clock_capacity;
     int32_t last[WFI_N_STREAMS]; /* latest instruction, or -1 */
     int32_t *candidates;
     size_t candidate_capacity;
@@ -122,7 +123,10 @@ static wf_status reduce(dependence *d, int32_t i) {
     wf_program *p = d->p;
     wfi_instruction *now = &p->instructions[i];
     int32_t *clock = clock_of(d, i), *last = &d->last[now->stream];
-    if (*last >= 0) memcpy(clock, clock_of(d, *last), WFI_N_STREAMS * sizeof *clock);
+    if (*last >= 0)
+        memcpy(clock, clock_of(d, *last), WFI_N_STREAMS * sizeof *clock);
+    else
+        memset(clock, 0, WFI_N_STREAMS * sizeof *clock);
     now->position = *last < 0 ? 0 : p->instructions[*last].position + 1;
     *last = i;
     int32_t n = 0;
@@ -157,36 +161,49 @@ static wf_status list_streams(wf_program *p) {
     return WF_OK;
 }
 
+/* An array of at least n elements, with any content. */
+#define MAKE_ROOM(d, array, n, capacity)                                                           \
+    make_room((d)->p->ctx, (void **)&(array), (size_t)(n), &(capacity), sizeof *(array))
+
+static wf_status make_room(wf_context *ctx, void **array, size_t n, size_t *capacity,
+                           size_t elem_bytes) {
+    if (*array && n <= *capacity) return WF_OK;
+    wfi_free(ctx, *array);
+    *array = wfi_alloc(ctx, n, elem_bytes, "dependencies");
+    *capacity = n;
+    return *array ? WF_OK : WF_NO_MEMORY;
+}
+
 /* Finds the dependencies of one rank's instructions, from `first` to *end_out. */
-static wf_status depend_rank(wf_program *p, int32_t first, int32_t *end_out) {
+static wf_status depend_rank(dependence *d, int32_t first, int32_t *end_out) {
+    const wf_program *p = d->p;
     const wfi_rank *rank = &p->ranks[p->instructions[first].rank];
-    size_t n_blocks = (size_t)(rank->end_block - rank->first_block);
     int32_t end = first;
     while (end < p->n_instructions && p->instructions[end].rank == p->instructions[first].rank)
         end++;
     *end_out = end;
-    dependence d = {.p = p, .first = first, .first_block = rank->first_block, .near_block = -1};
-    d.stretches = wfi_alloc(p->ctx, n_blocks, sizeof *d.stretches, "dependencies");
-    d.n_stretches = (int32_t)n_blocks;
-    d.stretch_capacity = n_blocks;
-    d.clock =
-        wfi_alloc(p->ctx, (size_t)(end - first) * WFI_N_STREAMS, sizeof *d.clock, "dependencies");
-    wf_status status = d.stretches && d.clock ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK) {
-        memset(d.stretches, -1, n_blocks * sizeof *d.stretches); /* no reader or writer; no end */
-        memset(d.last, -1, sizeof d.last);
+    d->first = first;
+    d->first_block = rank->first_block;
+    d->near_block = -1;
+    d->n_stretches = rank->end_block - rank->first_block;
+    WF_TRY(MAKE_ROOM(d, d->stretches, d->n_stretches, d->stretch_capacity));
+    WF_TRY(MAKE_ROOM(d, d->clock, (end - first) * WFI_N_STREAMS, d->clock_capacity));
+    /* no reader or writer; no end */
+    memset(d->stretches, -1, (size_t)d->n_stretches * sizeof *d->stretches);
+    memset(d->last, -1, sizeof d->last);
+    for (int32_t i = first; i < end; i++) {
+        WF_TRY(collect(d, i));
+        WF_TRY(reduce(d, i));
     }
-    for (int32_t i = first; i < end && status == WF_OK; i++) {
-        status = collect(&d, i);
-        if (status == WF_OK) status = reduce(&d, i);
-    }
-    wfi_free(p->ctx, d.stretches);
-    wfi_free(p->ctx, d.clock);
-    wfi_free(p->ctx, d.candidates);
-    return status;
+    return WF_OK;
 }
 
 wf_status wfi_program_depend(wf_program *p) {
-    for (int32_t i = 0; i < p->n_instructions;) WF_TRY(depend_rank(p, i, &i));
-    return list_streams(p);
+    dependence d = {.p = p};
+    wf_status status = WF_OK;
+    for (int32_t i = 0; i < p->n_instructions && status == WF_OK;) status = depend_rank(&d, i, &i);
+    wfi_free(p->ctx, d.stretches);
+    wfi_free(p->ctx, d.clock);
+    wfi_free(p->ctx, d.candidates);
+    return status == WF_OK ? list_streams(p) : status;
 }

@@ -59,9 +59,11 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
 wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_name name,
                          int32_t k) {
     const wfi_group *group = &p->groups[now->group];
-    wfi_piece piece = {.extent.bytes = wfi_tensor_bytes(p, name), .owner = k % group->n};
+    wfi_piece piece = {.owner = k % group->n};
     int32_t id = name.owner, n = is_divided(now) ? group->n : 1;
+    bool is_flat = name.kind == WFI_BLOCK_PARAM || name.kind == WFI_BLOCK_GRADIENT;
     if (name.kind == WFI_BLOCK_NORM) return find_measured(p, group, id, k);
+    if (!is_flat) piece.extent.bytes = wfi_tensor_bytes(p, name);
     if (name.kind == WFI_BLOCK_STATS)
         piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), name.micro);
     if (name.kind ==
@@ -69,7 +71,7 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_na
         piece.extent.bytes /= (size_t)n;
         piece.extent.offset = (size_t)k * piece.extent.bytes;
     }
-    if (name.kind != WFI_BLOCK_PARAM && name.kind != WFI_BLOCK_GRADIENT) return piece;
+    if (!is_flat) return piece;
     if (n == 1 && group->part >= 0) {
         n = p->stages[group->stage].n_parts;
         k = group->part;

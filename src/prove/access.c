@@ -182,7 +182,10 @@ wfi_stretches wfi_range_of(const wfi_accesses *a, const wfi_reference *r) {
     int32_t *next = &a->next[r->block];
     if (!is_part(a->p, r)) return r->bytes ? block : (wfi_stretches){0, 0};
     found.first = a->stretches[*next].begin == begin ? *next : find_stretch(a, block, begin);
-    found.end = find_stretch(a, (wfi_stretches){found.first, block.end}, begin + r->bytes);
+    bool is_one =
+        found.first < block.end && a->stretches[found.first + 1].begin == begin + r->bytes;
+    found.end = is_one ? found.first + 1
+                       : find_stretch(a, (wfi_stretches){found.first, block.end}, begin + r->bytes);
     *next = found.end < block.end ? found.end : block.first;
     return found;
 }
