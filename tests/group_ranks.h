@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,13 +33,16 @@ typedef struct ranks_call {
     fake_net *net; /* that carries messages between ranks that share nothing; or NULL */
 } ranks_call;
 
+/* One of the last 64 texts. */
 static inline const char *ranks_text(const char *format, ...) {
-    static __thread char text[2048];
+    static char texts[64][2048];
+    static atomic_uint n;
+    char *text = texts[atomic_fetch_add(&n, 1) % 64];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(text, sizeof *texts, format, args);
     va_end(args);
-    return strdup(text);
+    return text;
 }
 
 #define RANKS_TRY(one, call)                                                                       \
