@@ -155,8 +155,11 @@ static exit_status take_llama(const char *path, const json_t *config, json_t *ab
     json_object_set_new(about, "rope_theta",
                         json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
     json_object_set_new(about, "qkv_bias", json_integer(!strcmp(type, "qwen2")));
+    if (window && !json_is_integer(window) && !json_is_null(window))
+        return complain(EXIT_USAGE, "%s: sliding_window is not a number of tokens", path);
     if (!strcmp(type, "mistral")) /* of the others only with use_sliding_window */
-        json_object_set_new(about, "window", json_integer(json_integer_value(window)));
+        json_object_set_new(about, "window",
+                            json_integer(window ? json_integer_value(window) : 4096));
     json_object_set_new(about, "norm_eps", json_real(eps ? json_number_value(eps) : 1e-6));
     json_object_set_new(about, "tied",
                         json_boolean(json_is_true(json_object_get(config, "tie_word_embeddings"))));
