@@ -354,6 +354,12 @@ TEST_CASE(contexts) {
     near(p.activation_bytes, whole.activation_bytes / 4, 1e-9);
     near(p.parameter_bytes, whole.parameter_bytes, 1e-9);
     near(p.state_bytes, whole.state_bytes / 4, 1e-9);
+    wf_choice found[2] = {WF_CHOICE_INIT, WF_CHOICE_INIT}; /* a search has no such ranks */
+    for (int k = 0, n; k < 2; k++) {
+        r.q.n_contexts = 4 * k;
+        TEST_OK(r.ctx, wf_cluster_search(r.ctx, &r.q, 1, &found[k], &n));
+    }
+    near(found[1].prediction.step_ms, found[0].prediction.step_ms, 0);
     wfi_level *link = &r.cluster->levels[0];
     link->bandwidth /= 2;
     double elements = 2 * 8192 * 2304 / 2.0, us = 1e6 * elements * 3 / 4 / link->bandwidth;

@@ -309,6 +309,7 @@ wf_status wfi_predictor_begin(wf_context *ctx, const wf_prediction_request *q, w
     if (!q->cluster || !q->model || !q->recipe)
         return wfi_fail(ctx, WF_INVALID_ARG, "a prediction needs a cluster, a model and a recipe");
     *p = (wfi_predictor){.ctx = ctx, .q = *q};
+    p->q.n_contexts = 1; /* of a search */
     if (q->recipe->batch < 1 || q->recipe->batch > 1000000000 || q->recipe->n_micro < 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "a batch of %lld samples in %lld microbatches",
                         (long long)q->recipe->batch, (long long)q->recipe->n_micro);
@@ -352,6 +353,7 @@ wf_status wf_predict(wf_context *ctx, const wf_prediction_request *request,
     WF_TRY(wfi_check_struct(ctx, prediction_out, sizeof *prediction_out, "wf_prediction"));
     WF_TRY(wfi_predictor_begin(ctx, request, &p));
     if (!request->plan) return wfi_fail(ctx, WF_INVALID_ARG, "a prediction needs a plan");
+    p.q.n_contexts = request->n_contexts;
     wf_status status = divide_tokens(&p, &part);
     if (status == WF_OK) status = wfi_case_of_plan(&p, request->plan, &c);
     wfi_verdict verdict;
