@@ -108,6 +108,8 @@ d = json.load(open(sys.argv[1])); d[sys.argv[3]] = json.loads(sys.argv[4]); json
 }
 bad "hidden_act is gelu; Llama has silu" hidden_act '"gelu"'
 bad "rms_norm_eps is not above 0" rms_norm_eps 0
+bad "rope_theta is not a positive number" rope_theta true
+bad "does not state its original_max_position_embeddings" rope_scaling '{"rope_type": "llama3", "factor": 2, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 16.5}' 1
 bad "attention_bias is true, which is not llama's" attention_bias true
 bad "are scaled by no rope_type; supported are default and llama3" rope_scaling '{"factor": 8}'
 bad "are scaled by linear; supported" rope_scaling '{"type": "linear", "factor": 8}'

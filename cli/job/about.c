@@ -134,7 +134,7 @@ static exit_status take_scaling(const char *path, const json_t *scaling, json_t 
                         path, type ? type : "no rope_type");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *value = json_object_get(scaling, keys[i][0]);
-        if (!(json_number_value(value) > 0))
+        if (!(json_number_value(value) > 0) || (i == 3 && !json_is_integer(value)))
             return complain(EXIT_FAILED, "%s does not state its %s", path, keys[i][0]);
         json_object_set(about, keys[i][1], value);
     }
@@ -152,8 +152,9 @@ static exit_status take_llama(const char *path, const json_t *config, json_t *ab
     const char *type = json_string_value(json_object_get(config, "model_type"));
     if (!theta) theta = json_object_get(both, "rope_theta");
     if (!json_is_object(scaling) && json_object_get(both, "rope_type")) scaling = both;
-    json_object_set_new(about, "rope_theta",
-                        json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
+    if (theta && !(json_number_value(theta) > 0))
+        return complain(EXIT_USAGE, "%s: rope_theta is not a positive number", path);
+    json_object_set_new(about, "rope_theta", json_real(theta ? json_number_value(theta) : 10000));
     json_object_set_new(about, "qkv_bias", json_integer(!strcmp(type, "qwen2")));
     if (window && !json_is_integer(window) && !json_is_null(window))
         return complain(EXIT_USAGE, "%s: sliding_window is not a number of tokens", path);
