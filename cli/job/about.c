@@ -60,16 +60,13 @@ static exit_status check_gpt2(const char *path, const json_t *config) {
 
 static exit_status check_llama(const char *path, const json_t *config) {
     const char *act = json_string_value(json_object_get(config, "hidden_act"));
-    const json_t *d = json_object_get(config, "head_dim"),
-                 *eps = json_object_get(config, "rms_norm_eps");
+    const json_t *d = json_object_get(config, "head_dim");
     json_int_t width = json_integer_value(json_object_get(config, "hidden_size")),
                heads = json_integer_value(json_object_get(config, "num_attention_heads"));
     if (act && strcmp(act, "silu"))
         return complain(EXIT_USAGE, "%s: hidden_act is %.40s; Llama has silu", path, act);
     if (json_is_integer(d) && json_integer_value(d) * heads != width)
         return complain(EXIT_USAGE, "%s: head_dim is not hidden_size / num_attention_heads", path);
-    if (eps && !(json_number_value(eps) > 0))
-        return complain(EXIT_USAGE, "%s: rms_norm_eps is not above 0", path);
     return EXIT_DONE;
 }
 
@@ -109,7 +106,35 @@ static const config_kind kinds[] = {
      check_llama},
 };
 
+/* What fields are that may be left out or null. */
+typedef enum field_type { TRUTH, WHOLE, NUMBER, TEXT, OBJECT, NOTHING } field_type;
+static const char *const field_types[] = {"true or false", "a whole number", "a positive number",
+                                          "a text",        "an object",      "null"};
+static const struct {
+    const char *name;
+    field_type type;
+} fields[] = {
+    {"hidden_act", TEXT},     {"head_dim", WHOLE},           {"attention_bias", TRUTH},
+    {"mlp_bias", TRUTH},      {"use_sliding_window", TRUTH}, {"tie_word_embeddings", TRUTH},
+    {"rope_theta", NUMBER},   {"rms_norm_eps", NUMBER},      {"sliding_window", WHOLE},
+    {"rope_scaling", OBJECT}, {"rope_parameters", OBJECT},   {"quantization_config", NOTHING}};
+
+static exit_status check_fields(const char *path, const json_t *config) {
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *x = json_object_get(config, fields[i].name);
+        const bool is[] = {[TRUTH] = json_is_boolean(x),        [WHOLE] = json_is_integer(x),
+                           [NUMBER] = json_number_value(x) > 0, [TEXT] = json_is_string(x),
+                           [OBJECT] = json_is_object(x),        [NOTHING] = false};
+        if (x && !json_is_null(x) && !is[fields[i].type])
+            return complain(EXIT_USAGE, "%s: %s is not %s", path, fields[i].name,
+                            field_types[fields[i].type]);
+    }
+    return EXIT_DONE;
+}
+
 static exit_status check_config(const char *path, const config_kind *k, const json_t *config) {
+    exit_status bad = check_fields(path, config);
+    if (bad) return bad;
     for (size_t i = 0; i < sizeof k->flags / sizeof *k->flags && k->flags[i].key; i++) {
         const json_t *value = json_object_get(config, k->flags[i].key);
         if (json_is_boolean(value) && json_is_true(value) != k->flags[i].wanted)
@@ -150,18 +175,20 @@ static exit_status take_llama(const char *path, const json_t *config, json_t *ab
                  *eps = json_object_get(config, "rms_norm_eps"),
                  *window = json_object_get(config, "sliding_window");
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    if (!theta) theta = json_object_get(both, "rope_theta");
-    if (!json_is_object(scaling) && json_object_get(both, "rope_type")) scaling = both;
-    if (theta && !(json_number_value(theta) > 0))
+    if (json_object_get(both, "rope_theta")) theta = json_object_get(both, "rope_theta");
+    if (!json_is_object(scaling) &&
+        (json_object_get(both, "rope_type") || json_object_get(both, "type")))
+        scaling = both;
+    if (theta && !json_is_null(theta) && !(json_number_value(theta) > 0))
         return complain(EXIT_USAGE, "%s: rope_theta is not a positive number", path);
-    json_object_set_new(about, "rope_theta", json_real(theta ? json_number_value(theta) : 10000));
+    json_object_set_new(about, "rope_theta",
+                        json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
     json_object_set_new(about, "qkv_bias", json_integer(!strcmp(type, "qwen2")));
-    if (window && !json_is_integer(window) && !json_is_null(window))
-        return complain(EXIT_USAGE, "%s: sliding_window is not a number of tokens", path);
     if (!strcmp(type, "mistral")) /* of the others only with use_sliding_window */
         json_object_set_new(about, "window",
                             json_integer(window ? json_integer_value(window) : 4096));
-    json_object_set_new(about, "norm_eps", json_real(eps ? json_number_value(eps) : 1e-6));
+    json_object_set_new(about, "norm_eps",
+                        json_real(json_is_number(eps) ? json_number_value(eps) : 1e-6));
     json_object_set_new(about, "tied",
                         json_boolean(json_is_true(json_object_get(config, "tie_word_embeddings"))));
     return json_is_object(scaling) ? take_scaling(path, scaling, about) : EXIT_DONE;
