@@ -103,3 +103,13 @@ TEST(short_is_whole) {
     }
     assert_true(n_short > n / 2);
 }
+
+/* A schedule that was searched follows no rule, so that two periods that agree say nothing of the
+ * others. */
+TEST(searched_is_not_folded) {
+    for (int64_t n_lane = 16; n_lane <= 48; n_lane += 8) {
+        scoped_program all = make(ctx, "pp=2,schedule=auto,hold=1", n_lane, WFI_USE_RUN);
+        assert_null(all->shorter);
+    }
+    assert_false(repeats(ctx, "pp=2,schedule=auto,hold=1"));
+}

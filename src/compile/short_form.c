@@ -54,7 +54,7 @@ typedef struct search {
 static bool may_repeat(const wf_program *p) {
     int64_t n_lane = p->recipe.n_micro / p->recipe.n_lanes;
     bool may = wfi_differentiates(p) && !p->like && !p->plan->lanes && p->n_variants == 1 &&
-               !p->gap_bytes && n_lane >= LEAST_LANE;
+               !p->plan->schedule->search && !p->gap_bytes && n_lane >= LEAST_LANE;
     for (int32_t s = 0; s < p->n_stages; s++) may &= p->stages[s].n_replicas == p->mesh.dp;
     for (int32_t u = 0; u < p->graph->n_units; u++)
         may &=
