@@ -216,6 +216,11 @@ def lower_peak(c):
     return "peak"
 
 
+def fewer_spaces(c):
+    random.choice(c["peaks"]).pop()
+    return "peak of a space"
+
+
 def no_state(c):
     b = random.choice([b for b in c["blocks"] if b[B_STATE] and b[B_BYTES]])
     b[B_STATE] = 0
@@ -224,7 +229,7 @@ def no_state(c):
 
 BREAKAGES = (race, other_input, less_norm, other_slice, other_microbatch, missing, doubled,
              assigned, swapped, unordered, over_state, other_block,
-             fewer_bytes, other_part, other_kind, no_sum, lower_peak, no_state)
+             fewer_bytes, other_part, other_kind, no_sum, lower_peak, fewer_spaces, no_state)
 
 
 # With another value, a program may still be correct.

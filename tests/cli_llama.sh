@@ -124,7 +124,7 @@ bad "are scaled by yarn; supported" rope_parameters '{"rope_theta": 1e4, "rope_t
 bad "does not state its factor" rope_parameters '{"rope_theta": 1e4, "rope_type": "llama3"}' 1
 bad "a factor is at least 1" rope_scaling '{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 16}'
 bad "head_dim is not hidden_size / num_attention_heads" head_dim 8
-of=tests/golden/mistral bad "llama does not use window, which is for llama, from 2 on" sliding_window 1
+of=tests/golden/mistral bad "sliding_window is below 2" sliding_window 0
 of=tests/golden/mistral bad "sliding_window is not a whole number" sliding_window 5.0
 bad "use_sliding_window is true, which is not llama's" use_sliding_window true
 bad "does not state its intermediate_size" intermediate_size null 1

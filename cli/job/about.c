@@ -184,6 +184,8 @@ static exit_status take_llama(const char *path, const json_t *config, json_t *ab
     json_object_set_new(about, "rope_theta",
                         json_real(json_is_number(theta) ? json_number_value(theta) : 10000));
     json_object_set_new(about, "qkv_bias", json_integer(!strcmp(type, "qwen2")));
+    if (json_is_integer(window) && json_integer_value(window) < 2)
+        return complain(EXIT_USAGE, "%s: sliding_window is below 2", path);
     if (!strcmp(type, "mistral")) /* of the others only with use_sliding_window */
         json_object_set_new(about, "window",
                             json_integer(window ? json_integer_value(window) : 4096));
