@@ -54,7 +54,7 @@ typedef struct search {
 static bool may_repeat(const wf_program *p) {
     int64_t n_lane = p->recipe.n_micro / p->recipe.n_lanes;
     bool may = wfi_differentiates(p) && !p->like && !p->plan->lanes && p->n_variants == 1 &&
-               !p->plan->schedule->search && !p->gap_bytes && n_lane >= LEAST_LANE;
+               !p->gap_bytes && n_lane >= LEAST_LANE;
     for (int32_t s = 0; s < p->n_stages; s++) may &= p->stages[s].n_replicas == p->mesh.dp;
     for (int32_t u = 0; u < p->graph->n_units; u++)
         may &=
@@ -289,7 +289,9 @@ wf_status wfi_short_form_find(wf_program *p, wfi_pool *pool, const wfi_action_li
     WF_TRY(begin_search(&s, pool));
     f->cuts = wfi_pool_alloc(pool, (size_t)(s.n_replica / s.n_lane), sizeof *f->cuts);
     if (!f->cuts) return WF_NO_MEMORY;
-    int64_t least = s.n_in_flight;
+    /* A transfer may begin a microbatch before its actions do, and its block must end within two
+     * periods. */
+    int64_t least = p->n_stages > 1 ? wfi_max_i64(2, s.n_in_flight) : s.n_in_flight;
     for (int k = 0; k < MOST_TRIES && !fits; k++, least = f->n_period + 1) {
         wfi_program_end_shorter(f->shorter);
         f->shorter = NULL;
