@@ -33,6 +33,8 @@ void about_release(saved_model *a);
 /* Sets the fields that no option sets. */
 void about_take_properties(const saved_model *a, wf_model_config *config);
 
+/* The folder of the weights, or that they are. */
+void about_folder_of(const char *path, char *folder, size_t bytes);
 /* A small file of JSON beside weights; NULL: there is none, or it is none. */
 json_t *about_read_json(const cli *c, const char *path);
 
