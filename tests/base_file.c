@@ -120,6 +120,9 @@ TEST_IN_FOLDER(waits_for_the_disk) {
     file_error = EIO;
     expect_failure(f->ctx, wf_file_replace(f->ctx, folder_file(f, "x"), "two", 3), WF_IO,
                    "cannot be flushed to disk: Input/output error; the previous file is");
+    expect_failure(f->ctx, wf_file_replace(f->ctx, folder_file(f, "y"), "two", 3), WF_IO,
+                   "y cannot be flushed to disk: Input/output error");
+    assert_null(strstr(wf_context_error(f->ctx), "previous"));
     file_error = 0;
     expect_content(f, "x", "one");
     folder_error = EIO;

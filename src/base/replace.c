@@ -17,8 +17,9 @@ static const char *name_of(const wfi_replacement *r) {
 }
 
 static wf_status io_error(const wfi_replacement *r, const char *what, int code) {
-    return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s; the previous file is unchanged", r->path,
-                    what, strerror(code));
+    bool has_previous = access(r->path, F_OK) == 0;
+    return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s%s", r->path, what, strerror(code),
+                    has_previous ? "; the previous file is unchanged" : "");
 }
 
 /* The folder of "x" is ".", and that of "/x" is "/". */
