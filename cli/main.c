@@ -2,6 +2,7 @@
 #include "common/cli.h"
 #include "common/text.h"
 #include "job/progress.h"
+#include "job/report.h"
 #include "restart/snapshot.h"
 
 #include <errno.h>
@@ -155,8 +156,12 @@ static exit_status close_output(exit_status status, int code) {
                                   : "");
 }
 
+/* Commands that may join a job check --json when they have joined: only rank 0 writes it. */
 static exit_status run_in_context(const command *about, const wf_context_config *config, cli *c) {
     wf_status status = wf_context_create(config, &c->ctx);
+    bool joins = about->flag & (JOBS | FOR_BENCH_ALLREDUCE);
+    exit_status bad = joins ? EXIT_DONE : report_check(c);
+    if (bad) return bad;
     if (status == WF_OK) return about->run(c);
     return complain(EXIT_FAILED, "%s",
                     status == WF_DEVICE

@@ -80,6 +80,10 @@ for path in /dev/fd/77 /dev/stdin; do
     run 1 "the report $path cannot be written" $mlp --steps 2 --json "$path"
     grep -q ^done "$folder/out" && fail "--json '$path' is refused after the training"
 done
+for words in info "plan --model mlp" "advise --model gpt2-tiny --tokens 8 --batch 8 --cluster dgx-a100"; do
+    run 1 "the report $here cannot be written: it is not a regular file" $words --json "$here"
+    [[ -s $folder/out ]] && fail "--json: weft $words is refused after its work"
+done
 for option in --json --trace --out; do
     run 2 "$option is empty; it needs a value: " $mlp --steps 2 $option ""
 done

@@ -11,7 +11,6 @@ static exit_status open_rounds(rounds *b, cli *c) {
     b->c = c;
     b->rows = json_array();
     exit_status bad = apart_check_alone(c);
-    if (!bad) bad = report_check(c);
     if (!bad && c->o.out) bad = checkpoint_folder(c);
     if (!bad) bad = cases_check(c);
     interrupt_end();

@@ -206,7 +206,6 @@ exit_status cases_run(const cli *c, unsigned child, const char *peer, const word
     json_t *result = NULL;
     effort spent, begin = effort_now();
     exit_status bad = apart_check_alone(c);
-    if (!bad) bad = report_check(c);
     if (!bad && c->o.out) bad = checkpoint_folder(c);
     if (!bad) bad = make(c, NULL, child, peer, more, &result);
     if (!bad) bad = complain_of(c, effort_since(c, &begin, &spent));

@@ -10,8 +10,6 @@ exit_status run_convert(cli *c) {
     uint64_t n_bytes;
     if (!o->init) return complain(EXIT_USAGE, "--init is missing: the weights to convert");
     if (!o->out) return complain(EXIT_USAGE, "--out is missing: the file to write");
-    exit_status bad = report_check(c);
-    if (bad) return bad;
     if (option_is_given(o, OPT_file_dtype)) config.dtype = option_text(o, OPT_file_dtype, dtype);
     config.shard_bytes = o->shard_size;
     wf_status status =

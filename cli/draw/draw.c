@@ -199,7 +199,6 @@ exit_status run_draw(cli *c) {
         return complain(EXIT_USAGE, "which trace? weft draw TRACE.json, as weft train --trace "
                                     "writes it");
     exit_status bad = o->draw ? draw_check(o->draw) : EXIT_DONE;
-    if (!bad) bad = report_check(c);
     if (bad) return bad;
     wf_status status = wf_trace_read(c->ctx, o->trace, &trace);
     if (status != WF_OK) return complain_of(c, status);

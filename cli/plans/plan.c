@@ -446,7 +446,6 @@ exit_status run_plan(cli *c) {
     exit_status bad = !c->o.draw                    ? EXIT_DONE
                       : cluster_draws_search(&c->o) ? draw_check_picture(c->o.draw)
                                                     : draw_check(c->o.draw);
-    if (!bad) bad = report_check(c);
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
     if (!bad) bad = updates_check(c);
     if (!bad) bad = check_search(&c->o);

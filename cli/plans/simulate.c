@@ -150,7 +150,6 @@ static exit_status simulate(cli *c, const wf_stage_times *times) {
 
 static exit_status run_schedule(cli *c) {
     exit_status bad = check_counts(&c->o);
-    if (!bad) bad = report_check(c);
     if (bad) return bad;
     wf_stage_times *times = calloc((size_t)c->o.stages, sizeof *times);
     if (!times) return complain(EXIT_FAILED, "no memory left");

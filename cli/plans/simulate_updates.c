@@ -188,7 +188,6 @@ exit_status simulate_updates(cli *c) {
     char title[200];
     exit_status bad = read_config(&c->o, &config);
     if (!bad && c->o.draw) bad = draw_check(c->o.draw);
-    if (!bad) bad = report_check(c);
     if (bad) return bad;
     wf_status status = wf_simulation_run(c->ctx, &config, &s);
     if (status != WF_OK) return complain_of(c, status);
