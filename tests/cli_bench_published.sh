@@ -89,4 +89,6 @@ echo '[1]' >"$folder/row.json"
 expect 2 "rows is not an array" bench published --rows "$folder/row.json"
 expect 1 "none.json" bench published --rows "$folder/none.json"
 expect 1 "cannot be written" bench published --json "$folder/none/r.json"
+cp "$WEFT" "$folder/weft"
+LD_LIBRARY_PATH=${WEFT%/*} WEFT=$folder/weft expect 1 "run weft where it was installed or built" bench published
 finish

@@ -54,7 +54,9 @@ static void add_places(const cli *c, const char *peer, words *w) {
 static exit_status begin_words(words *w) {
     char path[4096];
     if (!bench_file(SCRIPT, path))
-        return complain(EXIT_FAILED, SCRIPT " is not installed with weft");
+        return complain(EXIT_FAILED, "weft bench needs ../share/weft/" SCRIPT
+                                     ", seen from weft's folder; run weft where it was installed "
+                                     "or built, not a copy of the program");
     words_add(w, "python3");
     words_add(w, "-c");
     words_add(w, START);
