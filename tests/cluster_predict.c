@@ -369,8 +369,9 @@ TEST_CASE(contexts) {
         wf_accounting accounting;
         const char *why;
     } bad[] = {
-        {3, WF_ACCOUNTING_MEGATRON, "whose tokens they divide"},
-        {2048, WF_ACCOUNTING_MEGATRON, "whose tokens they divide"},
+        {3, WF_ACCOUNTING_MEGATRON,
+         "cp 3 does not divide the 8192 tokens of a sample; use a cp that does"},
+        {2048, WF_ACCOUNTING_MEGATRON, "a transformer; there can be 1024"},
         {4, WF_ACCOUNTING_WEFT, "4 context-parallel ranks need the accounting"},
         {8, WF_ACCOUNTING_MEGATRON, "the plan has 128 ranks, but cluster dgx-a100 has 64 devices"}};
     for (size_t k = 0; k < WFI_COUNT(bad); k++) {

@@ -333,11 +333,16 @@ static wf_status divide_tokens(wfi_predictor *p, wf_model **part_out) {
     int n = p->q.n_contexts;
     if (n <= 1) return WF_OK;
     if (p->q.accounting != WF_ACCOUNTING_MEGATRON || !config || !config->n_heads ||
-        n > MOST_CONTEXTS || config->n_tokens % n)
+        n > MOST_CONTEXTS)
         return wfi_fail(p->ctx, WF_INVALID_ARG,
                         "%d context-parallel ranks need the accounting of published runs and a "
-                        "transformer whose tokens they divide",
-                        n);
+                        "transformer; there can be %d",
+                        n, MOST_CONTEXTS);
+    if (config->n_tokens % n)
+        return wfi_fail(p->ctx, WF_INVALID_ARG,
+                        "cp %d does not divide the %lld tokens of a sample; use a cp that does, or "
+                        "another number of tokens",
+                        n, (long long)config->n_tokens);
     wf_model_config part = *config;
     part.n_tokens /= n;
     WF_TRY(wf_model_create(p->ctx, whole->name, whole->function, &part, sizeof part, part_out));
