@@ -11,8 +11,8 @@
  * than it has to be. */
 static void check_parts(size_t bytes, int32_t n, wfi_division how) {
     const size_t norm = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
-    bool is_small = wfi_placement_is_small(bytes, n) && (how.is_measured || n <= WFI_MOST_ROTATING);
-    size_t at = 0, block = is_small || how.is_measured ? norm : WFI_ALIGN_BYTES;
+    bool is_small = wfi_placement_is_small(bytes, n) && (how.is_coarse || n <= WFI_MOST_ROTATING);
+    size_t at = 0, block = is_small || how.is_coarse ? norm : WFI_ALIGN_BYTES;
     size_t n_blocks = (bytes + block - 1) / block;
     for (int32_t r = 0; r < n; r++) {
         int32_t replica = ((is_small ? how.number : 0) + r) % n;
@@ -32,8 +32,8 @@ TEST_CASE(parts_are_the_whole) {
     for (size_t k = 0; k < WFI_COUNT(sizes); k++)
         for (int32_t n = 1; n <= 100; n = n == 9 ? 64 : n == 65 ? 100 : n + 1)
             for (int32_t number = 0; number < 20; number++)
-                for (int is_measured = 0; is_measured < 2; is_measured++)
-                    check_parts(sizes[k], n, (wfi_division){number, is_measured});
+                for (int is_coarse = 0; is_coarse < 2; is_coarse++)
+                    check_parts(sizes[k], n, (wfi_division){number, is_coarse});
 }
 
 /* One replica has a tensor that is smaller than a block. */

@@ -166,12 +166,15 @@ static wf_model *find_gpt(wf_context *ctx, int64_t n_layers, int64_t hidden, int
 }
 
 /* What moves between the device and a file lies in both where a disk takes it without a detour. In
- * the last plan ranks have unequal state before equal blocks. */
+ * the last plans ranks have unequal state before equal blocks, and parts of parameters without
+ * clipping. */
 TEST(aligned_for_disks) {
     wf_recipe recipe = TEST_RECIPE(.batch = 4, .n_micro = 4, .n_lanes = 4, .optimizer = WF_ADAMW);
     scoped_model model = find_gpt(ctx, 1, 96, 0);
-    for (int k = 0, n_moved = 0; k <= N_PLANS; k++) {
-        const char *plan = k < N_PLANS ? plans[k] : "dp=4,zero=1,offload=params:disk";
+    for (int k = 0, n_moved = 0; k <= N_PLANS + 1; k++) {
+        const char *plan = k < N_PLANS   ? plans[k]
+                           : k > N_PLANS ? "dp=4,zero=3,offload=params:disk"
+                                         : "dp=4,zero=1,offload=params:disk";
         scoped_program p =
             k < N_PLANS ? make_program(ctx, plan, 4) : test_program(ctx, model, &recipe, plan);
         for (int32_t i = 0; i < p->n_instructions; i++) {

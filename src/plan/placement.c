@@ -17,9 +17,9 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
  * of the norm than replicas begins at the replica of its number. Among very many
  * replicas it is divided as others are, so that these have equal parts. */
 static size_t divide(size_t bytes, int32_t n, wfi_division how, int32_t *first_out) {
-    bool is_small = wfi_placement_is_small(bytes, n) && (how.is_measured || n <= WFI_MOST_ROTATING);
+    bool is_small = wfi_placement_is_small(bytes, n) && (how.is_coarse || n <= WFI_MOST_ROTATING);
     size_t block =
-        is_small || how.is_measured ? WFI_NORM_BLOCK_ELEMENTS * sizeof(float) : WFI_ALIGN_BYTES;
+        is_small || how.is_coarse ? WFI_NORM_BLOCK_ELEMENTS * sizeof(float) : WFI_ALIGN_BYTES;
     *first_out = is_small ? how.number % n : 0;
     return wfi_round_up((bytes + (size_t)n - 1) / (size_t)n, block);
 }

@@ -32,15 +32,16 @@ typedef struct wfi_extent {
 
 /* How a tensor is divided. */
 typedef struct wfi_division {
-    int32_t number;   /* of the tensor: small ones rotate */
-    bool is_measured; /* clipping measures the norm of parts */
+    int32_t number; /* of the tensor: small ones rotate */
+    bool is_coarse; /* clipping measures the norm of parts, or a disk keeps them */
 } wfi_division;
 
-/* The part of `bytes` bytes that replica k of n has; no bytes: nothing. Parts that are measured are
+/* The part of `bytes` bytes that replica k of n has; no bytes: nothing. Coarse parts are
  * whole blocks of elements for which a gradient's norm has a sum of its own
- * (WFI_NORM_BLOCK_ELEMENTS), so they are measured as the whole would be; others are whole cache
- * lines. Parts are equal but for the last ones, so most replicas have as much as others. Tensors
- * with fewer blocks than replicas rotate, if they are measured or there are few replicas. */
+ * (WFI_NORM_BLOCK_ELEMENTS), so they are measured as the whole would be, and a disk reads them
+ * directly into their places in the whole; others are whole cache lines. Parts are equal but for
+ * the last ones, so most replicas have as much as others. Tensors with fewer blocks than replicas
+ * rotate, if they are coarse or there are few replicas. */
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
                                 wfi_division how);
 /* The owner of the part of a divided tensor that begins there. */

@@ -16,7 +16,8 @@ static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, 
 }
 /* How a unit's tensors are divided. */
 static inline wfi_division wfi_division_of(const wf_program *p, int32_t unit) {
-    return (wfi_division){p->rotates_small ? unit : 0, p->recipe.clip_norm > 0};
+    bool is_on_disk = p->plan->offload[WFI_OFFLOAD_PARAMS] == WFI_SPACE_DISK;
+    return (wfi_division){p->rotates_small ? unit : 0, p->recipe.clip_norm > 0 || is_on_disk};
 }
 /* Microbatches of one step and of one replica. */
 static inline int64_t wfi_program_n_micro(const wf_program *p) {
