@@ -20,6 +20,17 @@ static inline void same_summaries(const wf_program *all, const wf_program *some)
     }
 }
 
+static inline size_t most_alive(const wf_timeline *t, int rank) {
+    size_t most = 0;
+    for (int i = 0; i < wf_timeline_n_moments(t, rank); i++) {
+        wf_memory_moment moment = wf_timeline_moment(t, rank, i);
+        size_t bytes = 0;
+        for (int k = 0; k < WF_N_MEMORY_KINDS; k++) bytes += moment.bytes[k];
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 static inline void same_timelines(wf_context *ctx, const wf_program *all, const wf_program *some) {
     scoped_timeline a;
     scoped_timeline b;
@@ -52,5 +63,6 @@ static inline void same_timelines(wf_context *ctx, const wf_program *all, const 
     for (int r = 0; r < wf_timeline_n_ranks(a); r++) {
         wf_rank_time x = wf_timeline_rank(a, r), y = wf_timeline_rank(b, r);
         assert_memory_equal(&x, &y, sizeof x);
+        assert_int_equal(most_alive(a, r), most_alive(b, r));
     }
 }

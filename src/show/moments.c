@@ -50,27 +50,44 @@ static int compare(const void *a, const void *b) {
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* First and last use of each block [n_blocks]; not at all: from INFINITY on. */
-static void find_times(const wf_program *p, const double *begin_us, const double *end_us,
-                       double (*alive)[2]) {
-    for (int32_t b = 0; b < p->n_blocks; b++) alive[b][0] = INFINITY, alive[b][1] = 0;
+/* First and last use of a block; not at all: from INFINITY on. n: blocks of the step. */
+typedef struct life {
+    double first_us, last_us;
+    int64_t n;
+} life;
+
+/* How many microbatches instruction i of a short form is made for. The period after a cut stands
+ * for those that are left out, too. */
+static int64_t count_micros(const wf_program *p, int32_t i) {
+    for (int32_t k = 0; k < p->n_lowered * p->n_cuts; k++)
+        if (p->repeats[k].end <= i && i < p->repeats[k].after) return 1 + p->n_times;
+    return 1;
+}
+
+/* Records stay until the report, so all of the step's count. */
+static void find_lives(const wf_program *p, const double *begin_us, const double *end_us,
+                       life *lives) {
+    for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (life){INFINITY, 0, 1};
     for (int32_t i = 0; i < p->n_instructions; i++)
         for (int32_t r = 0; r < p->instructions[i].n_references; r++) {
-            double *us = alive[p->instructions[i].references[r].block];
-            us[0] = fmin(us[0], begin_us[i]);
-            us[1] = fmax(us[1], end_us[i]);
+            int32_t b = p->instructions[i].references[r].block;
+            lives[b].first_us = fmin(lives[b].first_us, begin_us[i]);
+            lives[b].last_us = fmax(lives[b].last_us, end_us[i]);
+            if (p->blocks[b].name.kind == WFI_BLOCK_RECORD && lives[b].n == 1)
+                lives[b].n = count_micros(p, i);
         }
 }
 
-static int find_events(const wf_program *p, int32_t rank, double (*alive)[2], double step_us,
+static int find_events(const wf_program *p, int32_t rank, const life *lives, double step_us,
                        event *events) {
     int n = 0;
     for (int32_t b = p->ranks[rank].first_block; b < p->ranks[rank].end_block; b++) {
         const wfi_block *block = &p->blocks[b];
-        if (!block->is_state && !(alive[b][0] < INFINITY)) continue;
-        int64_t bytes = (int64_t)block->bytes;
-        events[n++] = (event){block->is_state ? 0 : fmax(alive[b][0], 0), kind_of(block), bytes};
-        events[n++] = (event){block->is_state ? step_us : alive[b][1], kind_of(block), -bytes};
+        if (!block->is_state && !(lives[b].first_us < INFINITY)) continue;
+        int64_t bytes = (int64_t)block->bytes * lives[b].n;
+        events[n++] =
+            (event){block->is_state ? 0 : fmax(lives[b].first_us, 0), kind_of(block), bytes};
+        events[n++] = (event){block->is_state ? step_us : lives[b].last_us, kind_of(block), -bytes};
     }
     if (n) qsort(events, (size_t)n, sizeof *events, compare);
     return n;
@@ -102,23 +119,23 @@ wf_status wfi_timeline_find_moments(const wf_program *p, const double *begin_us,
                                     const double *end_us, wf_timeline *t) {
     wf_status status = WF_NO_MEMORY;
     size_t n = (size_t)p->n_blocks;
-    double(*alive)[2] = wfi_alloc(p->ctx, n, sizeof *alive, "a timeline");
+    life *lives = wfi_alloc(p->ctx, n, sizeof *lives, "a timeline");
     event *events = wfi_alloc(p->ctx, 2 * n, sizeof *events, "a timeline");
-    if (!alive || !events) goto done;
-    find_times(p, begin_us, end_us, alive);
+    if (!lives || !events) goto done;
+    find_lives(p, begin_us, end_us, lives);
     for (int32_t k = 0; k < p->n_lowered; k++) {
         int32_t r = p->lowered[k];
         wfi_moments *m = &t->moments[r];
         m->items = wfi_pool_alloc(&t->pool, WFI_MAX_MOMENTS, sizeof *m->items);
         if (!m->items) goto done;
-        int n_events = find_events(p, r, alive, t->step_us, events);
+        int n_events = find_events(p, r, lives, t->step_us, events);
         make_moments(events, n_events, t->step_us, m);
         m->items[0].us = 0;
     }
     for (int32_t r = 0; r < p->n_ranks; r++) t->moments[r] = t->moments[p->ranks[r].like];
     status = WF_OK;
 done:
-    wfi_free(p->ctx, alive);
+    wfi_free(p->ctx, lives);
     wfi_free(p->ctx, events);
     return status;
 }

@@ -238,7 +238,7 @@ static void end_walk(walk *w, double step_us) {
 }
 
 /* The timeline of the short form gets the spans of the whole step. Its moments of memory are those
- * of the short form, at the times of the whole step. */
+ * of the short form, with all records, at the times of the whole step. */
 static void fill(const simulation *s, wf_timeline *t) {
     int64_t n_kept = 0;
     t->whole = s->spans;
