@@ -56,7 +56,7 @@ static bool is_server_update(const canvas *v, const box *now) {
 }
 
 /* The boxes of a rank, which stand together. Columns that are idle for most of their time are
- * idle. */
+ * idle. Where such columns follow each other, one is drawn for each column of work in them. */
 static void fill_row(canvas *v, const boxes *b, int rank) {
     for (int k = 0; k < v->columns; k++) v->row[k] = NULL, v->covered[k] = 0;
     double *busy = v->covered + v->columns;
@@ -69,8 +69,15 @@ static void fill_row(canvas *v, const boxes *b, int rank) {
             busy[k] +=
                 fmin(now->end_us, (k + 1) * v->column_us) - fmax(now->begin_us, k * v->column_us);
     }
-    for (int k = 0; k < v->columns; k++)
-        if (busy[k] < v->column_us / 2 && !is_server_update(v, v->row[k])) v->row[k] = NULL;
+    double left_out_us = 0;
+    for (int k = 0; k < v->columns; k++) {
+        bool is_busy = busy[k] >= v->column_us / 2;
+        left_out_us = is_busy ? 0 : left_out_us + busy[k];
+        if (left_out_us >= v->column_us)
+            left_out_us -= v->column_us;
+        else if (!is_busy && !is_server_update(v, v->row[k]))
+            v->row[k] = NULL;
+    }
 }
 
 static void print_box(canvas *v, const box *now, int width) {
