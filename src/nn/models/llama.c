@@ -34,8 +34,7 @@ static wf_tensor attend(wf_tensor x, wf_tensor position, const wf_model_config *
     wf_tensor qkv =
         wf_rotary_scaled(q, k, v, position, c->n_heads, c->n_kv_heads, (float)c->rope_theta,
                          c->rope_factor, c->rope_low, c->rope_high, c->rope_positions);
-    int64_t n_tokens = c->cached ? c->n_positions : c->n_tokens;
-    int causal = c->window && c->window < n_tokens ? (int)c->window : 1;
+    int causal = c->window && c->window < c->n_tokens ? (int)c->window : 1;
     wf_tensor y =
         c->cached ? wfi_cached_attention(qkv, position, "cache", c->n_heads, c->n_positions, causal)
                   : wf_self_attention(qkv, c->n_heads, causal);
