@@ -79,3 +79,14 @@ TEST_CASE(from_checkpoints) {
     assert_true(h->base_s == 0);
     history_release(h);
 }
+
+/* Between two attempts a signal waits until the launcher takes it. */
+TEST_CASE(signals_are_held) {
+    sigset_t before, after;
+    interrupt_hold(&before);
+    raise(SIGTERM);
+    assert_int_equal(interrupt_wait(10), SIGTERM);
+    interrupt_release(&before);
+    sigprocmask(SIG_BLOCK, NULL, &after);
+    assert_false(sigismember(&after, SIGTERM));
+}

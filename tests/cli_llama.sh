@@ -128,6 +128,9 @@ of=tests/golden/mistral bad "sliding_window is below 2" sliding_window 0
 of=tests/golden/mistral bad "sliding_window is not a whole number" sliding_window 5.0
 bad "use_sliding_window is true, which is not llama's" use_sliding_window true
 bad "does not state its intermediate_size" intermediate_size null 1
+# Qwen2's rms_norm_eps is what transformers takes where there is none.
+cp -r tests/golden/qwen2 "$folder/no-eps" && sed -i '/"rms_norm_eps"/d' "$folder/no-eps/config.json"
+[[ $(loss_of "$folder/no-eps") == "$(loss_of tests/golden/qwen2)" ]] || fail "no rms_norm_eps: another loss"
 python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
 d["rope_theta"] = 50 # as older versions have it; rope_parameters count

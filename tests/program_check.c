@@ -259,3 +259,31 @@ TEST(walks) {
         assert_true((run.sent_bytes > 0) == (p->n_ranks > 1));
     }
 }
+
+/* What is known of a rank's blocks is forgotten before the next rank, whose blocks have the same
+ * numbers from its first on. */
+TEST(ranks_depend_apart) {
+    wfi_reference parts[] = {{.block = 0, .offset = 8, .bytes = 8, .access = WFI_WRITE},
+                             {.block = 1, .offset = 8, .bytes = 8, .access = WFI_WRITE},
+                             {.block = 1, .offset = 0, .bytes = 16, .access = WFI_READ}};
+    wfi_instruction instructions[3] = {{.rank = 0}, {.rank = 1}, {.rank = 1}};
+    wfi_rank ranks[2] = {{.first_block = 0, .end_block = 1}, {.first_block = 1, .end_block = 2}};
+    int32_t lowered[] = {0, 1};
+    wf_program p = {.ctx = ctx,
+                    .ranks = ranks,
+                    .lowered = lowered,
+                    .n_lowered = 2,
+                    .instructions = instructions,
+                    .n_instructions = 3};
+    wfi_pool_init(&p.pool, ctx);
+    for (int k = 0; k < 3; k++) {
+        instructions[k].stream = k < 2 ? WFI_STREAM_COMPUTE : WFI_STREAM_SEND;
+        instructions[k].references = &parts[k];
+        instructions[k].n_references = 1;
+    }
+    TEST_OK(ctx, wfi_program_depend(&p));
+    assert_int_equal(instructions[1].n_depends, 0);
+    assert_int_equal(instructions[2].n_depends, 1);
+    assert_int_equal(instructions[2].depends[0], 1);
+    wfi_pool_release(&p.pool);
+}

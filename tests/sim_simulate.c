@@ -3,6 +3,8 @@
  *
  * label: serial
  */
+#include "execute/trace.h"
+#include "plan/balance.h"
 #include "plan/costs.h"
 #include "program/program.h"
 #include "sim/cores.h"
@@ -125,6 +127,42 @@ TEST(scale_of_recompute) {
     assert_true(scaled_us > plain_us);
     assert_float_equal(step_us(ctx, with, costs), scaled_us, 1e-6);
     assert_float_equal(step_us(ctx, with, NULL), scaled_us, 1e-6);
+}
+
+/* Costs of a trace have the measured time of what is computed again, and its scale. */
+TEST(traced_recompute) {
+    wf_recipe recipe = TEST_RECIPE(.batch = 2, .n_micro = 2, .kernels = WF_KERNELS_REFERENCE);
+    scoped_model model = test_model(ctx, "four", four, NULL, 0);
+    scoped_program p = test_program(ctx, model, &recipe, "recompute=all");
+    scoped_costs costs = NULL;
+    wfi_trace *trace;
+    int n_again = 0;
+    TEST_OK(ctx, wfi_trace_create(p, -1, &trace));
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        trace->least_ns[i] = p->instructions[i].part == WFI_PART_R ? 7000 : 30000;
+    TEST_OK(ctx, wfi_trace_costs(trace, NULL, &costs));
+    wfi_trace_destroy(trace);
+    for (int32_t u = 0; u < costs->n_units; u++) {
+        if (!(p->costs->units[u].recompute_us > 0)) continue;
+        assert_float_equal(costs->units[u].recompute_us, 7, 1e-9);
+        assert_float_equal(wfi_costs_recompute(costs, p->costs, u), 7, 1e-9);
+        n_again++;
+    }
+    assert_true(n_again > 0);
+}
+
+/* The most even of the cuts with the lightest heaviest stage. Stages of 6, 2 and 3 would be more
+ * even. No border is moved: there are too many microbatches. */
+TEST(heaviest_stage_is_light) {
+    static const double us[] = {1, 5, 2, 3};
+    static const int32_t want[] = {0, 1, 2, 4};
+    scoped_program p = make_program(ctx, "pp=3", 3);
+    scoped_costs costs = equal_costs(ctx, p, 0);
+    int32_t first_unit[4];
+    for (int32_t u = 0; u < costs->n_units; u++)
+        costs->units[u] = (wf_unit_cost){.name = costs->units[u].name, .forward_us = us[u]};
+    TEST_OK(ctx, wfi_balance(p->plan, p->graph, costs, 1 << 20, first_unit));
+    assert_memory_equal(first_unit, want, sizeof want);
 }
 
 /* One microbatch on two stages: each of the two transfers on its way is waited for, by the one

@@ -228,12 +228,13 @@ TEST_CASE(every_field_of_the_recipe) {
 /* ---- models and the rest ---- */
 
 TEST_CASE(models_of_one_name) {
-    config others[4] = {model_config, model_config, model_config, model_config};
+    config others[5] = {model_config, model_config, model_config, model_config, model_config};
     others[0].dropout = 0.5f;
     others[1].eps = 2e-5;
     others[2].is_causal = 0;
     others[3].n_heads = 4;
-    for (int k = 0; k < 4; k++) {
+    others[4].is_causal = 3; /* a window */
+    for (int k = 0; k < 5; k++) {
         part parts[2] = {part_of_all(), part_of_all()};
         parts[1].model = others[k];
         expect(parts, WF_REMOTE, "rank 1 was started with a model whose hash is ");
@@ -261,6 +262,19 @@ TEST_CASE(every_op_with_attributes) {
             fail_msg("%s: wfi_attr_text has %s for it", wfi_op_table[k]->name,
                      has_text ? "attributes" : "none");
     }
+}
+
+/* Most models have no scale of rotary positions, whose attributes are in the text only if it is. */
+TEST_CASE(scales_of_rotary_positions) {
+    const wfi_attr scales[] = {
+        {.rotary = {2, 2, 100, 0, 0, 0, 0}},  {.rotary = {2, 2, 100, 2, 1, 4, 16}},
+        {.rotary = {2, 2, 100, 3, 1, 4, 16}}, {.rotary = {2, 2, 100, 2, 2, 4, 16}},
+        {.rotary = {2, 2, 100, 2, 1, 3, 16}}, {.rotary = {2, 2, 100, 2, 1, 4, 17}}};
+    char text[WFI_COUNT(scales)][WFI_ATTR_TEXT];
+    for (size_t k = 0; k < WFI_COUNT(scales); k++)
+        for (size_t i = 0; i <= k; i++)
+            assert_int_equal(!strcmp(wfi_attr_text(&wfi_op_rotary, &scales[k], text[k]), text[i]),
+                             i == k);
 }
 
 TEST_CASE(plans_and_configurations) {
