@@ -131,7 +131,7 @@ advises ZeRO-1 "would be DDP, but DDP takes" $small --batch 256 --cluster dgx-a1
 # Within 1 % of the shortest, the simpler one.
 advises DDP "ZeRO-1 is 0.5 % shorter, within the 1 % that count as equal; the rule of thumb agrees (one node, and the model fits" $small --batch 1024 --cluster dgx-a100 --nodes 1
 advises ZeRO-1 "the rule of thumb agrees (one node, and the model does not fit" $large --batch 64 --cluster dgx-a100 --nodes 1
-advises offload "ZeRO-2 or ZeRO-3 or pipeline, but ZeRO-1 takes" $large --batch 128 --cluster dgx-a100 --nodes 1
+advises offload "ZeRO-2 or ZeRO-3 or pipeline, but ZeRO-3 takes" $large --batch 128 --cluster dgx-a100 --nodes 1
 advises tensor "the rule of thumb agrees (one node, and no pipeline stage fits" $wide --batch 4 --cluster dgx-a100 --nodes 1
 advises offload "would be ZeRO-1 or ZeRO-2 or ZeRO-3 or PP+TP+DP" $large --batch 1024 --cluster dgx-a100 --nodes 8
 rows=()

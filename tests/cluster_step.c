@@ -96,7 +96,7 @@ TEST_WITH(world, w, gathers) {
     wfi_step_add_gathers(&w->s, w->stages);
     is_near(w->stages[0].gathered_us[WFI_F], 1500);
     is_near(w->stages[0].gathered_us[WFI_B], 3000);
-    w->cluster.overlap_zero3 = 0.5, w->stages[0].us[WFI_F] = 1000;
+    w->cluster.overlap_dp = 0.5, w->stages[0].us[WFI_F] = 1000;
     wfi_step_add_gathers(&w->s, w->stages);
     is_near(w->stages[0].gathered_us[WFI_F], 500 + 500);
     w->p.q.accounting = WF_ACCOUNTING_WEFT; /* prefetch=0 hides nothing */
@@ -108,6 +108,21 @@ TEST_WITH(world, w, gathers) {
     w->c.schedule = &wfi_schedule_breadth; /* once for four microbatches */
     wfi_step_add_gathers(&w->s, w->stages);
     is_near(w->stages[0].gathered_us[WFI_B], 3000 / 4.0);
+}
+
+/* The limits of zero=3 are those of gathers between nodes. */
+TEST_WITH(world, w, gathers_inside_a_node) {
+    w->c.zero = 3, w->c.shard = 4, w->cluster.zero3_bandwidth = 5e8;
+    w->stages[0].us[WFI_F] = 3000, w->cluster.overlap_dp = 0.2, w->cluster.overlap_zero3 = 0.5;
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 0.8 * 1500);
+    w->cluster.n_levels = 2, w->cluster.levels[1] = w->cluster.levels[0];
+    w->cluster.levels[0].count = 2;
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 0.5 * 3000);
+    w->cluster.levels[0].count = 4, w->c.dp_stride = 2; /* of eight devices, every second one */
+    wfi_step_add_gathers(&w->s, w->stages);
+    is_near(w->stages[0].gathered_us[WFI_F], 0.5 * 3000);
 }
 
 TEST_WITH(world, w, transfers) {

@@ -98,7 +98,7 @@ struct wf_cluster {
     double host_bytes, host_bandwidth, disk_bytes, disk_bandwidth;
     double overlap_tp[2]; /* shares of communication that compute hides: forward, backward */
     double overlap_dp, overlap_pp, overlap_zero3;
-    double zero3_bandwidth;              /* of gathers of zero=3, at most */
+    double zero3_bandwidth;              /* of gathers of zero=3 between nodes, at most */
     double dp_efficiency, reduce_passes; /* of sums over replicas; 2: all-reduce before a scatter */
     double optimizer_bytes;              /* a parameter: read and written by an update */
     double activation_slack;             /* activations with what an allocator loses between them */

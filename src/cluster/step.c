@@ -96,19 +96,21 @@ static double replicas_us(const wfi_case_step *s) {
 }
 
 /* zero=3: each microbatch, or with a breadth-first schedule each step, gathers the parameters of a
- * stage, block by block, forward and backward, and scatters gradients. Compute hides a part. */
+ * stage, block by block, forward and backward, and scatters gradients. Compute hides a part. Inside
+ * a node, gathers are as fast as its links, and hidden as sums over replicas are. */
 static double gather_us(const wfi_case_step *s, const wfi_stage_work *stage, double compute_us,
                         double rounds) {
     const wf_cluster *cl = s->p->q.cluster;
     double n = s->c->shard;
     if (s->c->zero != 3) return 0;
+    bool is_inside = cl->n_levels && n * s->c->dp_stride <= cl->levels[0].count;
     double bytes = stage->n_used * parameter_wire(s) / stage->n_blocks;
-    double slowest = 1e6 * bytes * (n - 1) / n / cl->zero3_bandwidth;
+    double slowest = is_inside ? 0 : 1e6 * bytes * (n - 1) / n / cl->zero3_bandwidth;
     double one = fmax(slowest, collective(s, WFI_TRAFFIC_ALL_GATHER, bytes, n, 1));
     double us = rounds * stage->n_blocks * one;
     if (s->c->schedule->by_unit) us /= wfi_case_n_micro(s->c);
     bool is_hidden = s->p->q.accounting != WF_ACCOUNTING_WEFT || s->c->prefetch > 0;
-    double overlap = is_hidden ? cl->overlap_zero3 : 0;
+    double overlap = !is_hidden ? 0 : is_inside ? cl->overlap_dp : cl->overlap_zero3;
     return fmax(0, us - compute_us) + (1 - overlap) * fmin(us, compute_us);
 }
 
