@@ -218,7 +218,7 @@ TEST(ops_write_over_inputs) {
         const char *model, *plan;
         int n_slices, least, least_spoiled;
     } cases[] = {{"gpt2-tiny", "", 1, 14, 3},
-                 {"gpt2-tiny", "", 4, 24, 4},
+                 {"gpt2-tiny", "", 4, 12, 4},
                  {"gpt2-tiny", "pp=2,schedule=zb1,recompute=selective", 1, 14, 0},
                  {"resnet18", "", 1, 20, 8}};
     const wf_model_config config = WF_MODEL_CONFIG_INIT;

@@ -115,6 +115,19 @@ TEST(rows_are_joined) {
     for (int k = 0; k < n; k++) assert_null(strstr(units[k].name, "rows0.1"));
 }
 
+/* The next stage gets the sum of a pair and the rows that are added to it, of all slices at once. */
+TEST(rows_lie_side_by_side) {
+    scoped_model model = find_gpt(ctx, 2);
+    scoped_program p;
+    int n = 0;
+    TEST_OK(ctx, make(ctx, model, "pp=2", 2, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        n += now->kind == WFI_SEND && now->rank == 0 && now->micro == 0;
+    }
+    assert_int_equal(n, 2);
+}
+
 /* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token
  * to token: no stage begins there. */
 TEST(tokens_are_units) {

@@ -43,7 +43,7 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     if (p->plan->divides_rows)
         WF_TRY(check_rows(p, *graph_out));
     else
-        wfi_graph_join_rows(*graph_out);
+        WF_TRY(wfi_graph_join_rows(*graph_out));
     bool has_layouts = p->backend->has_layouts && !wfi_plan_mixes_kinds(p->plan);
     if (p->recipe.kernels == WF_KERNELS_FAST && has_layouts) WF_TRY(wfi_graph_layout(*graph_out));
     WF_TRY(wfi_graph_cast(*graph_out, p->recipe.dtype));

@@ -94,7 +94,8 @@ WFI_OP_LIST(WFI_OP_EXTERN)
 #undef WFI_OP_EXTERN
 
 /* Not in the table, because they compute nothing (slices.c). */
-extern const wfi_op wfi_op_to_slices, wfi_op_sum_slices, wfi_op_split_rows, wfi_op_join_rows;
+extern const wfi_op wfi_op_to_slices, wfi_op_sum_slices, wfi_op_split_rows, wfi_op_join_rows,
+    wfi_op_place_rows;
 
 /* wf_cached_attention with wf_self_attention's `causal`. */
 wf_tensor wfi_cached_attention(wf_tensor qkv, wf_tensor position, const char *name, int64_t n_heads,

@@ -6,6 +6,7 @@
  * sum_slices(left, right) -> y         left + right, which is how slices' summands are added
  * split_rows(x) -> left, right         the first attr.slice.start rows of x, and the others
  * join_rows(left, right) -> y          both, one behind the other; y has the node's shape
+ * place_rows(left, right) -> y         the same, for nodes that read rows only
  *
  * All are binary, so nodes of sum_slices are the tree over which slices are summed. */
 #include "op/check.h"
@@ -148,4 +149,10 @@ const wfi_op wfi_op_join_rows = {
     .flags = WFI_OP_SLICES,
     .check = join_rows_check,
     .gradient = join_rows_gradient,
+};
+
+const wfi_op wfi_op_place_rows = {
+    .name = "place_rows",
+    .flags = WFI_OP_SLICES,
+    .check = join_rows_check,
 };

@@ -63,8 +63,10 @@ static void find_wide(cast_pass *pass) {
 static void set_types(cast_pass *pass) {
     wf_graph *g = pass->g;
     for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].dtype == WF_F32 && !pass->is_wide[wfi_value_root(g, v)])
+        if (g->values[v].dtype == WF_F32 && !pass->is_wide[wfi_value_root(g, v)]) {
             g->values[v].dtype = pass->dtype;
+            if (g->values[v].alias >= 0) g->values[v].offset /= sizeof(float) / sizeof(uint16_t);
+        }
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         int32_t v = g->weight_gradients[i].value;
         pass->is_narrow_gradient[v] = g->values[v].dtype != WF_F32;

@@ -58,9 +58,10 @@ wf_status wfi_graph_split_loss(wf_graph *g);
 /* Appends B and W nodes. */
 wf_status wfi_graph_autodiff(wf_graph *g);
 /* For plans under which each rank has all rows: moves the nodes of all slices into the first
- * slice's unit and leaves the other units empty. Each kernel still computes the rows of one slice,
- * and weight gradients are summed in the same order. */
-void wfi_graph_join_rows(wf_graph *g);
+ * slice's unit and leaves the other units empty. Rows that other units read lie side by side. Each
+ * kernel still computes the rows of one slice, and weight gradients are summed in the same order.
+ */
+wf_status wfi_graph_join_rows(wf_graph *g);
 /* Errors: INVALID_ARG: parameters without a gradient, inputs that nothing reads; all are named. */
 wf_status wfi_graph_check_used(const wf_graph *g);
 /* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
