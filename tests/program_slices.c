@@ -115,7 +115,8 @@ TEST(rows_are_joined) {
     for (int k = 0; k < n; k++) assert_null(strstr(units[k].name, "rows0.1"));
 }
 
-/* The next stage gets the sum of a pair and the rows that are added to it, of all slices at once. */
+/* The next stage gets the sum of a pair and the rows that are added to it, of all slices at once.
+ */
 TEST(rows_lie_side_by_side) {
     scoped_model model = find_gpt(ctx, 2);
     scoped_program p;
@@ -126,6 +127,21 @@ TEST(rows_lie_side_by_side) {
         n += now->kind == WFI_SEND && now->rank == 0 && now->micro == 0;
     }
     assert_int_equal(n, 2);
+}
+
+/* Weights of a norm are used by the units of rows: the unit that owns them begins their sums. */
+TEST(nothing_is_added_once) {
+    scoped_model model = find_gpt(ctx, 1);
+    scoped_program p;
+    int n = 0;
+    TEST_OK(ctx, make(ctx, model, "", 2, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        bool is_part = now->segment && !now->segment->is_pack;
+        if (is_part && now->segment->part == WFI_PART_BW && !wfi_segment_adds(now->segment))
+            n += now->micro == 0 ? 1 : MICRO;
+    }
+    assert_int_equal(n, 4);
 }
 
 /* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token

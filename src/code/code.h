@@ -110,6 +110,11 @@ typedef struct wfi_segment {
     double flops;
 } wfi_segment;
 
+/* Whether a part that sums gradients does more than to begin a sum with zeros, for other units that
+ * use the unit's weights. */
+static inline bool wfi_segment_adds(const wfi_segment *segment) {
+    return segment->n_steps > 0;
+}
 /* Whether one of its nodes makes the value that owns its bytes, or a summand of it. */
 bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t root);
 

@@ -109,8 +109,11 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     int32_t number = p->n_instructions;
     wfi_instruction i = wfi_make(kinds[part], unit, 0, micro);
     bool sums = part == WFI_PART_W || part == WFI_PART_BW;
+    bool is_last = sums && micro == wfi_last_of_lane(p, micro);
     if (sums) {
         i.first = micro % (p->recipe.n_micro / p->recipe.n_lanes) == 0;
+        if (!i.first && !wfi_segment_adds(segment))
+            return is_last ? wfi_lower_lane(l, unit, micro) : WF_OK;
         i.id =
             wfi_stage_sums(p, l->stage, l->replica)->accumulator[wfi_lane_of(p, l->stage, micro)];
     }
@@ -118,7 +121,6 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     if (sums) WF_TRY(wfi_depend_on_freed(l, number));
     WF_TRY(wfi_lower_evicts(l, number));
     WF_TRY(wfi_lower_slice(l, segment, micro));
-    bool is_last = sums && micro == wfi_last_of_lane(p, micro);
     return is_last ? wfi_lower_lane(l, unit, micro) : WF_OK;
 }
 

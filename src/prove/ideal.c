@@ -278,11 +278,18 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     return WF_OK;
 }
 
+/* A part that adds nothing only begins the sum. */
+static bool adds(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id) {
+    const wfi_code *code = ideal->p->code;
+    return kind != WFI_BLOCK_GRADIENT ||
+           wfi_segment_adds(code->units[id].part[code->splits_weight ? WFI_PART_W : WFI_PART_BW]);
+}
+
 static wfi_term sum_lane(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t lane) {
     const wf_recipe *r = &ideal->p->recipe;
     int64_t n = r->n_micro / r->n_lanes;
     wfi_term sum = wfi_ideal_find(ideal, wfi_named(kind, id, lane * n));
-    for (int64_t m = lane * n + 1; m < (lane + 1) * n; m++)
+    for (int64_t m = lane * n + 1; m < (lane + 1) * n && adds(ideal, kind, id); m++)
         sum = wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), sum),
                            wfi_ideal_find(ideal, wfi_named(kind, id, m)));
     return sum;
