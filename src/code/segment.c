@@ -199,9 +199,11 @@ static wf_status address_sum(builder *b, int32_t i, size_t bytes, wfi_address *o
     const wf_graph *g = b->code->g;
     const wfi_weight_gradient *w = &g->weight_gradients[i];
     bool is_tied = wfi_is_tied(g, i);
-    out->offset = is_tied ? 0 : g->values[w->param].offset;
+    out->offset = is_tied ? wfi_sum_begin(g, i) : g->values[w->param].offset;
     return find_slot(b, b->segment, is_tied ? WFI_BLOCK_TIED : WFI_BLOCK_GRADIENT,
-                     is_tied ? i : w->unit, out->offset + bytes, WFI_READ | WFI_WRITE, &out->slot);
+                     is_tied ? wfi_sum_home(g, i) : w->unit,
+                     is_tied ? wfi_sum_bytes(g, i) : out->offset + bytes, WFI_READ | WFI_WRITE,
+                     &out->slot);
 }
 
 static wf_status add_accumulate(builder *b, int32_t i) {

@@ -414,6 +414,45 @@ void wfi_graph_find_producers(wf_graph *g) {
             if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
 }
 
+/* ---- sums of slices' weight gradients ---- */
+
+/* Bytes of the gradients from the first on, each from a cache line on. */
+static size_t count_bytes(const wf_graph *g, int32_t first, int32_t end) {
+    size_t bytes = 0;
+    for (int32_t i = first; i < end; i++)
+        bytes += wfi_round_up(wfi_value_bytes(g, g->weight_gradients[i].param), WFI_ALIGN_BYTES);
+    return bytes;
+}
+
+/* Returns the first use by the same slice of a joined unit; `bytes_out`: those of all its uses. */
+static int32_t first_of_slice(const wf_graph *g, int32_t i, size_t *bytes_out) {
+    const wfi_unit *unit = &g->units[g->weight_gradients[i].unit];
+    int32_t n = (unit->end_gradient - unit->first_gradient) / g->n_slices;
+    int32_t first = unit->first_gradient + g->weight_gradients[i].slice * n;
+    *bytes_out = count_bytes(g, first, first + n);
+    return first;
+}
+
+/* Slices lie in the order of their numbers' bits read backward. So each level of their tree
+ * (base/tree.h) adds the second half of what is left to the first half. */
+size_t wfi_sum_begin(const wf_graph *g, int32_t i) {
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    size_t bytes, place = 0;
+    if (!wfi_has_one_sum(g, w->unit)) return 0;
+    for (int32_t bit = 1; bit < g->n_slices; bit *= 2)
+        place = 2 * place + (size_t)(w->slice / bit % 2);
+    int32_t first = first_of_slice(g, i, &bytes);
+    return place * bytes + count_bytes(g, first, i);
+}
+
+size_t wfi_sum_bytes(const wf_graph *g, int32_t i) {
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    size_t bytes;
+    if (!wfi_has_one_sum(g, w->unit)) return wfi_value_bytes(g, w->param);
+    (void)first_of_slice(g, i, &bytes);
+    return bytes * (size_t)g->n_slices;
+}
+
 void wf_graph_destroy(wf_graph *g) {
     if (!g) return;
     wf_context *ctx = g->ctx;

@@ -292,6 +292,20 @@ static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {
 static inline bool wfi_is_tied(const wf_graph *g, int32_t i) {
     return g->weight_gradients[i].unit != wfi_owner_of(g, i);
 }
+/* Whether the slices of the unit add the gradients of weights that all of them use in one block
+ * (graph.c). wfi_sum_home returns the use that names the block in which weight gradient i is
+ * summed; wfi_sum_begin, where it is in there; wfi_sum_bytes, the bytes of all slices. */
+static inline bool wfi_has_one_sum(const wf_graph *g, int32_t unit) {
+    const wfi_unit *u = &g->units[unit];
+    return wfi_is_joined(g, unit) && u->first_gradient < u->end_gradient &&
+           !(g->n_slices & (g->n_slices - 1));
+}
+static inline int32_t wfi_sum_home(const wf_graph *g, int32_t i) {
+    int32_t unit = g->weight_gradients[i].unit;
+    return wfi_has_one_sum(g, unit) ? g->units[unit].first_gradient : i;
+}
+size_t wfi_sum_begin(const wf_graph *g, int32_t i);
+size_t wfi_sum_bytes(const wf_graph *g, int32_t i);
 /* Whether users and files see it as a tensor: a parameter as a whole, or a buffer. */
 static inline bool wfi_value_is_state(const wfi_value *value) {
     return (value->kind == WFI_VALUE_PARAM && !value->cut) || value->kind == WFI_VALUE_CUT ||

@@ -82,10 +82,21 @@ static bool is_last_use(const wf_program *p, int32_t i) {
     return w->slice < 0 || wfi_local_use(p, i) + 1 == wfi_n_local_slices(p, w->unit);
 }
 
+/* Where the slices' sums are in one block: level by level. */
+static wf_status fold_halves(wfi_lowering *l, int32_t unit, int64_t micro) {
+    const wf_graph *g = l->p->graph;
+    wfi_name sum = wfi_named(WFI_BLOCK_TIED, g->units[unit].first_gradient, micro);
+    const wfi_name names[] = {sum, sum};
+    for (int32_t n = g->n_slices / 2; n > 0; n /= 2)
+        WF_TRY(wfi_emit_named(l, wfi_make(WFI_FOLD, unit, n, micro), 2, names));
+    return WF_OK;
+}
+
 /* Sums the slices' uses of weights that all slices have, of a lane. */
 static wf_status sum_uses(wfi_lowering *l, int32_t unit, int64_t micro) {
     const wf_program *p = l->p;
     const wf_graph *g = p->graph;
+    if (wfi_has_one_sum(g, unit)) return fold_halves(l, unit, micro);
     for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
         if (!wfi_is_slices_use(g, i) || !is_last_use(p, i)) continue;
         int32_t use = wfi_use_of(g, i);
@@ -106,7 +117,8 @@ static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t accumulator, i
     const wf_graph *g = l->p->graph;
     for (int32_t k = g->units[unit].first_tied; k < g->units[unit].end_tied; k++) {
         int32_t i = g->tied[k];
-        wfi_name names[] = {sum_of(unit, accumulator), wfi_named(WFI_BLOCK_TIED, i, micro)};
+        wfi_name names[] = {sum_of(unit, accumulator),
+                            wfi_named(WFI_BLOCK_TIED, wfi_sum_home(g, i), micro)};
         WF_TRY(wfi_emit_named(l, wfi_make(WFI_TIE, unit, i, micro), 2, names));
     }
     return WF_OK;

@@ -25,7 +25,7 @@ size_t wfi_tensor_bytes(const wf_program *p, wfi_name name) {
     case WFI_BLOCK_GRADIENT:
         return g->units[id].trained_bytes;
     case WFI_BLOCK_TIED:
-        return wfi_value_bytes(g, g->weight_gradients[id].param);
+        return wfi_sum_bytes(g, id);
     case WFI_BLOCK_INPUT:
     case WFI_BLOCK_VALUE:
         return code->place[id].bytes;
@@ -179,6 +179,17 @@ NEED(evict) {
     return need_moved(p, now, k, k == 1);
 }
 
+/* Sums of slices' gradients: those of one use of a weight; or those of all uses of a unit, where
+ * the fold adds as many slices as its `id` says to as many before them. */
+static wfi_need need_slices(const wf_program *p, const wfi_name *name, const wfi_instruction *now,
+                            int32_t k, int access) {
+    const wf_graph *g = p->graph;
+    if (!wfi_has_one_sum(g, g->weight_gradients[name->owner].unit))
+        return need(p, WFI_BLOCK_TIED, name->owner, now->micro, access);
+    size_t bytes = (size_t)now->id * (wfi_tensor_bytes(p, *name) / (size_t)g->n_slices);
+    return need_extent(WFI_BLOCK_TIED, (wfi_extent){(size_t)k * bytes, bytes}, access);
+}
+
 /* Lanes of a gradient, slices' summands, or their uses of a weight. */
 NEED(fold) {
     const wfi_block *into = &p->blocks[now->references[0].block];
@@ -189,7 +200,7 @@ NEED(fold) {
         b->name.micro == now->micro && wfi_is_slice_sum(p->graph, b->name.owner))
         return need(p, WFI_BLOCK_VALUE, b->name.owner, now->micro, access);
     if (into->name.kind == WFI_BLOCK_TIED && is_alike)
-        return need(p, WFI_BLOCK_TIED, b->name.owner, now->micro, access);
+        return need_slices(p, &b->name, now, k, access);
     if (b->name.owner != now->unit) return nothing;
     return need(p, WFI_BLOCK_GRADIENT, now->unit, -1, access);
 }
@@ -272,7 +283,9 @@ NEED(transfer) {
 }
 
 NEED(tie) {
-    return k ? need(p, WFI_BLOCK_TIED, now->id, now->micro, WFI_READ)
+    wfi_extent sum = {wfi_sum_begin(p->graph, now->id),
+                      wfi_value_bytes(p->graph, p->graph->weight_gradients[now->id].param)};
+    return k ? need_extent(WFI_BLOCK_TIED, sum, WFI_READ)
              : need(p, WFI_BLOCK_GRADIENT, now->unit, -1, WFI_READ | WFI_WRITE);
 }
 

@@ -113,9 +113,10 @@ static bool is_sum_of(const wfi_code *code, const wfi_segment *segment, const wf
     const wfi_unit *unit = &g->units[segment->unit];
     for (int32_t i = unit->first_gradient; i < unit->end_gradient; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
-        bool is_there = wfi_is_tied(g, i) ? is_at(segment, a, WFI_BLOCK_TIED, i, 0)
-                                          : is_at(segment, a, WFI_BLOCK_GRADIENT, w->unit,
-                                                  wfi_value_at(g, w->param)->offset);
+        bool is_there =
+            wfi_is_tied(g, i)
+                ? is_at(segment, a, WFI_BLOCK_TIED, wfi_sum_home(g, i), wfi_sum_begin(g, i))
+                : is_at(segment, a, WFI_BLOCK_GRADIENT, w->unit, wfi_value_at(g, w->param)->offset);
         if (is_there && wfi_value_root(g, w->value) == value) return true;
     }
     return false;

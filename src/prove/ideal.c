@@ -305,6 +305,14 @@ static wfi_term sum_use(const wfi_ideal *ideal, int32_t i, int64_t lane, int32_t
                          sum_use(ideal, i, lane, first + left, n - left));
 }
 
+/* All uses of the unit have one term. */
+static wfi_term sum_slices(const wfi_ideal *ideal, int32_t i, int64_t lane) {
+    const wf_graph *g = ideal->p->graph;
+    wfi_term sum = sum_lane(ideal, WFI_BLOCK_TIED, wfi_sum_home(g, i), lane);
+    for (int32_t n = 1; n < g->n_slices; n *= 2) sum = wfi_term_fold(sum, sum);
+    return sum;
+}
+
 wfi_term wfi_ideal_slices(const wfi_ideal *ideal, wfi_name name, int32_t first, int32_t n) {
     const wf_recipe *r = &ideal->p->recipe;
     int32_t left = n > 1 ? (int32_t)wfi_tree_split(n) : 0;
@@ -327,7 +335,9 @@ static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
         for (int32_t t = g->units[unit].first_tied; t < g->units[unit].end_tied; t++) {
             int32_t i = g->tied[t];
             int32_t n = wfi_is_slices_use(g, i) ? g->n_slices : 1;
-            const wfi_term both[] = {*lane, sum_use(ideal, i, k, 0, n)};
+            bool is_one = wfi_has_one_sum(g, g->weight_gradients[i].unit);
+            const wfi_term both[] = {*lane,
+                                     is_one ? sum_slices(ideal, i, k) : sum_use(ideal, i, k, 0, n)};
             *lane = wfi_term_made(WFI_TIE, i, 0, both, 2);
         }
     }

@@ -46,15 +46,17 @@ static void add_segments(const wf_program *p, wfi_text *text) {
     wfi_text_add(text, "],\n");
 }
 
-/* The uses of weights that units share: of each, one a slice, or one. */
+/* The uses of weights that units share: of each, one a slice, or one; the tied tensors in which
+ * these are summed, and which bytes of it, once slices are summed, are the use's. */
 static void add_ties(const wf_graph *g, const wfi_unit *unit, wfi_text *text) {
     for (int32_t k = unit->first_tied; k < unit->end_tied; k++) {
-        int32_t n = wfi_is_slices_use(g, g->tied[k]) ? g->n_slices : 1;
-        wfi_text_add(text, "%s[", k > unit->first_tied ? ", " : "");
+        int32_t i = g->tied[k], n = wfi_is_slices_use(g, i) ? g->n_slices : 1;
+        wfi_text_add(text, "%s[%d, [", k > unit->first_tied ? ", " : "", i);
         for (int32_t slice = 0; slice < n; slice++)
             wfi_text_add(text, "%s%d", slice ? ", " : "",
-                         n > 1 ? wfi_use_of_slice(g, g->tied[k], slice) : g->tied[k]);
-        wfi_text_add(text, "]");
+                         wfi_sum_home(g, n > 1 ? wfi_use_of_slice(g, i, slice) : i));
+        wfi_text_add(text, "], %zu, %zu]", wfi_sum_begin(g, i),
+                     wfi_value_bytes(g, g->weight_gradients[i].param));
     }
 }
 
@@ -75,7 +77,7 @@ static void add_recipe(const wf_program *p, wfi_text *text) {
     bool is_free = false;
     for (int32_t s = 0; s < p->n_stages; s++) is_free |= wfi_stage_rotates(p, s);
     wfi_text_add(text,
-                 "\"weft_certificate\": 2,\n\"microbatches\": %lld,\n\"lanes\": %lld,\n"
+                 "\"weft_certificate\": 3,\n\"microbatches\": %lld,\n\"lanes\": %lld,\n"
                  "\"states\": %d,\n\"clips\": %d,\n\"reports\": %d,\n\"free_sums\": %d,\n"
                  "\"variants\": [",
                  (long long)p->recipe.n_micro, (long long)p->recipe.n_lanes,
