@@ -28,6 +28,7 @@ static double cut_units(cutting *c, double most) {
     for (int s = 1; s <= c->n_stages; s++)
         for (int32_t end = s; end <= n - (c->n_stages - s); end++) {
             double sum = 0, *best = &c->best[(size_t)s * c->row + (size_t)end];
+            if (end < n && !wfi_unit_may_begin_stage(c->g, end)) continue;
             for (int32_t begin = end - 1; begin >= s - 1; begin--) {
                 const wf_unit_cost *unit = &c->costs->units[begin];
                 sum += unit->forward_us + unit->backward_weight_us;
