@@ -26,11 +26,21 @@
 #include "program/map.h"
 #include "program/where.h"
 
+/* Whether two units of one stage are of one size, and divided in one way. */
+static bool is_divided_like(const wf_program *p, int32_t u, int32_t v) {
+    const wfi_unit *x = &p->graph->units[u], *y = &p->graph->units[v];
+    return !p->rotates_small && x->param_bytes == y->param_bytes &&
+           x->trained_bytes == y->trained_bytes && p->stage_of[u] == p->stage_of[v] &&
+           p->first_reader[u] == p->first_reader[u + 1] &&
+           p->first_reader[v] == p->first_reader[v + 1];
+}
+
 /* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
  * nothing but the references' names. */
 static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE};
     for (int32_t u = 0; u < p->graph->n_units; u++) {
+        if (u && is_divided_like(p, u, u - 1)) continue;
         for (size_t k = 0; k < WFI_COUNT(kinds); k++)
             if (wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, a, u)).bytes !=
                 wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, b, u)).bytes)
