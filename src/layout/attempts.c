@@ -120,7 +120,7 @@ static bool is_enough(const wfi_packing *m, size_t n_shuffles) {
     bool is_much = n_shuffles >= N_SHUFFLES || m->places.n_looks >= WFI_MANY_LOOKS;
     bool is_most = n_shuffles >= 4 * N_SHUFFLES || m->places.n_looks >= WFI_MOST_LOOKS;
     return wfi_is_within(m, WFI_GOOD_PARTS) || (is_much && wfi_is_within(m, WFI_FAIR_PARTS)) ||
-           is_most;
+           wfi_is_below_another(m) || is_most;
 }
 
 /* Packs the list, and keeps it if it is no worse than the best. Later steps that read the ends of

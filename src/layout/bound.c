@@ -38,19 +38,33 @@ static size_t find_alive(wfi_packing *m, int32_t seed, int32_t order, size_t *pa
     return bytes;
 }
 
-void wfi_find_bound(wfi_packing *m, bool all) {
-    int32_t n_tries = all ? N_MOMENTS + N_SEEDS : 1;
-    const wf_program *p = m->p;
-    size_t now = 0;
+/* Bytes alive at each place of the program's order. Returns the most. */
+static size_t sum_alive(const wfi_packing *m) {
+    size_t now = 0, most = 0;
     int32_t n = m->n_order[m->rank];
     memset(m->alive, 0, (size_t)(n + 1) * sizeof *m->alive);
     for (int32_t k = 0; k < m->n_every; k++) {
         const wfi_life *l = &m->lives[m->every[k]];
-        size_t bytes = p->blocks[m->every[k]].bytes;
+        size_t bytes = m->p->blocks[m->every[k]].bytes;
         m->alive[l->first_order] += bytes;
         m->alive[wfi_min_i64(l->last_order + 1, n)] -= bytes;
     }
-    for (int32_t k = 0; k < n; k++) m->alive[k] = now += m->alive[k];
+    for (int32_t k = 0; k < n; k++) {
+        m->alive[k] = now += m->alive[k];
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+void wfi_find_needed(wfi_packing *m) {
+    size_t *needed = &m->needed_bytes[m->places.space];
+    size_t own = m->arena->state_bytes + m->records_bytes + sum_alive(m);
+    if (own > *needed) *needed = own;
+}
+
+void wfi_find_bound(wfi_packing *m, bool all) {
+    int32_t n_tries = all ? N_MOMENTS + N_SEEDS : 1;
+    (void)sum_alive(m);
     wfi_arena_plan *r = m->arena;
     int32_t peak = -1;
     size_t base = wfi_work_begin(m),

@@ -9,3 +9,6 @@
 /* Sets the lower bound of any packing, from the moment with the most bytes alone, or from several
  * moments and blocks. Blocks are in the order of their size. */
 void wfi_find_bound(wfi_packing *m, bool all);
+/* Raises m->needed_bytes to the bytes that the rank needs at the fullest place of its order. Its
+ * state is placed. */
+void wfi_find_needed(wfi_packing *m);

@@ -2,6 +2,7 @@
  * if the last use of one happens before the first use of the other by the program's dependencies.
  */
 #include "layout/arena.h"
+#include "layout/bound.h"
 #include "layout/layout.h"
 #include "layout/rings.h"
 #include "program/stage.h"
@@ -96,9 +97,22 @@ static wf_status place_rank(wfi_packing *m, wfi_rank *rank) {
     return WF_OK;
 }
 
+/* The least that the rank which needs most does with, in each space. */
+static void find_needed(wfi_packing *m) {
+    for (int32_t k = 0; k < m->p->n_lowered; k++)
+        for (int space = 0; space < WFI_N_SPACES; space++) {
+            m->rank = m->p->lowered[k];
+            m->places.space = (wfi_space)space;
+            m->arena = &m->p->ranks[m->rank].arenas[space];
+            wfi_place_state(m);
+            wfi_find_needed(m);
+        }
+}
+
 /* Ranks of one stage often differ by the slices or the state that they have and by nothing here. */
 static wf_status place_ranks(wfi_packing *m, int32_t *peaks) {
     const wf_program *p = m->p;
+    if (p->n_lowered > 1 && p->n_blocks >= WFI_LARGE) find_needed(m);
     for (int32_t k = 0; k < p->n_lowered; k++) {
         wfi_rank *rank = &p->ranks[p->lowered[k]];
         WFI_PROGRESS(p->ctx, "planning the memory of rank %d of %d", k + 1, p->n_lowered);

@@ -26,9 +26,10 @@ typedef struct wfi_packing {
     double *keys; /* [n_blocks] */
     int32_t n;
     size_t least_bytes; /* the bound, if each block also takes the gap before the next one */
-    int32_t *n_order;   /* [n_ranks] instructions */
-    int32_t peak;       /* the block that is first used at the device's peak, or -1 */
-    size_t *alive;      /* [n_instructions + 1] */
+    size_t needed_bytes[WFI_N_SPACES]; /* the least that some rank needs */
+    int32_t *n_order;                  /* [n_ranks] instructions */
+    int32_t peak;  /* the block that is first used at the device's peak, or -1 */
+    size_t *alive; /* [n_instructions + 1] */
 } wfi_packing;
 
 static inline size_t wfi_align_in_space(const wfi_packing *m, size_t at) {
@@ -45,8 +46,15 @@ enum { WFI_GOOD_PARTS = 200, WFI_FAIR_PARTS = 50 };
 static inline bool wfi_is_within(const wfi_packing *m, size_t parts) {
     return m->arena->peak_bytes <= m->least_bytes + m->least_bytes / parts + 4096;
 }
+/* Ranks with at least so many blocks are large. */
+enum { WFI_LARGE = 4096 };
+/* Whether the rank is large and takes no more than another one needs: a better plan of it would let
+ * no smaller device do. */
+static inline bool wfi_is_below_another(const wfi_packing *m) {
+    return m->n_every >= WFI_LARGE && m->arena->peak_bytes <= m->needed_bytes[m->places.space];
+}
 /* Of a large rank, one attempt comes before rings, and the long search only where there are none:
  * it would take seconds, and seldom find a better plan. Blocks in chains get one attempt. */
 static inline bool wfi_is_quick(const wfi_packing *m) {
-    return m->chain || (m->has_rings && m->n >= 4096);
+    return m->chain || (m->has_rings && m->n >= WFI_LARGE);
 }

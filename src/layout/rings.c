@@ -89,7 +89,7 @@ wf_status wfi_place_in_rings(wfi_packing *m, const wfi_rank *rank) {
     wf_program *p = m->p;
     wfi_arena_plan before = *m->arena;
     int32_t n_rings = p->n_rings, peak = m->peak;
-    if (wfi_is_within(m, WFI_GOOD_PARTS)) return WF_OK;
+    if (wfi_is_within(m, WFI_GOOD_PARTS) || wfi_is_below_another(m)) return WF_OK;
     bool was_quick = wfi_is_quick(m);
     m->has_rings = false;
     for (int32_t b = rank->first_block; b < rank->end_block; b++) m->saved[b] = p->blocks[b].offset;
@@ -151,7 +151,7 @@ wf_status wfi_place_in_chains(wfi_packing *m, const wfi_rank *rank, bool *fits_o
     }
     m->places.next = m->chain;
     wf_status status = wfi_place_arena(m);
-    *fits_out = wfi_is_within(m, WFI_GOOD_PARTS);
+    *fits_out = wfi_is_within(m, WFI_GOOD_PARTS) || wfi_is_below_another(m);
     unchain(m, rank);
     wfi_free(m->p->ctx, m->chain);
     m->places.next = m->chain = NULL;
