@@ -277,8 +277,20 @@ TEST(slots_are_compared) {
     assert_true(n > 8);
 }
 
-/* Small tensors lie with the first of many replicas, and the others follow one. */
+/* Small tensors lie with the first of many replicas, and the others follow one. Those that follow
+ * have one piece of each tensor between two lowered ones. */
 TEST_CASE(many_replicas) {
     const shape of_many = {wide_net, 96, 96, 96};
     assert_in_range(compare(&of_many, "dp=96,zero=1"), 2, 6);
+    scoped_context ctx = test_context();
+    scoped_program p = make(ctx, &of_many, "dp=96,zero=3", WFI_USE_LOOK);
+    int32_t n_gathers = 0;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        if (now->kind != WFI_CHANGE) continue;
+        if (p->blocks[now->references[0].block].name.kind != WFI_BLOCK_PARAM) continue;
+        assert_in_range(now->n_references, 1, 2 * p->n_lowered + 1);
+        n_gathers++;
+    }
+    assert_true(n_gathers > 0);
 }

@@ -27,13 +27,12 @@ static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
 }
 
 int32_t wfi_count_pieces(const wf_program *p, const wfi_instruction *now, wfi_name name) {
-    int32_t n = p->groups[now->group].n;
     if (name.kind == WFI_BLOCK_STATS) return 1;
     if (name.kind == WFI_BLOCK_NORM)
         return stage_of(p, name.owner)->strategy->state == WFI_SHARD
                    ? stage_of(p, name.owner)->n_parts
                    : 1;
-    return is_divided(now) ? n : 1;
+    return is_divided(now) ? p->groups[now->group].n_runs : 1;
 }
 
 /* Each part of a gradient is measured where it is updated; if it is on several of the group's
@@ -46,7 +45,8 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     wfi_extent part =
         wfi_placement_extent(stage->strategy->state, p->graph->units[unit].param_bytes,
                              stage->n_parts, k, wfi_division_of(p, unit));
-    wfi_piece piece = {.extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1};
+    wfi_piece piece = {
+        .extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1, .n_owners = 1};
     for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1) {
         int32_t rank = wfi_unit_rank_of(p, k, unit);
         if (!wfi_unit_is_divided(p, unit))
@@ -56,49 +56,74 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     return piece;
 }
 
-wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_name name,
-                         int32_t k) {
+/* The bytes of a tensor that member k owns, or all. */
+static wfi_extent find_part(const wf_program *p, const wfi_instruction *now, wfi_name name,
+                            int32_t k) {
     const wfi_group *group = &p->groups[now->group];
-    wfi_piece piece = {.owner = k % group->n};
     int32_t id = name.owner, n = is_divided(now) ? group->n : 1;
-    bool is_flat = name.kind == WFI_BLOCK_PARAM || name.kind == WFI_BLOCK_GRADIENT;
-    if (name.kind == WFI_BLOCK_NORM) return find_measured(p, group, id, k);
-    if (!is_flat) piece.extent.bytes = wfi_tensor_bytes(p, name);
-    if (name.kind == WFI_BLOCK_STATS)
-        piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), name.micro);
-    if (name.kind ==
-        WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
-        piece.extent.bytes /= (size_t)n;
-        piece.extent.offset = (size_t)k * piece.extent.bytes;
+    if (name.kind == WFI_BLOCK_VALUE) { /* rows of slices are equal parts */
+        size_t bytes = wfi_tensor_bytes(p, name) / (size_t)n;
+        return (wfi_extent){(size_t)k * bytes, bytes};
     }
-    if (!is_flat) return piece;
+    if (name.kind != WFI_BLOCK_PARAM && name.kind != WFI_BLOCK_GRADIENT)
+        return (wfi_extent){0, wfi_tensor_bytes(p, name)};
     if (n == 1 && group->part >= 0) {
         n = p->stages[group->stage].n_parts;
         k = group->part;
     }
-    piece.extent =
+    wfi_extent part =
         wfi_placement_extent(n > 1 ? WFI_SHARD : WFI_REPLICATE, p->graph->units[id].param_bytes, n,
                              k, wfi_division_of(p, id));
     /* An untrained parameter has no gradient and need not be updated. */
     bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;
-    if (name.kind == WFI_BLOCK_GRADIENT || is_update)
-        piece.extent = wfi_trained_extent(p, id, piece.extent);
+    bool is_trained = name.kind == WFI_BLOCK_GRADIENT || is_update;
+    return is_trained ? wfi_trained_extent(p, id, part) : part;
+}
+
+wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_name name,
+                         int32_t k) {
+    const wfi_group *group = &p->groups[now->group];
+    wfi_piece piece = {.n_owners = 1};
+    if (name.kind == WFI_BLOCK_NORM) return find_measured(p, group, name.owner, k);
+    if (name.kind == WFI_BLOCK_STATS)
+        piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, name.owner), name.micro);
+    if (is_divided(now) && name.kind != WFI_BLOCK_STATS) {
+        piece.owner = group->runs[k];
+        piece.n_owners = group->runs[k + 1] - piece.owner;
+    }
+    piece.extent = find_part(p, now, name, is_divided(now) ? piece.owner : k);
+    piece.extent.bytes *= (size_t)piece.n_owners;
     return piece;
+}
+
+/* The run that has the member. */
+static int32_t find_run(const wfi_group *group, int32_t member) {
+    int32_t low = 0, high = group->n_runs - 1;
+    while (low < high) {
+        int32_t middle = high - (high - low) / 2;
+        if (group->runs[middle] <= member)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r) {
     const wfi_reference *reference = &now->references[r];
     const wfi_block *b = &p->blocks[reference->block];
-    int32_t n = wfi_count_pieces(p, now, b->name);
+    bool is_norm = b->name.kind == WFI_BLOCK_NORM;
+    int32_t n_pieces = wfi_count_pieces(p, now, b->name);
+    int32_t n = is_norm ? n_pieces : p->groups[now->group].n;
     size_t begin = wfi_reference_begin(p, reference), at = begin;
-    if (b->name.kind == WFI_BLOCK_NORM)
-        at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
+    if (is_norm) at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     int32_t k = 0;
-    if (n > 1 && b->name.kind == WFI_BLOCK_VALUE)
-        k = (int32_t)(begin / wfi_find_piece(p, now, b->name, 0).extent.bytes);
-    else if (n > 1)
+    if (n_pieces > 1 && b->name.kind == WFI_BLOCK_VALUE)
+        k = (int32_t)(begin / find_part(p, now, b->name, 0).bytes);
+    else if (n_pieces > 1)
         k = wfi_placement_owner(p->graph->units[b->name.owner].param_bytes, n, at,
                                 wfi_division_of(p, b->name.owner));
+    if (n_pieces > 1 && !is_norm) k = find_run(&p->groups[now->group], k);
     wfi_piece piece = wfi_find_piece(p, now, b->name, k);
     if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
     return piece;

@@ -32,10 +32,11 @@ size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now);
 /* So many elements later than for steps[k] the staging begins for the step behind it. */
 int64_t wfi_change_staged_by(const wf_program *p, const wfi_reduce_step *steps, int32_t k);
 
-/* A piece of a tensor that a change moves: some of its bytes, and the member that owns them. */
+/* A piece of a tensor that a change moves: some of its bytes, and the member that owns them; or
+ * n_owners members from that one on own as many bytes each. */
 typedef struct wfi_piece {
     wfi_extent extent;
-    int32_t owner;
+    int32_t owner, n_owners;
 } wfi_piece;
 /* Piece k of a PARAM, BUFFER, GRADIENT, STATS, NORM, TIED or VALUE, and how many there are; pieces
  * may be empty. */

@@ -19,7 +19,7 @@
  * - If a lowered rank's part of a sum is the recipe's, so is a follower's, for its microbatches or
  *   slices. The lowered rank is in the same sum as its followers' parts, and the checker compares
  *   the sum (check.c). The same holds for a follower's piece of an all-gather. A norm is over all
- *   pieces.
+ *   pieces. Neighbors of one class have equal pieces side by side, which lowered ranks move as one.
  * - By induction along the order: if the lowered rank has read only the ideal's values so far, so
  *   has a follower, under its own names. So it writes the ideal's values, too.
  */
@@ -147,6 +147,21 @@ static wf_status find_like(wf_program *p, bool is_whole, wfi_axis axis, int32_t 
     return WF_OK;
 }
 
+static wf_status find_runs(wf_program *p, wfi_group *group) {
+    group->runs = wfi_pool_alloc(&p->pool, (size_t)group->n + 1, sizeof *group->runs);
+    if (!group->runs) return WF_NO_MEMORY;
+    for (int32_t k = 0; k < group->n; k++) {
+        const int32_t *rank = &group->ranks[k];
+        bool is_lowered = wfi_rank_is_lowered(p, *rank);
+        bool begins = k == 0 || is_lowered || p->ranks[rank[-1]].like != p->ranks[*rank].like ||
+                      wfi_rank_is_lowered(p, rank[-1]);
+        if (begins) group->runs[group->n_runs++] = k;
+        group->n_lowered += is_lowered;
+    }
+    group->runs[group->n_runs] = group->n;
+    return WF_OK;
+}
+
 wf_status wfi_program_find_classes(wf_program *p) {
     bool is_whole =
         p->use > WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
@@ -167,9 +182,7 @@ wf_status wfi_program_find_classes(wf_program *p) {
         p->ranks[r].row = p->n_lowered;
         p->lowered[p->n_lowered++] = r;
     }
-    for (int32_t g = 0; g < p->n_groups; g++)
-        for (int32_t k = 0; k < p->groups[g].n; k++)
-            p->groups[g].n_lowered += wfi_rank_is_lowered(p, p->groups[g].ranks[k]);
+    for (int32_t g = 0; g < p->n_groups; g++) WF_TRY(find_runs(p, &p->groups[g]));
     return WF_OK;
 }
 

@@ -34,7 +34,10 @@ typedef struct wfi_stage {
 typedef struct wfi_group {
     int32_t *ranks; /* ascending */
     int32_t n;
-    int32_t n_lowered;     /* of them */
+    int32_t n_lowered; /* of them */
+    int32_t *runs;     /* [n_runs + 1] members runs[k] to runs[k + 1] - 1: a lowered one, or
+                          neighbors that follow one lowered rank and move their pieces at once */
+    int32_t n_runs;
     int32_t stage;         /* of which they are replicas; -1: they share a norm */
     int32_t first, n_each; /* member k stands for n_each replicas from first + k * n_each on */
     int32_t part;          /* which part all of them have; -1: the whole, or each its own */

@@ -101,21 +101,22 @@ static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
  * traffic of all members to `all`, and differences from it to those of single ones. */
 static void count_piece(const counting *c, const wfi_instruction *now, int32_t r, bytes *all) {
     const wfi_piece piece = wfi_named_piece(c->p, now, r);
-    int32_t n = c->p->groups[now->group].n;
-    size_t size = piece.extent.bytes, n_others = (size_t)n - 1;
-    int32_t from = now->from == WFI_AT ? 0 : piece.owner;
-    int32_t to = now->to == WFI_AT ? 0 : piece.owner;
-    if (wfi_is_reduction(now)) {
-        all->sent += size;
-        c->members[to].sent -= size; /* one's own */
-        c->members[to].received += n_others * size;
-    } else if (now->to == WFI_REPLICATE) {
-        all->received += size;
-        c->members[from].sent += n_others * size;
-        c->members[from].received -= size;
-    } else {
-        c->members[from].sent += from == to ? 0 : size;
-        c->members[to].received += from == to ? 0 : size;
+    size_t n_others = (size_t)c->p->groups[now->group].n - 1;
+    size_t size = piece.extent.bytes / (size_t)piece.n_owners;
+    for (int32_t owner = piece.owner; owner < piece.owner + piece.n_owners; owner++) {
+        int32_t from = now->from == WFI_AT ? 0 : owner, to = now->to == WFI_AT ? 0 : owner;
+        if (wfi_is_reduction(now)) {
+            all->sent += size;
+            c->members[to].sent -= size; /* one's own */
+            c->members[to].received += n_others * size;
+        } else if (now->to == WFI_REPLICATE) {
+            all->received += size;
+            c->members[from].sent += n_others * size;
+            c->members[from].received -= size;
+        } else {
+            c->members[from].sent += from == to ? 0 : size;
+            c->members[to].received += from == to ? 0 : size;
+        }
     }
 }
 
