@@ -382,10 +382,10 @@ static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term t
 static void fold_statistics(wfi_ideal *ideal, int32_t unit, wfi_term *in) {
     const wf_program *p = ideal->p;
     int64_t n_micro = p->recipe.n_micro;
-    in[0] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_BUFFER, unit, -1));
-    for (int64_t m = 0; m < n_micro; m++)
-        in[1 + m] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_STATS, unit, m));
     bool folds = p->code->units[unit].bytes[WFI_BLOCK_STATS] > 0;
+    in[0] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_BUFFER, unit, -1));
+    for (int64_t m = 0; m < n_micro && folds; m++)
+        in[1 + m] = wfi_ideal_find(ideal, wfi_named(WFI_BLOCK_STATS, unit, m));
     ideal->after[1][unit] =
         folds ? wfi_term_made(WFI_FOLD_STATS, 0, 0, in, 1 + (int32_t)n_micro) : in[0];
 }
