@@ -103,6 +103,14 @@ static bool has_equal_costs(const comparison *c, int32_t unit) {
            x->recompute_us == y->recompute_us;
 }
 
+/* Whether a pair of units like this one and its image has been compared. */
+static bool is_known(const comparison *c, int32_t unit) {
+    const int32_t *like = c->p->size_like;
+    int32_t first = like[unit];
+    return first < unit && image_of(c, first) != first &&
+           like[image_of(c, first)] == like[image_of(c, unit)];
+}
+
 /* Compares the kept bytes on each rank of a `pp` coordinate. */
 static bool are_kept_alike(const comparison *c, int32_t unit, int32_t pp) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE, WFI_BLOCK_BUFFER};
@@ -123,9 +131,10 @@ static bool are_kept_alike(const comparison *c, int32_t unit, int32_t pp) {
 static bool has_equal_sizes(const comparison *c, int32_t unit) {
     const wf_program *p = c->p;
     const wfi_unit *x = &p->graph->units[unit], *y = &p->graph->units[image_of(c, unit)];
-    bool is = x->param_bytes == y->param_bytes && x->trained_bytes == y->trained_bytes &&
-              x->buffer_bytes == y->buffer_bytes && x->cache_bytes == y->cache_bytes &&
-              are_kept_alike(c, unit, p->stages[wfi_program_stage_of(p, unit)].pp);
+    bool is =
+        x->param_bytes == y->param_bytes && x->trained_bytes == y->trained_bytes &&
+        x->buffer_bytes == y->buffer_bytes && x->cache_bytes == y->cache_bytes &&
+        (is_known(c, unit) || are_kept_alike(c, unit, p->stages[wfi_program_stage_of(p, unit)].pp));
     for (int32_t k = p->first_reader[unit]; k < p->first_reader[unit + 1] && is; k++)
         is = are_kept_alike(c, unit, p->stages[p->readers[k]].pp);
     return is;

@@ -26,13 +26,31 @@
 #include "program/map.h"
 #include "program/where.h"
 
-/* Whether two units of one stage are of one size, and divided in one way. */
+/* Whether two units are of one size, and divided in one way. */
 static bool is_divided_like(const wf_program *p, int32_t u, int32_t v) {
     const wfi_unit *x = &p->graph->units[u], *y = &p->graph->units[v];
-    return !p->rotates_small && x->param_bytes == y->param_bytes &&
-           x->trained_bytes == y->trained_bytes && p->stage_of[u] == p->stage_of[v] &&
-           p->first_reader[u] == p->first_reader[u + 1] &&
-           p->first_reader[v] == p->first_reader[v + 1];
+    const wfi_stage *a = &p->stages[p->stage_of[u]], *b = &p->stages[p->stage_of[v]];
+    return x->param_bytes == y->param_bytes && x->trained_bytes == y->trained_bytes &&
+           x->buffer_bytes == y->buffer_bytes && a->strategy == b->strategy &&
+           a->first_dp == b->first_dp && a->n_replicas == b->n_replicas &&
+           a->n_members == b->n_members && a->n_parts == b->n_parts;
+}
+
+/* A unit is alone if its number decides where it is, or other stages read its parameters. */
+static wf_status find_sizes(wf_program *p) {
+    size_t n_units = (size_t)p->graph->n_units;
+    int32_t n = 0, *firsts = wfi_alloc(p->ctx, n_units, sizeof *firsts, "classes of ranks");
+    p->size_like = wfi_pool_alloc(&p->pool, n_units, sizeof *p->size_like);
+    for (int32_t u = 0; u < p->graph->n_units && firsts && p->size_like; u++) {
+        bool is_alone = p->rotates_small || p->first_reader[u] < p->first_reader[u + 1];
+        int32_t k = 0;
+        while (k < n && !is_alone && !is_divided_like(p, u, firsts[k])) k++;
+        p->size_like[u] = is_alone || k == n ? u : firsts[k];
+        if (!is_alone && k == n) firsts[n++] = u;
+    }
+    bool ok = firsts && p->size_like;
+    wfi_free(p->ctx, firsts);
+    return ok ? WF_OK : WF_NO_MEMORY;
 }
 
 /* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
@@ -40,7 +58,7 @@ static bool is_divided_like(const wf_program *p, int32_t u, int32_t v) {
 static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE};
     for (int32_t u = 0; u < p->graph->n_units; u++) {
-        if (u && is_divided_like(p, u, u - 1)) continue;
+        if (p->size_like[u] != u) continue;
         for (size_t k = 0; k < WFI_COUNT(kinds); k++)
             if (wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, a, u)).bytes !=
                 wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, b, u)).bytes)
@@ -167,6 +185,7 @@ wf_status wfi_program_find_classes(wf_program *p) {
         p->use > WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
     p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
     if (!p->lowered) return WF_NO_MEMORY;
+    WF_TRY(find_sizes(p));
     for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r].like = r;
     for (int a = 0; a < WFI_N_AXES; a++) {
         wfi_axis axis = (wfi_axis)a;
