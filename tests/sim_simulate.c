@@ -243,6 +243,16 @@ TEST(streams_share_cores) {
     free(end_us);
 }
 
+/* A transfer without bytes takes no time, though another stream works when it begins. */
+TEST(nothing_takes_no_time) {
+    scoped_program p = make_program(ctx, "pp=2", 1);
+    scoped_costs costs = equal_costs(ctx, p, 0);
+    costs->rates.update_us_per_byte = 0.01;
+    double us = step_us(ctx, p, costs);
+    costs->shares_cores = true;
+    assert_float_equal(step_us(ctx, p, costs), us, 1e-3);
+}
+
 /* With such times a simulation would not end. */
 TEST(wrong_times) {
     const double wrong[] = {NAN, INFINITY, -1};

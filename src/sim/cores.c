@@ -37,10 +37,12 @@ static int32_t present(const simulation *s, int32_t k) {
     return n < r->n_stream[k % WFI_N_STREAMS] ? r->stream[k % WFI_N_STREAMS][n] : -1;
 }
 
-/* Whether the instruction is the first of its stream, after all that it depends on. */
+/* Whether the instruction is the first of its stream, after all that it depends on. A rank that
+ * follows another one has the instructions of that rank, whose streams run them. */
 static bool can_begin(const simulation *s, int32_t i) {
     const wfi_instruction *now = &s->p->instructions[i];
-    if (present(s, (int32_t)(stream_of(s, i) - s->streams)) != i) return false;
+    const stream *own = stream_of(s, i);
+    if (own->runs || present(s, (int32_t)(own - s->streams)) != i) return false;
     for (int32_t d = 0; d < now->n_depends; d++)
         if (!s->ended[now->depends[d]]) return false;
     return true;
@@ -89,7 +91,6 @@ static void advance(simulation *s) {
         double us = works(own) ? own->left_us / speed_of(s, k / WFI_N_STREAMS) : own->wait_us;
         step_us = fmin(step_us, us);
     }
-    if (isinf(step_us)) return;
     s->now_us += step_us;
     for (int32_t r = 0; r < s->p->n_ranks; r++) {
         double speed = speed_of(s, r);
@@ -116,23 +117,25 @@ static void end_group(const simulation *s, const int32_t *group, int32_t n, doub
     }
 }
 
+/* An instruction without work ends when it begins. */
 static void run(simulation *s, const double *us, double message_us, double *begin_us,
                 double *end_us) {
     const wf_program *p = s->p;
-    for (int32_t n_left = p->n_instructions; n_left > 0;) {
+    for (int32_t n_left = p->n_instructions, before; n_left > 0;) {
+        before = n_left;
         for (int32_t k = 0; k < s->n_streams; k++) {
             int32_t i = present(s, k);
             if (i >= 0 && !s->streams[k].runs)
                 begin_group(s, p->order + s->first[i], wfi_n_together(p, s->first[i]), us,
                             message_us, begin_us);
         }
-        advance(s);
         for (int32_t k = 0; k < s->n_streams; k++) {
             int32_t i = present(s, k);
             if (i >= 0 && s->streams[k].runs)
                 end_group(s, p->order + s->first[i], wfi_n_together(p, s->first[i]), end_us,
                           &n_left);
         }
+        if (n_left == before) advance(s);
     }
 }
 
