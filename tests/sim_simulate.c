@@ -253,6 +253,39 @@ TEST(nothing_takes_no_time) {
     assert_float_equal(step_us(ctx, p, costs), us, 1e-3);
 }
 
+/* Weights that a rank copies come from memory. A transfer has just been computed. */
+TEST(copies_are_cold) {
+    for (int k = 0; k < 2; k++) {
+        scoped_program p =
+            k ? make_program(ctx, "pp=2", 1) : make_program_of(ctx, "dp=2,zero=3", 4, 2);
+        scoped_costs costs = equal_costs(ctx, p, 0);
+        costs->shares_cores = true;
+        double least_us = step_us(ctx, p, costs);
+        costs->rates.host_us_per_byte = 1;
+        assert_true((step_us(ctx, p, costs) > least_us) == !k);
+    }
+}
+
+/* Two units use one weight. */
+static void tied(wf_graph *g, const void *config) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_cut(wf_relu(wf_linear(x, "a", 8)), "b");
+    wf_loss(wf_cross_entropy(wf_linear(h, "a", 8), y));
+}
+
+TEST(sums_of_a_tied_weight_have_a_rate) {
+    wf_recipe recipe = TEST_RECIPE(.batch = 1, .kernels = WF_KERNELS_REFERENCE);
+    scoped_model model = test_model(ctx, "tied", tied, NULL, 0);
+    for (int k = 0; k < 2; k++) {
+        scoped_program p = k ? test_program(ctx, model, &recipe, "") : make_program(ctx, "", 1);
+        scoped_costs costs = equal_costs(ctx, p, 0);
+        double least_us = step_us(ctx, p, costs);
+        costs->rates.tie_us_per_byte = 1;
+        assert_true((step_us(ctx, p, costs) > least_us) == k);
+    }
+}
+
 /* With such times a simulation would not end. */
 TEST(wrong_times) {
     const double wrong[] = {NAN, INFINITY, -1};

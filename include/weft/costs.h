@@ -28,6 +28,7 @@ typedef struct wf_rates {
     double pack_us_per_byte;   /* weights into the kernels' layouts */
     double update_us_per_byte; /* optimizer */
     double sum_us_per_byte;    /* sums of gradients within a rank */
+    double tie_us_per_byte;    /* sums of gradients of a tensor that several units use */
     double reduce_us_per_byte; /* sums over ranks; half of the bytes read and written */
     double host_us_per_byte;   /* between device and host memory, either direction */
     double disk_us_per_byte;   /* to or from a file */

@@ -47,6 +47,7 @@ wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_
                               .pack_us_per_byte = 1 / BYTES_PER_US,
                               .update_us_per_byte = 1 / BYTES_PER_US,
                               .sum_us_per_byte = 1 / BYTES_PER_US,
+                              .tie_us_per_byte = 1 / BYTES_PER_US,
                               .reduce_us_per_byte = 1 / BYTES_PER_US,
                               .host_us_per_byte = 1 / BYTES_PER_US,
                               .disk_us_per_byte = 1 / DISK_BYTES_PER_US};

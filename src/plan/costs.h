@@ -20,6 +20,7 @@ typedef enum wfi_rate {
     WFI_RATE_PACK,
     WFI_RATE_UPDATE,
     WFI_RATE_SUM,
+    WFI_RATE_TIE,
     WFI_RATE_REDUCE,
     WFI_RATE_HOST,
     WFI_RATE_DISK,
@@ -28,8 +29,8 @@ typedef enum wfi_rate {
 static inline double *wfi_rate_of(wf_rates *rates, wfi_rate rate) {
     double *const us_per_byte[] = {&rates->copy_us_per_byte,   &rates->pack_us_per_byte,
                                    &rates->update_us_per_byte, &rates->sum_us_per_byte,
-                                   &rates->reduce_us_per_byte, &rates->host_us_per_byte,
-                                   &rates->disk_us_per_byte};
+                                   &rates->tie_us_per_byte,    &rates->reduce_us_per_byte,
+                                   &rates->host_us_per_byte,   &rates->disk_us_per_byte};
     return us_per_byte[rate];
 }
 

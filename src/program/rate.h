@@ -13,7 +13,8 @@ static inline wfi_rate wfi_instruction_rate(const wf_program *p, const wfi_instr
         return wfi_moved_space(p, now) == WFI_SPACE_DISK ? WFI_RATE_DISK : WFI_RATE_HOST;
     if (now->kind == WFI_PACK) return WFI_RATE_PACK;
     if (now->kind == WFI_CHANGE) return WFI_RATE_REDUCE;
-    if (now->kind == WFI_FOLD || now->kind == WFI_TIE) return WFI_RATE_SUM;
+    if (now->kind == WFI_FOLD) return WFI_RATE_SUM;
+    if (now->kind == WFI_TIE) return WFI_RATE_TIE;
     return wfi_type_of(now)->cost == WFI_COST_COPY ? WFI_RATE_COPY : WFI_RATE_UPDATE;
 }
 /* Returns the bytes that an instruction takes time for: those of its references, but a copy's once.

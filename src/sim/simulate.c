@@ -13,7 +13,7 @@
 #include <math.h>
 #include <weft/info.h>
 
-/* A larger copy goes through memory: on CPUs it is as fast as one to host memory. */
+/* A larger transfer goes through memory: on CPUs it is as fast as a copy to host memory. */
 #define CACHED_BYTES (4 << 20)
 
 typedef struct simulation {
@@ -39,7 +39,9 @@ static double work(const wf_program *p, const wf_costs *costs, const wfi_instruc
     if (wfi_type_of(now)->cost == WFI_COST_UNIT) return part_us(p, costs, now->unit, now->part);
     wf_rates rates = costs->rates;
     wfi_rate rate = wfi_instruction_rate(p, now);
-    if (costs->shares_cores && rate == WFI_RATE_COPY && bytes > CACHED_BYTES) rate = WFI_RATE_HOST;
+    /* A transfer has just been computed. Parameters and gradients that a rank copies have not. */
+    bool is_cold = now->kind == WFI_COPY || bytes > CACHED_BYTES;
+    if (costs->shares_cores && rate == WFI_RATE_COPY && is_cold) rate = WFI_RATE_HOST;
     return bytes * *wfi_rate_of(&rates, rate);
 }
 
