@@ -6,7 +6,7 @@
 #include "execute/trace.h"
 #include "plan/balance.h"
 #include "plan/costs.h"
-#include "program/program.h"
+#include "program/rate.h"
 #include "sim/cores.h"
 #include "test_program.h"
 
@@ -228,7 +228,7 @@ TEST(streams_share_cores) {
     assert_float_equal(work, N_UNITS * (2 * (FORWARD + BACKWARD + WEIGHT) + SUM + 1), 1e-9);
     for (int cores = 1; cores <= 2; cores++) {
         double step_us = 0;
-        TEST_OK(ctx, wfi_simulate_cores(p, cores, us, 0, begin_us, end_us));
+        TEST_OK(ctx, wfi_simulate_cores(p, cores, us, NULL, 0, begin_us, end_us));
         for (int32_t i = 0; i < p->n_instructions; i++) {
             assert_true(end_us[i] - begin_us[i] >= us[i] - 1e-6);
             for (int32_t d = 0; d < p->instructions[i].n_depends; d++)
@@ -251,6 +251,54 @@ TEST(nothing_takes_no_time) {
     double us = step_us(ctx, p, costs);
     costs->shares_cores = true;
     assert_float_equal(step_us(ctx, p, costs), us, 1e-3);
+}
+
+/* The costs of two ranks that work at the same time: units take twice as long, updates ten times.
+ */
+static wf_costs *crowded_costs(wf_context *ctx, const wf_program *p, double update_us_per_byte) {
+    wf_costs *costs = equal_costs(ctx, p, 0), *crowded = equal_costs(ctx, p, 0);
+    costs->shares_cores = true;
+    costs->rates.update_us_per_byte = update_us_per_byte;
+    crowded->rates.update_us_per_byte = 10 * update_us_per_byte;
+    for (int32_t u = 0; u < crowded->n_units; u++) {
+        crowded->units[u].forward_us *= 2;
+        crowded->units[u].backward_weight_us *= 2;
+    }
+    TEST_OK(ctx, wf_costs_set_crowded(costs, crowded));
+    TEST_OK(ctx, wf_costs_set_crowded(costs, crowded)); /* replaces the first */
+    crowded->n_units--;
+    TEST_REFUSED(ctx, wf_costs_set_crowded(costs, crowded), WF_INVALID_ARG, "4 units");
+    crowded->n_units++;
+    wf_costs_destroy(crowded);
+    return costs;
+}
+
+static double update_us(const wf_program *p, double rate, const char *unit) {
+    double us = 0;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        if (now->kind != WFI_UPDATE) continue;
+        if (!unit || !strcmp(p->graph->units[now->unit].name, unit))
+            us += rate * wfi_instruction_bytes(p, now);
+    }
+    return us;
+}
+
+TEST(ranks_slow_each_other_down) {
+    scoped_program alone = make_program_of(ctx, "", 4, 2);
+    scoped_program replicas = make_program_of(ctx, "dp=2", 4, 2);
+    scoped_program stages = make_program(ctx, "pp=2", 1);
+    const double unit = FORWARD + BACKWARD + WEIGHT, rate = 0.01;
+    double us = update_us(alone, rate, NULL);
+    double late_us = update_us(alone, rate, "c") + update_us(alone, rate, "d");
+    scoped_costs one = crowded_costs(ctx, alone, rate);
+    scoped_costs two = crowded_costs(ctx, replicas, rate);
+    scoped_costs three = crowded_costs(ctx, stages, rate);
+    assert_float_equal(step_us(ctx, alone, one), 4 * 4 * unit + us, 1e-3);
+    assert_float_equal(step_us(ctx, replicas, two), 2 * 4 * 2 * unit + 10 * us, 1e-3);
+    /* Stages work one after the other. But the second one updates while the first one computes the
+     * backward of b, which is half as fast then. The updates are as fast as alone. */
+    assert_float_equal(step_us(ctx, stages, three), 4 * unit + us - late_us / 2, 1e-3);
 }
 
 /* Weights that a rank copies come from memory. A transfer has just been computed. */
@@ -304,6 +352,9 @@ TEST(wrong_times) {
         rates.sum_us_per_byte = wrong[k];
         wf_costs_set_rates(costs, rates);
         TEST_REFUSED(ctx, wf_program_simulate(p, costs, &t), WF_INVALID_ARG, "a rate is");
+        scoped_costs right = equal_costs(ctx, p, 0);
+        TEST_OK(ctx, wf_costs_set_crowded(right, costs));
+        TEST_REFUSED(ctx, wf_program_simulate(p, right, &t), WF_INVALID_ARG, "a rate is");
     }
 }
 

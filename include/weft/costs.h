@@ -50,6 +50,11 @@ WF_API void wf_costs_destroy(wf_costs *costs); /* NULL is allowed */
 WF_API void wf_costs_set_unit(wf_costs *costs, int unit, wf_unit_cost times);
 WF_API void wf_costs_set_rates(wf_costs *costs, wf_rates rates);
 
+/* Times while another rank works at the same time, as cores share caches and memory. `costs` are
+ * then the times of a rank alone. Keeps a copy. Errors: INVALID_ARG (of another model),
+ * NO_MEMORY. */
+WF_API WF_NODISCARD wf_status wf_costs_set_crowded(wf_costs *costs, const wf_costs *crowded);
+
 /* Makes later programs of `plan` use these costs instead of computed ones. The plan keeps a copy.
  * Errors: NO_MEMORY. Whether the costs match the model is checked when a program is created. */
 WF_API WF_NODISCARD wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs);

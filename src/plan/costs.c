@@ -101,6 +101,8 @@ wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy
         copy->units[u] = costs->units[u];
         status = name_unit(copy, u, costs->units[u].name);
     }
+    if (status == WF_OK && costs->crowded)
+        status = wfi_costs_copy(ctx, costs->crowded, &copy->crowded);
     if (status != WF_OK) {
         wf_costs_destroy(copy);
         return status;
@@ -144,7 +146,7 @@ wf_status wfi_costs_suit(wf_context *ctx, const wf_costs *costs, const wf_graph 
                         "the costs belong to a model with %d units, not to this model with %d",
                         costs->n_units, g->n_units);
     WF_TRY(wfi_costs_copy(ctx, costs, suited_out));
-    divide_rows(g, *suited_out);
+    for (wf_costs *each = *suited_out; each; each = each->crowded) divide_rows(g, each);
     return WF_OK;
 }
 
@@ -205,8 +207,20 @@ void wf_costs_set_rates(wf_costs *costs, wf_rates rates) {
     costs->rates = rates;
 }
 
+wf_status wf_costs_set_crowded(wf_costs *costs, const wf_costs *crowded) {
+    wf_costs *copy;
+    if (crowded->n_units != costs->n_units)
+        return wfi_fail(costs->ctx, WF_INVALID_ARG, "costs of %d units cannot be crowded by %d",
+                        costs->n_units, crowded->n_units);
+    WF_TRY(wfi_costs_copy(costs->ctx, crowded, &copy));
+    wf_costs_destroy(costs->crowded);
+    costs->crowded = copy;
+    return WF_OK;
+}
+
 void wf_costs_destroy(wf_costs *costs) {
     if (!costs) return;
+    wf_costs_destroy(costs->crowded);
     for (int32_t u = 0; u < costs->n_units && costs->units; u++)
         wfi_free(costs->ctx, (void *)(uintptr_t)costs->units[u].name);
     wfi_free(costs->ctx, costs->units);

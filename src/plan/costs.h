@@ -12,6 +12,7 @@ struct wf_costs {
     wf_rates rates;
     bool is_measured;
     bool shares_cores; /* the streams of a rank share its cores, as on CPUs */
+    wf_costs *crowded; /* while another rank works, too; NULL: the same. Owned */
 };
 
 /* Operations that take time by their bytes. */

@@ -14,11 +14,13 @@ typedef struct stream {
     int32_t n_ended; /* instructions */
     bool runs;
     double wait_us, left_us; /* of the instruction that runs: a message's latency, work */
+    double speed;            /* of this work, until the next moment */
 } stream;
 
 typedef struct simulation {
     const wf_program *p;
     double cores, now_us; /* cores of a rank */
+    const double *us, *crowded_us;
     int32_t n_streams;
     stream *streams; /* [rank][stream] */
     int32_t *first;  /* [n_instructions] place of its group in the order */
@@ -49,13 +51,13 @@ static bool can_begin(const simulation *s, int32_t i) {
 }
 
 /* Begins those of the group, if all can begin. */
-static void begin_group(const simulation *s, const int32_t *group, int32_t n, const double *us,
-                        double message_us, double *begin_us) {
+static void begin_group(const simulation *s, const int32_t *group, int32_t n, double message_us,
+                        double *begin_us) {
     for (int32_t m = 0; m < n; m++)
         if (!can_begin(s, group[m])) return;
     for (int32_t m = 0; m < n; m++) {
         stream *own = stream_of(s, group[m]);
-        *own = (stream){own->n_ended, true, n > 1 ? message_us : 0, us[group[m]]};
+        *own = (stream){own->n_ended, true, n > 1 ? message_us : 0, s->us[group[m]], 1};
         begin_us[group[m]] = s->now_us;
     }
 }
@@ -68,7 +70,24 @@ static bool is_over(const stream *s) {
     return s->runs && s->wait_us <= 0 && s->left_us <= 0;
 }
 
-static double speed_of(const simulation *s, int32_t rank) {
+static bool is_unit(const simulation *s, int32_t i) {
+    return wfi_type_of(&s->p->instructions[i])->cost == WFI_COST_UNIT;
+}
+
+/* Whether another rank slows down the instruction that stream k runs. Copies and sums compete for
+ * memory with each other, but units leave most of it to them. Ranks that follow this one do the
+ * same at the same time. */
+static bool is_crowded(const simulation *s, int32_t k) {
+    int32_t i = present(s, k), rank = k / WFI_N_STREAMS;
+    bool is = s->p->ranks[rank].n_like > 1;
+    for (int32_t other = 0; other < s->n_streams && !is; other++)
+        is = other / WFI_N_STREAMS != rank && works(&s->streams[other]) &&
+             (is_unit(s, i) || !is_unit(s, present(s, other)));
+    return is;
+}
+
+/* Of a rank's cores, which its streams share. */
+static double share_of(const simulation *s, int32_t rank) {
     double n = 0;
     for (int k = 0; k < WFI_N_STREAMS; k++) {
         bool is_compute = k == WFI_STREAM_COMPUTE;
@@ -76,6 +95,13 @@ static double speed_of(const simulation *s, int32_t rank) {
             n += is_compute ? fmax(1, s->p->recipe.n_threads) : 1;
     }
     return n > s->cores ? s->cores / n : 1;
+}
+
+static double speed_of(const simulation *s, int32_t k) {
+    int32_t i = present(s, k);
+    double share = share_of(s, k / WFI_N_STREAMS);
+    bool slows = s->crowded_us && s->crowded_us[i] > 0 && is_crowded(s, k);
+    return slows ? share * s->us[i] / s->crowded_us[i] : share;
 }
 
 static void spend(double *us, double by) {
@@ -88,18 +114,16 @@ static void advance(simulation *s) {
     for (int32_t k = 0; k < s->n_streams; k++) {
         stream *own = &s->streams[k];
         if (!own->runs || is_over(own)) continue;
-        double us = works(own) ? own->left_us / speed_of(s, k / WFI_N_STREAMS) : own->wait_us;
-        step_us = fmin(step_us, us);
+        if (works(own)) own->speed = speed_of(s, k);
+        step_us = fmin(step_us, works(own) ? own->left_us / own->speed : own->wait_us);
     }
     s->now_us += step_us;
-    for (int32_t r = 0; r < s->p->n_ranks; r++) {
-        double speed = speed_of(s, r);
-        for (int k = 0; k < WFI_N_STREAMS; k++) {
-            stream *own = &s->streams[r * WFI_N_STREAMS + k];
-            if (own->runs && !is_over(own))
-                spend(works(own) ? &own->left_us : &own->wait_us,
-                      works(own) ? step_us * speed : step_us);
-        }
+    for (int32_t k = 0; k < s->n_streams; k++) {
+        stream *own = &s->streams[k];
+        if (works(own))
+            spend(&own->left_us, step_us * own->speed);
+        else if (own->runs && !is_over(own))
+            spend(&own->wait_us, step_us);
     }
 }
 
@@ -118,16 +142,15 @@ static void end_group(const simulation *s, const int32_t *group, int32_t n, doub
 }
 
 /* An instruction without work ends when it begins. */
-static void run(simulation *s, const double *us, double message_us, double *begin_us,
-                double *end_us) {
+static void run(simulation *s, double message_us, double *begin_us, double *end_us) {
     const wf_program *p = s->p;
     for (int32_t n_left = p->n_instructions, before; n_left > 0;) {
         before = n_left;
         for (int32_t k = 0; k < s->n_streams; k++) {
             int32_t i = present(s, k);
             if (i >= 0 && !s->streams[k].runs)
-                begin_group(s, p->order + s->first[i], wfi_n_together(p, s->first[i]), us,
-                            message_us, begin_us);
+                begin_group(s, p->order + s->first[i], wfi_n_together(p, s->first[i]), message_us,
+                            begin_us);
         }
         for (int32_t k = 0; k < s->n_streams; k++) {
             int32_t i = present(s, k);
@@ -139,9 +162,14 @@ static void run(simulation *s, const double *us, double message_us, double *begi
     }
 }
 
-wf_status wfi_simulate_cores(const wf_program *p, double cores, const double *us, double message_us,
-                             double *begin_us, double *end_us) {
-    simulation s = {.p = p, .cores = cores, .n_streams = p->n_ranks * WFI_N_STREAMS};
+wf_status wfi_simulate_cores(const wf_program *p, double cores, const double *us,
+                             const double *crowded_us, double message_us, double *begin_us,
+                             double *end_us) {
+    simulation s = {.p = p,
+                    .cores = cores,
+                    .us = us,
+                    .crowded_us = crowded_us,
+                    .n_streams = p->n_ranks * WFI_N_STREAMS};
     size_t n = (size_t)p->n_instructions;
     wfi_pool pool = {.ctx = p->ctx};
     s.streams = wfi_pool_array(&pool, (size_t)s.n_streams, sizeof *s.streams, "a simulation");
@@ -152,7 +180,7 @@ wf_status wfi_simulate_cores(const wf_program *p, double cores, const double *us
         end = k + wfi_n_together(p, k);
         for (int32_t m = k; m < end; m++) s.first[p->order[m]] = k;
     }
-    if (status == WF_OK) run(&s, us, message_us, begin_us, end_us);
+    if (status == WF_OK) run(&s, message_us, begin_us, end_us);
     wfi_pool_release(&pool);
     return status;
 }

@@ -81,31 +81,37 @@ static double cores_of(const wf_program *p) {
 }
 
 /* The timeline of instructions that share cores. */
-static wf_status share_cores(const wf_program *p, const double *us, double message_us,
-                             wf_timeline **timeline_out) {
+static wf_status share_cores(const wf_program *p, const double *us, const double *crowded_us,
+                             double message_us, wf_timeline **timeline_out) {
     size_t n = (size_t)p->n_instructions;
     double *begin_us = wfi_alloc(p->ctx, n, sizeof *begin_us, "a simulation");
     double *end_us = wfi_alloc(p->ctx, n, sizeof *end_us, "a simulation");
     wf_status status = begin_us && end_us ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK)
-        status = wfi_simulate_cores(p, cores_of(p), us, message_us, begin_us, end_us);
+        status = wfi_simulate_cores(p, cores_of(p), us, crowded_us, message_us, begin_us, end_us);
     if (status == WF_OK) status = wfi_timeline_create(p, begin_us, end_us, timeline_out);
     wfi_free(p->ctx, begin_us);
     wfi_free(p->ctx, end_us);
     return status;
 }
 
+/* On a core of its own. */
+static double core_us(const wf_program *p, const wf_costs *costs, const wfi_instruction *now) {
+    if (now->kind == WFI_SEND || now->kind == WFI_REPORT) return 0;
+    return work(p, costs, now, wfi_instruction_bytes(p, now));
+}
+
 static wf_status simulate_cores(const simulation *s, wf_timeline **timeline_out) {
     const wf_program *p = s->p;
-    double *us = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *us, "a simulation");
+    size_t n = (size_t)p->n_instructions;
+    double *us = wfi_alloc(p->ctx, 2 * n, sizeof *us, "a simulation");
     if (!us) return WF_NO_MEMORY;
-    for (int32_t i = 0; i < p->n_instructions; i++) {
-        const wfi_instruction *now = &p->instructions[i];
-        us[i] = now->kind == WFI_SEND || now->kind == WFI_REPORT
-                    ? 0
-                    : work(p, s->costs, now, wfi_instruction_bytes(p, now));
+    for (size_t i = 0; i < n; i++) {
+        us[i] = us[n + i] = core_us(p, s->costs, &p->instructions[i]);
+        if (s->costs->crowded && us[i] > 0)
+            us[n + i] = core_us(p, s->costs->crowded, &p->instructions[i]);
     }
-    wf_status status = share_cores(p, us, s->costs->rates.message_us, timeline_out);
+    wf_status status = share_cores(p, us, us + n, s->costs->rates.message_us, timeline_out);
     wfi_free(p->ctx, us);
     return status;
 }
@@ -127,7 +133,7 @@ static wf_status check_times(wf_context *ctx, const wf_costs *costs) {
             return wfi_fail(ctx, WF_INVALID_ARG,
                             "costs: a time of unit %s is negative or not finite", unit->name);
     }
-    return WF_OK;
+    return costs->crowded ? check_times(ctx, costs->crowded) : WF_OK;
 }
 
 /* timeline_out: NULL for a program that neither has a short form nor shares cores. */
@@ -190,7 +196,7 @@ wf_status wf_trainer_replay(const wf_trainer *t, wf_timeline **timeline_out) {
     double *us = wfi_alloc(t->ctx, n, sizeof *us, "a replay");
     for (size_t i = 0; i < n && us; i++)
         us[i] = trace->p->instructions[i].kind == WFI_SEND ? 0 : (double)trace->least_ns[i] / 1e3;
-    wf_status status = us ? share_cores(trace->p, us, 0, timeline_out) : WF_NO_MEMORY;
+    wf_status status = us ? share_cores(trace->p, us, NULL, 0, timeline_out) : WF_NO_MEMORY;
     wfi_free(t->ctx, us);
     return status;
 }
