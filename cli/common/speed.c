@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,11 @@
 #define N_ROUNDS     10
 #define LINK_BYTES   ((size_t)1 << 20)
 #define MEMORY_BYTES ((size_t)64 << 20) /* beyond the caches */
+#define PAGE_BYTES   ((size_t)2 << 20)
+/* From one buffer to the next: a multiple of a large power of two would put the same places of all
+ * buffers into the same sets of a cache and banks of memory. */
+#define STRIDE_BYTES (MEMORY_BYTES + ((size_t)68 << 10))
+#define ALL_BYTES    (2 * N_CORES * STRIDE_BYTES)
 
 /* Two threads, a core each, which measure in turns and at once. The second is the caller's. */
 typedef struct measuring {
@@ -100,12 +106,14 @@ bool speed_of_memory(memory_speed *speed_out) {
     member members[N_CORES] = {{&m, 0}, {&m, 1}};
     pthread_t other;
     cpu_set_t cores;
-    char *memory = malloc(2 * N_CORES * MEMORY_BYTES);
+    void *block = NULL;
+    char *memory = posix_memalign(&block, PAGE_BYTES, ALL_BYTES) ? NULL : block;
+    if (memory) madvise(memory, ALL_BYTES, MADV_HUGEPAGE); /* as the arena of a rank */
     bool is_ready = memory && !pthread_barrier_init(&m.barrier, NULL, N_CORES);
     bool has_cores = !sched_getaffinity(0, sizeof cores, &cores);
     for (int k = 0; k < N_CORES && memory; k++) {
-        m.of[k] = memory + (size_t)(2 * k) * MEMORY_BYTES;
-        m.to[k] = m.of[k] + MEMORY_BYTES;
+        m.of[k] = memory + (size_t)(2 * k) * STRIDE_BYTES;
+        m.to[k] = m.of[k] + STRIDE_BYTES;
     }
     bool measures = is_ready && !pthread_create(&other, NULL, measure_memory, &members[0]);
     if (measures) {
