@@ -214,7 +214,7 @@ TEST_CASE(equals_exhaustive) {
 
 /* ---- against all cases of the search, each predicted without limits ---- */
 
-static wf_status look(void *self, const wfi_case *c, bool *suffices_out) {
+static wf_status look(void *self, const wfi_case *c, wfi_use *use_out) {
     exhaustive *e = self;
     wf_prediction x;
     wfi_verdict verdict;
@@ -268,11 +268,11 @@ TEST_CASE(finds_best) {
 
 /* ---- work ---- */
 
-static wf_status need_work(void *self, const wfi_case *c, bool *suffices_out) {
+static wf_status need_work(void *self, const wfi_case *c, wfi_use *use_out) {
     const wfi_limits none = {0, 0};
     wf_prediction x;
     wfi_verdict verdict;
-    (void)suffices_out;
+    (void)use_out;
     assert_false(c->divides_rows); /* an MLP has no rows to divide */
     wf_status status = wfi_predict_case(self, c, &none, &x, &verdict);
     return wfi_is_refused(status) ? WF_OK : status;
@@ -363,6 +363,32 @@ TEST_CASE(keeps_recipe) {
     wf_choice kept = search(&w);
     assert_int_equal(kept.n_micro, 8);
     assert_true(kept.n_lanes <= 2 && kept.n_slices == 1);
+    end(&w);
+}
+
+static void find_least(void *self, const wf_choice *choice) {
+    double *least = self;
+    assert_true(choice->prediction.fits);
+    *least = fmin(*least, choice->prediction.step_ms);
+}
+
+/* With half of a device's memory, the plan needs the host; with less of that, it is slower. */
+TEST_CASE(keeps_limits) {
+    world w;
+    begin(&w, "laptop", 1, 8, 512, 4);
+    wf_prediction x[3] = {search(&w).prediction};
+    w.q.device_bytes = (x[0].peak_bytes - x[0].library_bytes) / 2;
+    x[1] = search(&w).prediction;
+    w.q.host_bytes = x[1].host_bytes - 1;
+    x[2] = search(&w).prediction;
+    for (int k = 1; k < 3; k++) {
+        assert_true(x[k].fits && x[k].step_ms > x[k - 1].step_ms);
+        assert_true(x[k].peak_bytes - x[k].library_bytes <= w.q.device_bytes);
+    }
+    assert_true(x[1].host_bytes > 0 && x[2].host_bytes <= w.q.host_bytes);
+    double least = INFINITY;
+    TEST_OK(w.ctx, wf_cluster_each(w.ctx, &w.q, 1.01 * x[2].step_ms, 1, find_least, &least));
+    assert_true(least <= x[2].step_ms && least > 0.998 * x[2].step_ms);
     end(&w);
 }
 

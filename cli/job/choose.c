@@ -1,6 +1,7 @@
 /* --cluster: opens the cluster, and chooses the plan of --plan auto on it. */
 #include "job/job.h"
 
+#include <math.h>
 #include <string.h>
 
 exit_status job_open_cluster(job *j) {
@@ -78,7 +79,7 @@ static bool search_smaller(job *j, double missing) {
     wf_choice found[WF_MAX_PROPOSALS] = {WF_CHOICE_INIT};
     int n;
     q.recipe = &j->given;
-    q.reserved_bytes = p->memory_bytes - p->peak_bytes + missing;
+    q.device_bytes = fmax(1, p->peak_bytes - p->library_bytes - missing);
     if (wf_cluster_search(j->c->ctx, &q, WF_MAX_PROPOSALS, found, &n) != WF_OK) return false;
     if (!n || !found->prediction.fits) return false;
     memcpy(j->choices, found, (size_t)n * sizeof *found);

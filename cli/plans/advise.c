@@ -16,9 +16,9 @@
 typedef struct table {
     const job *j;
     wf_choice rows[WF_N_STRATEGIES];
-    int recommended;                        /* -1: nothing fits */
-    double reserved_bytes[WF_N_STRATEGIES]; /* of a device, beyond the predictions */
-    int n_tries[WF_N_STRATEGIES];           /* plans that need more than was predicted */
+    int recommended;                      /* -1: nothing fits */
+    double device_bytes[WF_N_STRATEGIES]; /* of a device that a prediction may have; 0: all */
+    int n_tries[WF_N_STRATEGIES];         /* plans that need more than was predicted */
     char why[WHY_BYTES];
 } table;
 
@@ -69,10 +69,10 @@ static wf_status replace(table *t, int k, size_t peak) {
     wf_choice rows[WF_N_STRATEGIES] = {WF_CHOICE_INIT};
     wf_prediction_request q = job_request(t->j);
     wf_prediction *p = &t->rows[k].prediction;
-    double missing = (double)peak + p->library_bytes - p->memory_bytes;
+    double all = p->memory_bytes - p->library_bytes, missing = (double)peak - all;
+    double *most = &t->device_bytes[k];
     wf_status status = WF_OK;
-    t->reserved_bytes[k] += missing;
-    q.reserved_bytes = t->reserved_bytes[k];
+    *most = q.device_bytes = fmax(1, (*most > 0 ? *most : all) - missing);
     if (t->n_tries[k]++ < MOST_TRIES) status = wf_cluster_advise(t->j->c->ctx, &q, rows);
     if (status != WF_OK) return status;
     if (rows[k].prediction.fits) {

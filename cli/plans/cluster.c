@@ -226,8 +226,8 @@ exit_status cluster_draw_search(const job *j) {
     char title[CLUSTER_TITLE_BYTES];
     points p = {NULL, 0, 0};
     q.recipe = &j->given;
-    exit_status bad =
-        complain_of(j->c, wf_cluster_each(j->c->ctx, &q, LONGEST * best->step_ms, add_point, &p));
+    exit_status bad = complain_of(
+        j->c, wf_cluster_each(j->c->ctx, &q, LONGEST * best->step_ms, 0, add_point, &p));
     if (!bad)
         bad = choices_draw_front(j->c, j->c->o.draw, cluster_title(j, title), p.items, p.n,
                                  best->memory_bytes);

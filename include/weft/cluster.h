@@ -26,13 +26,14 @@ typedef struct wf_prediction_request {
     const wf_plan *plan;
     const char *dtype; /* "f32", "f16" or "bf16"; NULL: the recipe's */
     wf_accounting accounting;
-    double reserved_bytes; /* of each device's memory, that no plan may use */
-    int n_contexts;        /* wf_predict with MEGATRON: ranks that divide a sample's tokens (context
-                            * parallelism), for each rank of the plan; 0: 1 */
+    double device_bytes; /* most bytes of a device's memory, without libraries; 0: all of them */
+    double host_bytes;   /* most bytes of its host's memory for a device; 0: its equal share */
+    int n_contexts;      /* wf_predict with MEGATRON: ranks that divide a sample's tokens (context
+                          * parallelism), for each rank of the plan; 0: 1 */
 } wf_prediction_request;
 
 #define WF_PREDICTION_REQUEST_INIT                                                                 \
-    { sizeof(wf_prediction_request), NULL, NULL, NULL, NULL, NULL, WF_ACCOUNTING_WEFT, 0, 0 }
+    { sizeof(wf_prediction_request), NULL, NULL, NULL, NULL, NULL, WF_ACCOUNTING_WEFT, 0, 0, 0 }
 
 /* Times are of the slowest stage; step_ms is the sum of the nine that follow it. Bytes are of the
  * device that needs the most; peak_bytes is the sum of the six before it. Those of the host and the
@@ -117,11 +118,12 @@ WF_API WF_NODISCARD wf_status wf_predict(wf_context *ctx, const wf_prediction_re
 WF_API WF_NODISCARD wf_status wf_cluster_search(wf_context *ctx,
                                                 const wf_prediction_request *request, int n,
                                                 wf_choice *choices_out, int *n_out);
-/* Calls `visit` with each plan of such a search whose step takes at most `most_ms`, those that do
- * not fit among them. Errors: those of wf_cluster_search. */
+/* Calls `visit` with each plan of such a search whose step takes at most `most_ms` and, if
+ * `must_fit`, that fits. Errors: those of wf_cluster_search. */
 typedef void (*wf_choice_visit)(void *self, const wf_choice *choice);
 WF_API WF_NODISCARD wf_status wf_cluster_each(wf_context *ctx, const wf_prediction_request *request,
-                                              double most_ms, wf_choice_visit visit, void *self);
+                                              double most_ms, int must_fit, wf_choice_visit visit,
+                                              void *self);
 /* Finds the best plan of each strategy of the decision table: rows_out[WF_N_STRATEGIES]. Errors:
  * those of wf_cluster_search. */
 WF_API WF_NODISCARD wf_status wf_cluster_advise(wf_context *ctx,

@@ -169,6 +169,17 @@ static double sum(const wf_prediction *x) {
            x->buffer_bytes + x->library_bytes;
 }
 
+double wfi_device_room(const wfi_predictor *p) {
+    const wf_cluster *c = p->q.cluster;
+    double most = p->q.device_bytes > 0 ? c->library_bytes + p->q.device_bytes : c->memory_bytes;
+    return fmin(most, c->memory_bytes);
+}
+
+static double host_share(const wfi_predictor *p, const wfi_case *c) {
+    double share = p->q.cluster->host_bytes / wfi_case_per_node(c, p->q.cluster);
+    return p->q.host_bytes > 0 ? fmin(share, p->q.host_bytes) : share;
+}
+
 void wfi_count_missing(wf_prediction *to, double bytes, const char *of) {
     if (bytes <= to->short_by_bytes) return;
     to->short_by_bytes = bytes;
@@ -191,13 +202,12 @@ void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_mode
     to->host_bytes = host;
     to->disk_bytes = disk;
     const wf_cluster *cl = p->q.cluster;
-    double inside = wfi_case_per_node(c, cl);
     to->memory_bytes = cl->memory_bytes;
     to->short_by_bytes = 0;
     to->lacks = NULL;
-    wfi_count_missing(to, to->peak_bytes + p->q.reserved_bytes - to->memory_bytes, "device memory");
+    wfi_count_missing(to, to->peak_bytes - wfi_device_room(p), "device memory");
     /* Devices of a node share its host's memory and disk. */
-    wfi_count_missing(to, to->host_bytes - cl->host_bytes / inside, "host memory");
-    wfi_count_missing(to, to->disk_bytes - cl->disk_bytes / inside, "disk");
+    wfi_count_missing(to, to->host_bytes - host_share(p, c), "host memory");
+    wfi_count_missing(to, to->disk_bytes - cl->disk_bytes / wfi_case_per_node(c, cl), "disk");
     to->fits = !to->lacks;
 }

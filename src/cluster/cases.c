@@ -67,42 +67,42 @@ static bool suits(const maker *m, const wfi_case *c, const saving *s) {
     return allows(m->b->offload, offloads ? 2 : 1) && !(c->has_root && offloads);
 }
 
-/* Nothing is faster than to save nothing. *fits_out becomes true if a case fits, or is too slow. */
-static wf_status try_savings(const maker *m, wfi_case c, bool *fits_out) {
+/* Nothing is faster than to save nothing. *is_useful_out becomes true if a case is of use. */
+static wf_status try_savings(const maker *m, wfi_case c, bool *is_useful_out) {
     int n = m->is_complete ? N_SAVINGS : N_FEW_SAVINGS;
     bool suffices = false;
     for (int k = 0; k < n && !suffices; k++) {
         const saving s = saving_at(m, k);
-        bool is_used = false;
+        wfi_use use = WFI_USELESS;
         if (!suits(m, &c, &s)) continue;
         c.recompute = s.recompute;
         c.offload[WFI_OFFLOAD_STATE] = s.state;
         c.offload[WFI_OFFLOAD_PARAMS] = s.params;
         c.offload[WFI_OFFLOAD_ACTIVATIONS] = s.activations;
-        WF_TRY(m->take(m->self, &c, &is_used));
-        suffices = k == 0 && is_used;
-        *fits_out |= is_used;
+        WF_TRY(m->take(m->self, &c, &use));
+        suffices = k == 0 && use == WFI_SUFFICIENT;
+        *is_useful_out |= use != WFI_USELESS;
     }
     return WF_OK;
 }
 
 /* One stage may also run breadth-first. */
-static wf_status try_orders(const maker *m, wfi_case c, bool *fits_out) {
-    WF_TRY(try_savings(m, c, fits_out));
+static wf_status try_orders(const maker *m, wfi_case c, bool *is_useful_out) {
+    WF_TRY(try_savings(m, c, is_useful_out));
     if (c.pp > 1 || c.has_root) return WF_OK;
     c.schedule = &wfi_schedule_breadth;
-    return try_savings(m, c, fits_out);
+    return try_savings(m, c, is_useful_out);
 }
 
 /* Fewer sums of gradients have fewer latencies; small ones end sooner after the last backward.
  * Buckets decide about time, hardly about memory. */
 static wf_status try_buckets(const maker *m, wfi_case c) {
     static const double mib[] = {1, 16, 64, 256}; /* after the default, 4 */
-    bool fits = false;
-    WF_TRY(try_orders(m, c, &fits));
-    for (size_t k = 0; k < WFI_COUNT(mib) && fits && c.dp > 1 && !c.has_root; k++) {
+    bool is_useful = false;
+    WF_TRY(try_orders(m, c, &is_useful));
+    for (size_t k = 0; k < WFI_COUNT(mib) && is_useful && c.dp > 1 && !c.has_root; k++) {
         c.bucket_bytes = mib[k] * (1 << 20);
-        WF_TRY(try_orders(m, c, &fits));
+        WF_TRY(try_orders(m, c, &is_useful));
     }
     return WF_OK;
 }

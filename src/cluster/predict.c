@@ -144,8 +144,7 @@ static void add_root(const wfi_case_step *s, wf_prediction *to) {
     double bytes = share * wfi_step_output_bytes(s) * s->c->dp / (double)s->c->n_micro;
     to->buffer_bytes += bytes;
     to->peak_bytes += bytes;
-    wfi_count_missing(to, to->peak_bytes + s->p->q.reserved_bytes - to->memory_bytes,
-                      "device memory");
+    wfi_count_missing(to, to->peak_bytes - wfi_device_room(s->p), "device memory");
 }
 
 /* The time of a step with a pipeline of `us`. Rounding must not exclude a case that just fits. */
@@ -262,8 +261,7 @@ static bool is_too_slow(const wfi_predictor *p, const wfi_case *c, const wfi_mod
 
 static bool is_too_large(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
                          const wfi_limits *limits) {
-    double room = p->q.cluster->memory_bytes - p->q.reserved_bytes;
-    return wfi_least_bytes(p, c, w) - room > limits->short_by_bytes;
+    return wfi_least_bytes(p, c, w) - wfi_device_room(p) > limits->short_by_bytes;
 }
 
 wf_status wfi_predict_case(wfi_predictor *p, const wfi_case *c, const wfi_limits *limits,

@@ -149,6 +149,8 @@ double wfi_block_transient_bytes(const wfi_predictor *p, const wfi_case *c,
 /* Sets the bytes of the device that needs the most. `held`: [pp] microbatches. */
 void wfi_predict_bytes(const wfi_predictor *p, const wfi_case *c, const wfi_model_work *w,
                        const wfi_stage_work *stages, const double *held, wf_prediction *to);
+/* Bytes of a device that a plan may use, libraries among them. */
+double wfi_device_room(const wfi_predictor *p);
 /* Counts bytes `of` a space that are missing, if there are more than of others. */
 void wfi_count_missing(wf_prediction *to, double bytes, const char *of);
 /* Bytes that the fullest device needs at least. */

@@ -69,7 +69,7 @@ static wfi_limits limits_of(const search *s) {
 }
 
 /* Cases that the model refuses are none. */
-static wf_status take(void *self, const wfi_case *c, bool *suffices_out) {
+static wf_status take(void *self, const wfi_case *c, wfi_use *use_out) {
     search *s = self;
     wf_prediction x;
     wfi_verdict verdict;
@@ -82,7 +82,7 @@ static wf_status take(void *self, const wfi_case *c, bool *suffices_out) {
     }
     if (status != WF_OK) return status;
     if (verdict == WFI_PREDICTED) keep(s, c, &x);
-    *suffices_out = verdict == WFI_TOO_SLOW || (verdict == WFI_PREDICTED && x.fits);
+    if (verdict == WFI_TOO_SLOW || (verdict == WFI_PREDICTED && x.fits)) *use_out = WFI_SUFFICIENT;
     return WF_OK;
 }
 
@@ -161,11 +161,13 @@ wf_status wf_cluster_search(wf_context *ctx, const wf_prediction_request *reques
 typedef struct visitor {
     wfi_predictor *p;
     wfi_limits limits;
+    bool must_fit;
     wf_choice_visit visit;
     void *self;
 } visitor;
 
-static wf_status show(void *self, const wfi_case *c, bool *suffices_out) {
+/* A plan that fits may need more than is predicted, so it does not suffice. */
+static wf_status show(void *self, const wfi_case *c, wfi_use *use_out) {
     visitor *v = self;
     candidate one = {.c = *c};
     wf_choice choice;
@@ -173,17 +175,19 @@ static wf_status show(void *self, const wfi_case *c, bool *suffices_out) {
     wf_status status = wfi_predict_case(v->p, c, &v->limits, &one.prediction, &verdict);
     if (wfi_is_refused(status)) return WF_OK;
     if (status != WF_OK) return status;
-    *suffices_out = verdict == WFI_TOO_SLOW;
+    if (verdict == WFI_TOO_SLOW) *use_out = WFI_SUFFICIENT;
     if (verdict != WFI_PREDICTED) return WF_OK;
+    if (one.prediction.fits) *use_out = WFI_USEFUL;
+    if (v->must_fit && !one.prediction.fits) return WF_OK;
     write_choice(&one, any.strategy, &choice);
     v->visit(v->self, &choice);
     return WF_OK;
 }
 
 wf_status wf_cluster_each(wf_context *ctx, const wf_prediction_request *request, double most_ms,
-                          wf_choice_visit visit, void *self) {
+                          int must_fit, wf_choice_visit visit, void *self) {
     wfi_predictor p;
-    visitor v = {&p, {most_ms, INFINITY}, visit, self};
+    visitor v = {&p, {most_ms, must_fit ? 0 : INFINITY}, must_fit, visit, self};
     WF_TRY(wfi_predictor_begin(ctx, request, &p));
     wf_status status = wfi_each_case(&p, &any, show, &v);
     wfi_predictor_end(&p);
