@@ -15,7 +15,7 @@ once=(--steps 1 --repeat 1)
 tested=(--json)
 
 # ---- the usual plans: measured peaks are the planned ones, to the byte ----
-predict usual --model gpt2-tiny --tokens 8 --batch 8 --optimizer adamw --repeat 1 --steps 2 --out "$folder/pictures"
+predict usual --model gpt2-tiny --tokens 8 --batch 8 --optimizer adamw --repeat 1 --steps 1 --out "$folder/pictures"
 [[ $(count usual '"planned":(\[[0-9]+,[0-9]+\]),"measured":\1') == 11 ]] || fail "not eleven rows with equal bytes: $(cat "$folder/usual.json")"
 for plan in zero=1 zero=2 zero=3 pp=2 schedule=zb1 recompute=all offload=state tp=2 sp; do
     grep -c "\"plan\": \".*$plan" "$folder/usual.json" >/dev/null || fail "no row has $plan"
@@ -35,6 +35,11 @@ tested+=(--model --tokens --batch --optimizer --repeat --steps --out)
 predict one --model mlp --image 6 --batch 8 --plans "dp=2,zero=1" --steps 1 --repeat 2
 planned=$("$WEFT" plan --model mlp --image 6 --batch 8 --loss cross-entropy --threads 1 --plan dp=2,zero=1 --quiet --json - | field peak_bytes | head -1)
 [[ $(count one "\"planned\":\[$planned,$planned\]") == 1 ]] || fail "the peak is not $planned as weft plan says: $(cat "$folder/one.json")"
+# Rounds differ: the table and the report say by how much.
+[[ $(tr -d ' \n' <"$folder/one.json" | grep -oE '"(measured|predicted)_rounds_ms":\[[0-9.e-]+,[0-9.e-]+\]' | wc -l) == 2 ]] || fail "no rounds: $(cat "$folder/one.json")"
+[[ $(field spread <"$folder/one.json") == 0.* || $(field spread <"$folder/one.json") == [1-9]* ]] || fail "no spread: $(cat "$folder/one.json")"
+grep -cE '^dp=2,zero=1 .* [-+][0-9.]+ % +[0-9.]+ % ' "$folder/one.out" >/dev/null || fail "no spread in the table: $(cat "$folder/one.out")"
+has_field usual spread null
 tested+=(--plans --image)
 
 # ---- each option reaches the recipe ----

@@ -3,17 +3,24 @@ from bench import Measured
 from table import csv
 
 
+def spread(rounds):
+    return max(rounds) / min(rounds) - 1 if len(rounds) > 1 else 0
+
+
 class Predict(Measured):
     def finish(self):
         for row in self.rows:
             row["error"] = row["predicted_ms"] / row["measured_ms"] - 1
+            row["spread"] = max(spread(row["measured_rounds_ms"]),
+                                spread(row["predicted_rounds_ms"])) or None
         errors = [abs(row["error"]) for row in self.rows]
         self.mean, self.worst = sum(errors) / len(errors), max(errors)
 
     def say_rows(self):
         self.say()
-        self.say_table([("plan", "plan", -39, "text"), ("measured ms", "measured_ms", 12, 2),
+        self.say_table([("plan", ".name", -30, "text"), ("measured ms", "measured_ms", 12, 2),
                         ("predicted", "predicted_ms", 11, 2), ("error", "error", 9, "error"),
+                        ("spread", "spread", 8, "percent"),
                         ("peak", "peak_bytes.measured", 11, "bytes"),
                         ("planned", "peak_bytes.planned", 11, "bytes")])
         self.say(f"mean error {100 * self.mean:.1f} %, worst {100 * self.worst:.1f} %; steps by the "

@@ -9,12 +9,12 @@
 
 static exit_status add(bench_predict *b, const char *text, size_t n) {
     size_t place = json_array_size(b->all.rows);
-    exit_status bad = rounds_add(&b->all,
-                                 json_pack("{s:I, s:s%, s:n, s:n, s:n, s:n, s:n, s:{s:[], s:[]}}",
-                                           ".plan", (json_int_t)place, ".name", text, n, "plan",
-                                           "measured_ms", "predicted_ms", "error", "fastest_ms",
-                                           "peak_bytes", "planned", "measured"),
-                                 PREDICT_MAX_ROWS);
+    exit_status bad = rounds_add(
+        &b->all,
+        json_pack("{s:I, s:s%, s:n, s:n, s:n, s:n, s:n, s:n, s:{s:[], s:[]}}", ".plan",
+                  (json_int_t)place, ".name", text, n, "plan", "measured_ms", "predicted_ms",
+                  "error", "spread", "fastest_ms", "peak_bytes", "planned", "measured"),
+        PREDICT_MAX_ROWS);
     if (bad) return bad;
     const char *name = row_text(json_array_get(b->all.rows, place), ".name");
     return complain_of(b->all.c, wf_plan_parse(b->all.c->ctx, name, &b->plans[place]));
