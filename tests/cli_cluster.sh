@@ -68,6 +68,33 @@ barely="plan --model lstm --layers 2 --hidden 512 --tokens 32 --vocab 4096 --bat
 expect 3 "more than the 190.7 MiB given" $barely --plan dp=1
 "$WEFT" $barely --plan auto >"$folder/out" || fail "auto kept a plan that does not fit: exit $?"
 
+# ---- limits on memory: auto is as fast as the best of these plans that fits ----
+cat >"$folder/limits.py" <<'PY'
+import json, subprocess, sys
+def report(*more):
+    r = subprocess.run([*sys.argv[1:], *map(str, more)], capture_output=True, text=True)
+    d = json.loads(r.stdout) if r.stdout else {}
+    return r.returncode, sum(d.get("times_ms", {}).values()), d
+plans = []
+for ranks in "dp=2,zero=1", "dp=2,zero=3", "pp=2":
+    for away in "", ",offload=params", ",offload=state+params+activations":
+        status, ms, d = report("--plan", ranks + away, "--lanes", 2 if "dp=2" in ranks else 1)
+        assert status == 0, (ranks + away, status)
+        plans.append([ms] + [max(r[k] for r in d["ranks"]) for k in ("peak_bytes", "host_peak_bytes")] + [ranks + away])
+plans.sort()
+limits = [(p[1], host) for p in plans if "zero=3" in p[3] for host in (p[2], 1) if p[2] or host]
+assert len(limits) > 4
+for device, host in limits:
+    best = next((p for p in plans if p[1] <= device and p[2] <= host), None)
+    status, ms, d = report("--plan", "auto", "--device-memory", device, "--host-memory", host)
+    assert not best or (status == 0 and ms <= 1.0011 * best[0]), (device, host, best, status, d.get("plan"), ms)
+PY
+sed 's/"count": [0-9]*/"count": 2/' src/cluster/shipped/ethernet.json >"$folder/two.json"
+python3 "$folder/limits.py" "$WEFT" plan --model mlp --image 8 --batch 8 --micro 2 --threads 1 --optimizer adamw \
+    --cluster "$folder/two.json" --nodes 1 --quiet --json - || fail "auto within limits on memory"
+expect 3 "more than it has" $tiny --plan dp=128 --cluster dgx-a100 --nodes 16 --device-memory 1000
+expect 3 "of host memory" $tiny --plan dp=128,offload=state --optimizer adamw --cluster dgx-a100 --nodes 16 --host-memory 1000
+
 # ---- more devices are no reason for a longer step; microbatches are those that a recipe may have ----
 lstm="plan --model lstm --batch 256 --optimizer adamw --plan auto --cluster dgx-a100"
 report $lstm --nodes 1 >"$folder/one"

@@ -380,7 +380,7 @@ static exit_status open_job(job *j, int64_t n_steps) {
         return bad;
     if (status == WF_OK) status = job_resolve_steps(j, n_steps);
     wf_program *none = NULL;
-    while (status != WF_OK && job_take_another(j, &status, &none)) continue;
+    if (status != WF_OK) (void)job_take_another(j, &status, &none);
     return job_complain_of_plan(j, status);
 }
 
@@ -396,6 +396,7 @@ void job_close(job *j) {
     wf_model_destroy(j->model);
     wf_plan_destroy(j->plan);
     wf_cluster_destroy(j->cluster);
+    job_end_list(j);
     if (j->would_fit) wf_proposals_destroy(j->c->ctx, j->would_fit, j->n_would_fit);
     wf_data_close(j->data);
     wf_tokenizer_destroy(j->tokenizer);

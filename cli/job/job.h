@@ -23,8 +23,8 @@ typedef struct job {
     wf_cluster *cluster;                 /* of --cluster; or NULL */
     wf_choice choices[WF_MAX_PROPOSALS]; /* [n_choices] plans that a search on it has found */
     int n_choices;
-    wf_recipe given;  /* the recipe of that search */
-    int n_tries;      /* other choices that were taken since */
+    struct job_list *list; /* of plans that may replace the first; or NULL */
+    wf_recipe given;       /* the recipe of that search */
     wf_recipe needed; /* weft plan: micro, lanes and slices that are not the recipe's own; or 0 */
 } job;
 
@@ -62,11 +62,17 @@ exit_status job_open_cluster(job *j);
 /* Takes the plan of --plan auto, with microbatches, lanes and slices that are not given. Errors:
  * those of wf_cluster_search. */
 wf_status job_choose_on_cluster(job *j);
+void job_end_list(job *j);
 /* Returns whether another choice of --plan auto replaces the plan, as that is refused or its
  * program does not fit. The program is then destroyed. *status becomes that of the new recipe. */
 bool job_take_another(job *j, wf_status *status, wf_program **program);
-/* A request for the job's model and recipe on the job's cluster. */
+/* A request for the job's model and recipe on the job's cluster; and within the memory that options
+ * give. */
 wf_prediction_request job_request(const job *j);
+wf_prediction_request job_request_within(const job *j);
+/* Returns whether it takes about a second to lower a plan of so many ranks, each replica of which
+ * has n_each microbatches. */
+bool job_is_large(const job *j, int n_ranks, int64_t n_each);
 /* Microbatches, lanes and slices that the plan needs beyond the recipe's own; null: none. */
 json_t *job_needed_json(const job *j);
 

@@ -54,7 +54,7 @@ static wf_status lower(const job *j, const wf_choice *row, size_t *peak_out) {
     recipe.n_slices = row->n_slices;
     wf_status status = wf_plan_parse(ctx, row->plan, &plan);
     if (status != WF_OK) return status;
-    if (!cluster_is_large(j, plan, row->n_micro))
+    if (!job_is_large(j, row->prediction.n_ranks, row->n_micro / row->n_lanes))
         status = wf_program_create_short(ctx, j->model, &recipe, plan, WF_PROGRAM_TRAIN, &p);
     if (status == WF_OK && p) *peak_out = peak_of(p);
     wf_program_destroy(p);

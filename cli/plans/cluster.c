@@ -6,12 +6,9 @@
 #include "job/report.h"
 #include "plans/choices.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Larger plans take longer than a second to be lowered. */
-#define MOST_LOWERED_RANKS 64
-#define MOST_LOWERED_WORK  2048 /* layers times microbatches of a replica */
 
 /* ---- a prediction ---- */
 
@@ -20,20 +17,15 @@ exit_status cluster_predict(const job *j, wf_prediction *prediction_out) {
     return complain_of(j->c, wf_predict(j->c->ctx, &q, prediction_out));
 }
 
-bool cluster_is_large(const job *j, const wf_plan *plan, int64_t n_micro) {
-    int64_t n_layers = j->c->o.layers;
-    return wf_plan_n_ranks(plan) > MOST_LOWERED_RANKS ||
-           (n_layers ? n_layers : 1) * (n_micro / wf_plan_dp(plan)) > MOST_LOWERED_WORK;
-}
-
 exit_status cluster_begin(job *j, bool *is_predicted_out) {
     options *o = &j->c->o;
     wf_prediction p = WF_PREDICTION_INIT;
     *is_predicted_out = false;
     exit_status bad = j->cluster ? cluster_predict(j, &p) : EXIT_DONE;
     if (bad || !j->cluster) return bad;
-    *is_predicted_out = !o->proof && !o->certificate &&
-                        (!p.fits || cluster_is_large(j, j->plan, o->recipe.n_micro));
+    int64_t n_each = o->recipe.n_micro / wf_plan_dp(j->plan);
+    *is_predicted_out =
+        !o->proof && !o->certificate && (!p.fits || job_is_large(j, p.n_ranks, n_each));
     if (!o->device_memory) o->device_memory = (size_t)(p.memory_bytes - p.library_bytes);
     return EXIT_DONE;
 }
@@ -221,16 +213,16 @@ bool cluster_draws_search(const options *o) {
 }
 
 exit_status cluster_draw_search(const job *j) {
-    wf_prediction_request q = job_request(j);
+    wf_prediction_request q = job_request_within(j);
     const wf_prediction *best = &j->choices->prediction;
     char title[CLUSTER_TITLE_BYTES];
     points p = {NULL, 0, 0};
     q.recipe = &j->given;
     exit_status bad = complain_of(
         j->c, wf_cluster_each(j->c->ctx, &q, LONGEST * best->step_ms, 0, add_point, &p));
+    double room = fmin(best->memory_bytes, q.device_bytes + best->library_bytes);
     if (!bad)
-        bad = choices_draw_front(j->c, j->c->o.draw, cluster_title(j, title), p.items, p.n,
-                                 best->memory_bytes);
+        bad = choices_draw_front(j->c, j->c->o.draw, cluster_title(j, title), p.items, p.n, room);
     free(p.items);
     return bad;
 }
@@ -297,7 +289,7 @@ int cluster_keep_fitting(const job *j, wf_proposal *found, int n) {
 
 /* If the given plan does not fit, j->choices are plans that do. */
 static exit_status find_fitting(job *j) {
-    wf_prediction_request q = job_request(j);
+    wf_prediction_request q = job_request_within(j);
     wf_recipe recipe = j->c->o.recipe;
     if (!option_is_given(&j->c->o, OPT_n_micro)) recipe.n_micro = 0;
     if (!option_is_given(&j->c->o, OPT_n_lanes)) recipe.n_lanes = 0;
@@ -337,8 +329,9 @@ static json_t *begin_report(const job *j) {
 
 exit_status cluster_show(job *j) {
     wf_prediction p = WF_PREDICTION_INIT;
+    wf_prediction_request q = job_request_within(j);
     exit_status bad = check_shown(j), fits = EXIT_DONE;
-    if (!bad) bad = cluster_predict(j, &p);
+    if (!bad) bad = complain_of(j->c, wf_predict(j->c->ctx, &q, &p));
     if (!bad && !p.fits && !j->n_choices) bad = find_fitting(j);
     if (bad) return bad;
     if (!p.fits) fits = refuse(j, &p);

@@ -3,8 +3,6 @@
 
 #include "job/job.h"
 
-/* Returns whether it takes about a second to lower the plan with so many microbatches. */
-bool cluster_is_large(const job *j, const wf_plan *plan, int64_t n_micro);
 /* Predicts the job's plan. Complains. */
 exit_status cluster_predict(const job *j, wf_prediction *prediction_out);
 /* With --cluster, finds whether the prediction alone answers: the plan does not fit, or takes about
