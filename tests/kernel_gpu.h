@@ -431,10 +431,13 @@ static void large_nodes_agree(void **state) {
     check_model(large_model, 3);
 }
 
-/* More scores than are there at once: a head after the other. The window is longer than a group. */
+/* More scores than are there at once: a head after the other, also of those that share one of
+ * keys. The window is longer than a group. */
 static void long_model(wf_graph *g, const void *config) {
     wf_tensor y = wf_embedding(wf_input(g, "ids", WF_I32, WF_SHAPE(1700)), "rows", 9, 18, 1);
-    y = wf_mean(wf_self_attention(y, 3, 100), 1);
+    wf_tensor turned = wf_rotary(wf_slice(y, 2, 0, 6), wf_slice(y, 2, 6, 2), wf_slice(y, 2, 8, 2),
+                                 (wf_tensor){g, -1}, 3, 1, 100);
+    y = wf_mean(wf_add(wf_self_attention(y, 3, 100), wf_self_attention(turned, 3, 1)), 1);
     wf_loss(wf_cross_entropy(y, wf_input(g, "labels", WF_I32, WF_SCALAR)));
 }
 

@@ -79,22 +79,28 @@ TEST_CASE(test_flat_batch_norm) {
 }
 
 typedef struct attention_case {
-    int64_t t, c, n_heads;
+    int64_t t, c, n_heads, n_keys;
     int causal;
 } attention_case;
 
 static void attention_model(wf_graph *g, const void *config) {
     const attention_case *c = config;
-    wf_tensor qkv = wf_linear(trained_input(g, WF_SHAPE(c->t, c->c)), "qkv", 3 * c->c);
+    wf_tensor x = trained_input(g, WF_SHAPE(c->t, c->c)), qkv;
+    int64_t c_keys = c->c / c->n_heads * c->n_keys;
+    if (c->n_keys < c->n_heads)
+        qkv = wf_rotary(wf_linear(x, "q", c->c), wf_linear(x, "k", c_keys),
+                        wf_linear(x, "v", c_keys), (wf_tensor){g, -1}, c->n_heads, c->n_keys, 100);
+    else
+        qkv = wf_linear(x, "qkv", 3 * c->c);
     end_with_mse(g, wf_self_attention(qkv, c->n_heads, c->causal));
 }
 
 TEST_CASE(test_attention) {
     static const attention_case cases[] = {
-        {8, 16, 2, 0},  {8, 16, 2, 1},  {13, 33, 3, 1}, {32, 64, 1, 1},
-        {1, 6, 2, 1},   {21, 24, 4, 0}, {21, 24, 4, 5}, {300, 8, 2, 90},
-        {300, 8, 2, 1}, {300, 8, 2, 0}, /* more rows of scores than are made at a
-          time */
+        {8, 16, 2, 2, 0},  {8, 16, 2, 2, 1},   {13, 33, 3, 3, 1},  {32, 64, 1, 1, 1},
+        {1, 6, 2, 2, 1},   {21, 24, 4, 4, 0},  {21, 24, 4, 4, 5},  {21, 24, 6, 2, 1},
+        {13, 12, 3, 1, 0}, {300, 8, 4, 2, 90}, {300, 8, 2, 2, 90}, {300, 8, 2, 2, 1},
+        {300, 8, 2, 2, 0}, /* more rows of scores than are made at a time */
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         for (int n_threads = 1; n_threads <= 3; n_threads += 2)

@@ -174,8 +174,12 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(INVALID_ARG, "reduce: dim 0 of []", wf_mean(t(g, WF_SCALAR), 0))                             \
     X(SHAPE, "reduce: the mean along dim 1 of [2, 0]", wf_mean(t(g, S(2, 0)), 1))                  \
     X(SHAPE, "self_attention: qkv [2, 3, 10] is not", wf_self_attention(t(g, S(2, 3, 10)), 2, 1))  \
-    X(INVALID_ARG, "self_attention: 4 heads do not divide the 6 channels",                         \
+    X(INVALID_ARG, "self_attention: 4 heads, 4 of keys, do not divide qkv [2, 3, 18]",             \
       wf_self_attention(t(g, S(2, 3, 18)), 4, 1))                                                  \
+    X(INVALID_ARG, "self_attention: 3 heads, 2 of keys, do not divide qkv [2, 3, 16]",             \
+      wf_self_attention(                                                                           \
+          wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 4)), t(g, S(2, 3, 4)), none(g), 4, 2, 10), 3,   \
+          1))                                                                                      \
     X(INVALID_ARG, "self_attention: 0 heads", wf_self_attention(t(g, S(2, 3, 18)), 0, 1))          \
     X(SHAPE, "far too large",                                                                      \
       wf_concat((wf_tensor[]){t(g, S(TALL)), t(g, S(TALL)), t(g, S(TALL))}, 3, 0))                 \

@@ -104,6 +104,23 @@ static void copy_part(char *whole, const wf_shape *shape, int dim, int n_blocks,
     }
 }
 
+/* The same of queries, keys and values side by side: of each, so many heads. */
+static void copy_heads(const instance *one, char *whole, const wf_shape *shape, int n, int number,
+                       char *piece, bool is_back) {
+    bool is_rotary = one->op == &wfi_op_rotary;
+    const wfi_attr *attr = &one->sample.attr;
+    int64_t n_heads = is_rotary ? attr->rotary.n_heads : attr->attention.n_heads;
+    int64_t n_keys = is_rotary ? attr->rotary.n_keys : attr->attention.n_keys;
+    int64_t row = shape->dim[shape->n_dims - 1], head = 4 * row / (n_heads + 2 * n_keys);
+    for (int64_t o = 0; o < wf_shape_n_elem(shape) / row; o++)
+        for (int k = 0; k < 3; k++) {
+            int64_t own = (k ? n_keys : n_heads) / n, first = k ? n_heads + (k - 1) * n_keys : 0;
+            char *at = whole + 4 * o * row + (first + own * number) * head;
+            char *to = piece + 4 * o * row / n + first / n * head;
+            memcpy(is_back ? at : to, is_back ? to : at, (size_t)(own * head));
+        }
+}
+
 static void fill_whole(computed *c, const wfi_op_sample *s) {
     for (int i = 0; i < s->n_in; i++) {
         int64_t n = wf_shape_n_elem(&s->in[i]);
@@ -148,6 +165,7 @@ static bool make_part(const instance *one, const wfi_op_cut *cut, int any, int n
             n_blocks = cut->blocks >> i & 1 ? cut->n_blocks : 1;
         if (dim < 0) continue;
         assert_in_range(dim, 0, shape->n_dims - 1);
+        if (n_blocks == WFI_UNEQUAL) n_blocks = 1;
         wfi_op_part of = wfi_op_part_of(shape, dim, n_blocks, number, n);
         if (of.length < n || (cut->is_even && of.length % n)) return false;
         if (is_first && cut->divide && !cut->divide(&part->sample.attr, &of)) return false;
@@ -173,6 +191,8 @@ static bool try_cut(wf_context *ctx, const instance *one, const computed *whole,
             char *from = whole->w.data[whole->node->in[i]], *to = c.w.data[c.node->in[i]];
             if (dim < 0)
                 memcpy(to, from, wfi_value_bytes(c.g, c.node->in[i]));
+            else if (cut->blocks >> i & 1 && cut->n_blocks == WFI_UNEQUAL)
+                copy_heads(one, from, &one->sample.in[i], n, r, to, false);
             else
                 copy_part(from, &one->sample.in[i], dim, cut->blocks >> i & 1 ? cut->n_blocks : 1,
                           n, r, to, false);
@@ -185,6 +205,9 @@ static bool try_cut(wf_context *ctx, const instance *one, const computed *whole,
             if (y->opaque) continue;
             if (cut->out[o] == WFI_SUMMED)
                 for (int64_t k = 0; k < wf_shape_n_elem(&y->shape); k++) joined[o][k] += own[k];
+            else if (dim >= 0 && cut->n_blocks == WFI_UNEQUAL &&
+                     cut->blocks >> (one->sample.n_in + o) & 1)
+                copy_heads(one, (char *)joined[o], &y->shape, n, r, (char *)(uintptr_t)own, true);
             else if (dim >= 0)
                 copy_part((char *)joined[o], &y->shape, dim,
                           cut->blocks >> (one->sample.n_in + o) & 1 ? cut->n_blocks : 1, n, r,

@@ -258,6 +258,14 @@ static void blocks_of_another(wf_graph *g, const void *config) {
     end(g, wf_reshape(h, WF_SHAPE(-1, 24)));
 }
 
+/* Columns of queries, keys and values, of which there are fewer, and a weight for all of them. */
+static void unequal_blocks(wf_graph *g, const void *config) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(2, 12));
+    wf_tensor h = wf_rotary(wf_linear(x, "q", 8), wf_linear(x, "k", 4), wf_linear(x, "v", 4),
+                            (wf_tensor){g, -1}, 4, 2, 100);
+    end(g, wf_reshape(wf_linear(h, "out", 12), WF_SHAPE(-1, 24)));
+}
+
 static wf_tensor read_features(wf_graph *g) {
     return wf_input(g, "x", WF_F32, WF_SHAPE(2, 6));
 }
@@ -300,6 +308,7 @@ TEST(refused) {
         {seen_outside, "", 2, "nothing in this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing in this model can be cut"},
         {blocks_of_another, "", 2, "nothing in this model can be cut"},
+        {unequal_blocks, "", 2, "nothing in this model can be cut"},
         {shared_recurrence, "", 2, "nothing in this model can be cut"},
         {recurrence, "", 7,
          "slices=7 do not divide linear of unit rnn, which gives [2, 2, 24]; 6 (tp=6) would"},

@@ -180,10 +180,10 @@ WF_API wf_tensor wf_slice(wf_tensor x, int dim, int64_t start, int64_t length);
 WF_API void wf_split(wf_tensor x, int dim, int n_parts, wf_tensor *parts_out);
 WF_API wf_tensor wf_sum(wf_tensor x, int dim);  /* removes the dim */
 WF_API wf_tensor wf_mean(wf_tensor x, int dim); /* removes the dim */
-/* Rotary positions, for attention with fewer heads of keys: q [n, t, n_heads d], k and v [n, t,
- * n_keys d] -> qkv [n, t, 3 n_heads d] for wf_self_attention. Elements i and i + d / 2 of each head
- * of q and k turn by the angle p theta^(-2 i / d) at position p, and each head of k and v is given
- * n_heads / n_keys times. `positions` inert: 0 to t - 1; else I32 [n], and q, k and v have no t. */
+/* Rotary positions: q [n, t, n_heads d], k and v [n, t, n_keys d] -> qkv [n, t, (n_heads + 2
+ * n_keys) d] for wf_self_attention. Elements i and i + d / 2 of each head of q and k turn by the
+ * angle p theta^(-2 i / d) at position p. `positions` inert: 0 to t - 1; else I32 [n], and q, k and
+ * v have no t. */
 WF_API wf_tensor wf_rotary(wf_tensor q, wf_tensor k, wf_tensor v, wf_tensor positions,
                            int64_t n_heads, int64_t n_keys, float theta);
 /* The same with Llama 3's scaling to longer texts. A pair that turns at most `low` times in
@@ -192,7 +192,8 @@ WF_API wf_tensor wf_rotary_scaled(wf_tensor q, wf_tensor k, wf_tensor v, wf_tens
                                   int64_t n_heads, int64_t n_keys, float theta, double factor,
                                   double low, double high, int64_t n_positions);
 /* qkv [n, t, 3 c] (queries, keys, values) -> [n, t, c]: softmax(q k^T / sqrt(c / heads)) v. With
- * `causal` 1, position i attends to 0..i; with w > 1, only to the last w of these. */
+ * `causal` 1, position i attends to 0..i; with w > 1, only to the last w of these. If wf_rotary
+ * made qkv with fewer heads of keys, n_heads / n_keys heads of queries attend to each. */
 WF_API wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal);
 /* Causal attention with a key-value cache, for generation. The samples of the graph are tokens of
  * one text: qkv [n, 3 c], position I32 [n] of each token in the text. Positions must be in [0,

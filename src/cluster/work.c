@@ -123,10 +123,9 @@ static double contexts_us(const builder *b, bool is_forward, double n_elements) 
 
 static void add_attention(const builder *b, const wfi_node *node, wfi_phase_work *to) {
     bool is_forward = node->op == &wfi_op_self_attention;
-    const wf_shape *qkv = &b->g->values[node->in[is_forward ? 0 : 1]].shape;
-    double t = (double)qkv->dim[1], c = (double)qkv->dim[2] / 3;
-    double n =
-        (double)qkv->dim[0] * b->q->n_contexts; /* squares of t: of all others' tokens, too */
+    const wf_shape *y = &b->g->values[is_forward ? node->out[0] : node->in[0]].shape;
+    double t = (double)y->dim[1], c = (double)y->dim[2];
+    double n = (double)y->dim[0] * b->q->n_contexts; /* squares of t: of all others' tokens, too */
     double heads = (double)node->attr.attention.n_heads, products = is_forward ? 2 : 4;
     to->flops += products * 2 * n * t * t * c;
     to->us += attention_us(b, is_forward, n * heads, t, c / heads) +

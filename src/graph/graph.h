@@ -120,7 +120,7 @@ typedef union wfi_attr {
         double smoothing;
     } loss;
     struct {
-        int64_t n_heads;
+        int64_t n_heads, n_keys; /* heads of queries; of keys, and of values */
         int causal;
     } attention;
     struct {

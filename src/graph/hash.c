@@ -121,7 +121,9 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         snprintf(to, n, "%a", a->loss.smoothing);
         break;
     case ATTENTION:
-        snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);
+        to += snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);
+        if (a->attention.n_keys != a->attention.n_heads)
+            snprintf(to, 24, " %" PRId64, a->attention.n_keys);
         break;
     case ROTARY:
         to += snprintf(to, n, "%" PRId64 " %" PRId64 " %a", a->rotary.n_heads, a->rotary.n_keys,

@@ -101,12 +101,15 @@ wfi_op_part wfi_op_part_of(const wf_shape *shape, int dim, int n_blocks, int64_t
  * the parts are instances of the same op. By operand, which dim is cut: 1 is the first, -1 the
  * last; every operand that is not named is whole in all parts. */
 enum { WFI_WHOLE = 0, WFI_ANY_DIM = 100, WFI_SUMMED = 101 };
+enum { WFI_UNEQUAL = 127 }; /* of n_blocks */
 typedef struct wfi_op_cut {
     const char *name; /* "rows", "columns", "heads"; NULL ends a list */
     /* WFI_ANY_DIM: the same dim of all of them. WFI_SUMMED, of outputs: each part has a summand,
      * and the sum of two in another order may round otherwise. */
     int8_t in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
-    int8_t n_blocks; /* the dim of some operands is so many blocks side by side, each cut; 0: one */
+    /* The dim of some operands is so many blocks side by side, each cut; 0: one. WFI_UNEQUAL:
+     * blocks of several sizes, so nothing but ops with such a rule may have the operand. */
+    int8_t n_blocks;
     uint16_t blocks; /* bit i: it is operand i; inputs come first, then outputs */
     bool (*applies)(const wf_graph *g, const wfi_node *node); /* NULL: always */
     /* Makes the attributes a part's; false: there cannot be so many parts. NULL: the same. */

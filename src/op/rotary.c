@@ -1,12 +1,12 @@
-/* Rotary positions (Su et al., 2021) of grouped heads (Ainslie et al., 2023): what attention with a
- * head of keys for each head of queries reads.
+/* Rotary positions (Su et al., 2021) of h heads of queries and g of keys, which attention reads
+ * with the values side by side.
  *
- * rotary(q [.., t, h d], k [.., t, g d], v [.., t, g d]) -> qkv [.., t, 3 h d]
+ * rotary(q [.., t, h d], k [.., t, g d], v [.., t, g d]) -> qkv [.., t, (h + 2 g) d]
  * rotary_backward(dqkv) -> dq, dk, dv
  * rotary(q [n, h d], k, v, positions I32 [n]) -> qkv: n tokens of one text
  *
  * Elements i and i + d / 2 of each head of q and k are a pair, turned by the angle p theta^(-2 i /
- * d) at position p. Each of the g heads of k and v serves h / g heads of q.
+ * d) at position p.
  *
  * Llama 3 scales the angle's frequency f, in turns per n_positions: by 1 / factor up to `low`
  * turns, not at all from `high` turns on, and by a straight line between. factor 0: not at all. */
@@ -54,25 +54,26 @@ static wf_status rotary_check(wf_graph *g, wfi_node *node) {
         return wfi_op_fail(g, node, WF_SHAPE, "q %s and its positions do not fit",
                            wfi_show(&q).text);
     WF_TRY(check_heads(g, node, wfi_last_dim(&q), wfi_last_dim(&k)));
-    q.dim[q.n_dims - 1] *= 3;
+    q.dim[q.n_dims - 1] += 2 * wfi_last_dim(&k);
     return wfi_node_output(g, node, WF_F32, &q);
 }
 
 static wf_status rotary_backward_check(wf_graph *g, wfi_node *node) {
-    wf_shape q = wfi_in_shape(g, node, 0), k;
-    q.dim[2] /= 3;
-    k = q;
-    k.dim[2] = q.dim[2] / node->attr.rotary.n_heads * node->attr.rotary.n_keys;
+    wf_shape q = wfi_in_shape(g, node, 0), k = q;
+    int64_t n = node->attr.rotary.n_heads, n_keys = node->attr.rotary.n_keys;
+    int64_t d = q.dim[2] / (n + 2 * n_keys);
+    q.dim[2] = n * d;
+    k.dim[2] = n_keys * d;
     WF_TRY(wfi_node_output(g, node, WF_F32, &q));
     WF_TRY(wfi_node_output(g, node, WF_F32, &k));
     return wfi_node_output(g, node, WF_F32, &k);
 }
 
-/* Of so many rows, with `c` elements of queries in each. */
-static wfi_numbers numbers_of(const wfi_attr *a, const wf_shape *shape, int64_t c,
+/* Of rows of n_heads heads. */
+static wfi_numbers numbers_of(const wfi_attr *a, const wf_shape *shape, int64_t n_heads,
                               bool has_places) {
     int64_t n_rows = wfi_n_rows(shape), t = shape->n_dims > 2 ? shape->dim[1] : 1;
-    int64_t d = c / a->rotary.n_heads;
+    int64_t d = wfi_last_dim(shape) / n_heads;
     double factor = a->rotary.factor, between = a->rotary.high - a->rotary.low;
     double turns = (double)a->rotary.n_positions / TWO_PI;
     if (factor == 0) factor = between = 1; /* the kernel divides by neither */
@@ -83,14 +84,13 @@ static wfi_numbers numbers_of(const wfi_attr *a, const wf_shape *shape, int64_t 
 }
 
 static wfi_numbers rotary_numbers(const wfi_call *call) {
-    const wf_shape *q = &call->in[0].shape;
     bool has_places = call->n_in > 3 && call->in[3].shape.n_dims > 0;
-    return numbers_of(call->attr, q, wfi_last_dim(q), has_places);
+    return numbers_of(call->attr, &call->in[0].shape, call->attr->rotary.n_heads, has_places);
 }
 
 static wfi_numbers rotary_backward_numbers(const wfi_call *call) {
-    const wf_shape *dqkv = &call->in[0].shape;
-    return numbers_of(call->attr, dqkv, wfi_last_dim(dqkv) / 3, false);
+    int64_t n_heads = call->attr->rotary.n_heads + 2 * call->attr->rotary.n_keys;
+    return numbers_of(call->attr, &call->in[0].shape, n_heads, false);
 }
 
 PLAIN_REFERENCE(rotary_reference, rotary, rotary_numbers)
@@ -116,13 +116,24 @@ static const wfi_op_sample rotary_samples[] = {
      .attr = {.rotary = {2, 1, 100, 8, 0.5, 4, 16}}},
     {0}};
 
+static bool is_grouped(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.rotary.n_keys != node->attr.rotary.n_heads;
+}
+
+static bool is_not_grouped(const wf_graph *g, const wfi_node *node) {
+    return !is_grouped(g, node);
+}
+
+#define CUT_HEADS(blocks_of_output, when)                                                          \
+    {                                                                                              \
+        .name = "heads", .in = {-1, -1, -1}, .out = {-1}, .n_blocks = (blocks_of_output),          \
+        .blocks = 1 << 3, .applies = (when), .divide = divide_heads                                \
+    }
+
 static const wfi_op_cut rotary_place[] = {{.name = "samples", .in = {1, 1, 1}, .out = {1}},
-                                          {.name = "heads",
-                                           .in = {-1, -1, -1},
-                                           .out = {-1},
-                                           .n_blocks = 3,
-                                           .blocks = 1 << 3, /* the output */
-                                           .divide = divide_heads},
+                                          CUT_HEADS(3, is_not_grouped),
+                                          CUT_HEADS(WFI_UNEQUAL, is_grouped),
                                           {0}};
 
 const wfi_op wfi_op_rotary = {

@@ -6,7 +6,7 @@
 #define HALF         (a.n[2] / 2)
 #define QUERIES      (a.n[3] * a.n[2])
 #define KEYS         (a.n[4] * a.n[2])
-#define QUERIES_EACH (a.n[3] / a.n[4]) /* that share a head of keys */
+#define ALL_HEADS    (QUERIES + 2 * KEYS)
 #define PAIR_ROW     (ELEMENT / HALF)
 #define PAIR         (ELEMENT % HALF)
 
@@ -26,45 +26,38 @@ KERNEL(rotary) {
     double angle = angle_of(PASSED, a.n[5] ? (double)I32(IN(3))[row] : (double)(row % a.n[1]), e);
     double c = cos(angle), s = sin(angle);
     for (long head = 0; head < a.n[3]; head++) {
-        long q = row * QUERIES + head * a.n[2] + e, to = row * 3 * QUERIES + head * a.n[2] + e;
-        long k = row * KEYS + head / QUERIES_EACH * a.n[2] + e;
+        long q = row * QUERIES + head * a.n[2] + e, to = row * ALL_HEADS + head * a.n[2] + e;
         double x = GET(IN(0), q), y = GET(IN(0), q + HALF);
         PUT(OUT(0), to, (float)(x * c - y * s));
         PUT(OUT(0), to + HALF, (float)(y * c + x * s));
-        x = GET(IN(1), k);
-        y = GET(IN(1), k + HALF);
-        PUT(OUT(0), to + QUERIES, (float)(x * c - y * s));
-        PUT(OUT(0), to + QUERIES + HALF, (float)(y * c + x * s));
-        PUT(OUT(0), to + 2 * QUERIES, GET(IN(2), k));
-        PUT(OUT(0), to + 2 * QUERIES + HALF, GET(IN(2), k + HALF));
+    }
+    for (long head = 0; head < a.n[4]; head++) {
+        long k = row * KEYS + head * a.n[2] + e, to = row * ALL_HEADS + QUERIES + head * a.n[2] + e;
+        double x = GET(IN(1), k), y = GET(IN(1), k + HALF);
+        PUT(OUT(0), to, (float)(x * c - y * s));
+        PUT(OUT(0), to + HALF, (float)(y * c + x * s));
+        PUT(OUT(0), to + KEYS, GET(IN(2), k));
+        PUT(OUT(0), to + KEYS + HALF, GET(IN(2), k + HALF));
     }
 }
 
-/* The sum over the heads that share one of keys or values, from element `first` on. */
-DEVICE double sum_shared(ARGUMENTS, long first) {
-    double sum = 0;
-    for (long k = 0; k < QUERIES_EACH; k++) sum += GET(IN(0), first + k * a.n[2]);
-    return sum;
-}
-
-/* Turns back, after the sums. */
+/* Turns back. */
 KERNEL(rotary_backward) {
     long row = PAIR_ROW, e = PAIR;
     if (row >= a.n[0]) return;
     double angle = angle_of(PASSED, (double)(row % a.n[1]), e), c = cos(angle), s = sin(angle);
     for (long head = 0; head < a.n[3]; head++) {
-        long from = row * 3 * QUERIES + head * a.n[2] + e, q = row * QUERIES + head * a.n[2] + e;
+        long from = row * ALL_HEADS + head * a.n[2] + e, q = row * QUERIES + head * a.n[2] + e;
         double x = GET(IN(0), from), y = GET(IN(0), from + HALF);
         PUT(OUT(0), q, (float)(x * c + y * s));
         PUT(OUT(0), q + HALF, (float)(y * c - x * s));
     }
     for (long head = 0; head < a.n[4]; head++) {
-        long from = row * 3 * QUERIES + QUERIES + head * QUERIES_EACH * a.n[2] + e;
-        long k = row * KEYS + head * a.n[2] + e;
-        double x = sum_shared(PASSED, from), y = sum_shared(PASSED, from + HALF);
+        long k = row * KEYS + head * a.n[2] + e, from = row * ALL_HEADS + QUERIES + head * a.n[2] + e;
+        double x = GET(IN(0), from), y = GET(IN(0), from + HALF);
         PUT(OUT(1), k, (float)(x * c + y * s));
         PUT(OUT(1), k + HALF, (float)(y * c - x * s));
-        PUT(OUT(2), k, (float)sum_shared(PASSED, from + QUERIES));
-        PUT(OUT(2), k + HALF, (float)sum_shared(PASSED, from + QUERIES + HALF));
+        PUT(OUT(2), k, GET(IN(0), from + KEYS));
+        PUT(OUT(2), k + HALF, GET(IN(0), from + KEYS + HALF));
     }
 }

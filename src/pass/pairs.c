@@ -202,10 +202,11 @@ static bool find_blocks(search *s) {
     for (int32_t k = 0; k < s->n_found; k++) {
         const wfi_node *node = &g->nodes[s->found[k]];
         const wfi_op_cut *rule = s->pairs.rule[s->found[k]];
-        for (int i = 0; i < node->n_in + node->n_out && rule->n_blocks; i++) {
+        for (int i = 0; i < node->n_in + node->n_out; i++) {
             int32_t v = wfi_node_operand(node, i);
             int n = rule->blocks >> i & 1 ? rule->n_blocks : 1;
-            if (v >= 0 && s->pairs.cuts[v].n_blocks != n) return false;
+            int own = v < 0 ? n : s->pairs.cuts[v].n_blocks;
+            if (rule->n_blocks ? own != n : own == WFI_UNEQUAL) return false;
         }
     }
     return true;
@@ -308,7 +309,7 @@ static bool node_allows(const search *s, int32_t n, int64_t n_slices) {
     wfi_attr attr = node->attr;
     for (int i = 0; i < node->n_in + node->n_out; i++) {
         int32_t v = wfi_node_operand(node, i);
-        if (v < 0 || !s->pairs.cuts[v].dim) continue;
+        if (v < 0 || !s->pairs.cuts[v].dim || s->pairs.cuts[v].n_blocks == WFI_UNEQUAL) continue;
         wfi_value_cut cut = s->pairs.cuts[v];
         int64_t length = g->values[v].shape.dim[cut.dim - 1] / cut.n_blocks;
         if (length < n_slices || (s->pairs.rule[n]->is_even && length % n_slices)) return false;

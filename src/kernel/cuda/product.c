@@ -101,13 +101,13 @@ static uint32_t align_of(const wfi_gpu_node *l, const wfi_gpu_planned *planned) 
     static const int operands[] = {0, 1, WFI_GPU_OUT};
     size_t bits = WFI_ALIGN_BYTES;
     for (int which = 0; which < 3; which++) {
-        int i = operands[which], from = planned->from[i];
+        int i = operands[which];
         size_t element = type_of(&planned->launch, i) == CUDA_R_16BF ? 2 : 4;
         bits |= planned->skip[i];
         if (planned->launch.arguments.n[9] > 1)
             bits |= (size_t)wfi_gpu_matrix_of(&planned->launch, which).apart * element;
-        for (int k = 0; k < 2; k++)
-            if (l->loops[k].n > 1) bits |= l->loops[k].step[from];
+        for (int k = 0; k < WFI_GPU_LOOPS; k++)
+            if (l->n_loops[k] > 1) bits |= planned->step[k][i];
     }
     return (uint32_t)(bits & (~bits + 1));
 }

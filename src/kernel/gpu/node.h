@@ -8,18 +8,16 @@
 /* A concatenation has one for each of its parts. */
 #define WFI_GPU_LAUNCHES WFI_MAX_INPUTS
 
+#define WFI_GPU_LOOPS 3
+
 typedef struct wfi_gpu_planned {
     wfi_kernel_launch launch;
     /* Which operand of the node each of the kernel's is: usually the same. */
     int8_t from[WFI_LAUNCH_OPERANDS];
     size_t skip[WFI_LAUNCH_OPERANDS]; /* bytes into it */
+    /* Bytes by which an iteration of each loop moves it on. */
+    size_t step[WFI_GPU_LOOPS][WFI_LAUNCH_OPERANDS];
 } wfi_gpu_planned;
-
-/* A loop of n iterations; each moves the node's operands forward by `step` bytes. */
-typedef struct wfi_gpu_loop {
-    int64_t n;
-    size_t step[WFI_LAUNCH_OPERANDS];
-} wfi_gpu_loop;
 
 /* Launches one of a node's, with its operands; `k` is its place. */
 typedef wf_status (*wfi_gpu_launcher)(wfi_kernel *kernel, wfi_stream_queue *stream,
@@ -32,7 +30,7 @@ typedef struct wfi_gpu_node {
     const wfi_node *node;
     wfi_gpu_planned all[WFI_GPU_LAUNCHES];
     int n;
-    wfi_gpu_loop loops[2]; /* of all launches; n 0: as 1 */
+    int64_t n_loops[WFI_GPU_LOOPS]; /* iterations of all launches, loop in loop; 0: as 1 */
     size_t scratch_bytes;
     const char *reason; /* why it cannot be computed; NULL: it can */
 } wfi_gpu_node;

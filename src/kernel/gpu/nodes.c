@@ -133,17 +133,22 @@ wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, size_t state_
     return WF_OK;
 }
 
-/* Runs all launches, one after the other, on the operands at `own`. */
+static const void *address_of(const wfi_gpu_planned *p, int i, const void *const own[],
+                              const int64_t at[WFI_GPU_LOOPS]) {
+    size_t bytes = p->skip[i];
+    for (int k = 0; k < WFI_GPU_LOOPS; k++) bytes += (size_t)at[k] * p->step[k][i];
+    return p->from[i] < 0 || !own[p->from[i]] ? NULL : (const char *)own[p->from[i]] + bytes;
+}
+
+/* Runs all launches of the iterations `at`, one after the other, on the node's operands `own`. */
 static wf_status run_all(wfi_kernel *kernel, wfi_stream_queue *stream, const void *const own[],
-                         const wfi_step_args *step) {
+                         const int64_t at[WFI_GPU_LOOPS], const wfi_step_args *step) {
     const wfi_gpu_node *l = kernel->state;
     unsigned reads = kernel->node->op->flags;
     for (int k = 0; k < l->n; k++) {
         wfi_kernel_launch launch = l->all[k].launch;
         for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++)
-            launch.operands[i] = l->all[k].from[i] < 0 || !own[l->all[k].from[i]]
-                                     ? NULL
-                                     : (const char *)own[l->all[k].from[i]] + l->all[k].skip[i];
+            launch.operands[i] = address_of(&l->all[k], i, own, at);
         if (reads & WFI_OP_READS_STEP) {
             launch.arguments.n[13] = (int64_t)step->seed;
             launch.arguments.n[14] = (int64_t)step->step;
@@ -160,19 +165,15 @@ wf_status wfi_gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const 
                       void *scratch, const wfi_step_args *step) {
     const wfi_gpu_node *l = kernel->state;
     const wfi_node *node = kernel->node;
-    const void *own[WFI_LAUNCH_OPERANDS] = {NULL}, *now[WFI_LAUNCH_OPERANDS];
-    const wfi_gpu_loop *outer = &l->loops[0], *inner = &l->loops[1];
+    const void *own[WFI_LAUNCH_OPERANDS] = {NULL};
+    int64_t n[WFI_GPU_LOOPS], at[WFI_GPU_LOOPS];
     for (int i = 0; i < node->n_in; i++) own[i] = operands[i];
     for (int i = 0; i < node->n_out; i++) own[WFI_GPU_OUT + i] = operands[node->n_in + i];
     own[WFI_GPU_SCRATCH] = kernel->scratch_bytes ? scratch : NULL;
-    for (int64_t a = 0; a < wfi_max_i64(outer->n, 1); a++)
-        for (int64_t b = 0; b < wfi_max_i64(inner->n, 1); b++) {
-            for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++)
-                now[i] = own[i] ? (const char *)own[i] + (size_t)a * outer->step[i] +
-                                      (size_t)b * inner->step[i]
-                                : NULL;
-            WF_TRY(run_all(kernel, stream, now, step));
-        }
+    for (int k = 0; k < WFI_GPU_LOOPS; k++) n[k] = wfi_max_i64(l->n_loops[k], 1);
+    for (at[0] = 0; at[0] < n[0]; at[0]++)
+        for (at[1] = 0; at[1] < n[1]; at[1]++)
+            for (at[2] = 0; at[2] < n[2]; at[2]++) WF_TRY(run_all(kernel, stream, own, at, step));
     return WF_OK;
 }
 

@@ -7,34 +7,68 @@
 #define MOST_SCORE_BYTES ((int64_t)32 << 20)
 
 /* A matrix of attention, n_tokens by elements of a head, or by tokens; `skip` bytes into an
- * operand. */
+ * operand, and `step` bytes from one iteration of a loop to the next. */
 typedef struct side {
     int operand;
     size_t skip;
     int64_t row, apart;
     bool is_narrow; /* in scratch memory */
+    size_t step[WFI_GPU_LOOPS];
 } side;
 
+/* Loops go over samples, over heads of keys, and over the heads of queries that share one. Without
+ * sharing, the second goes over several heads at once. */
 typedef struct attention {
     wfi_gpu_node *l;
     wfi_numbers told; /* of kernels */
-    int64_t t, c, d, n_heads;
+    int64_t t, c, d, n_heads, n_keys;
+    int64_t n_shared;       /* heads of queries that share one of keys */
     int64_t n_at_once;      /* heads */
+    int64_t keys_at_once;   /* heads of keys: all of these, or the shared one */
     size_t element, square; /* bytes; of scores in F32 */
     int n_wide;             /* squares of these; as many weights are made of them */
 } attention;
 
-/* Queries, keys or values of qkv, or of their gradients. */
-static side third_of(const attention *s, int operand, int which) {
-    return (side){operand, (size_t)(which * s->c) * s->element, 3 * s->c, s->d, false};
+/* Tokens of queries, from head `first` on. */
+static side queries_of(const attention *s, int operand, int64_t first, int64_t row) {
+    size_t head = (size_t)s->d * s->element;
+    return (side){.operand = operand,
+                  .skip = (size_t)first * head,
+                  .row = row,
+                  .apart = s->d,
+                  .step = {(size_t)(s->t * row) * s->element,
+                           (size_t)(s->keys_at_once * s->n_shared) * head,
+                           (size_t)s->n_at_once * head}};
 }
 
 static side tokens_of(const attention *s, int operand) {
-    return (side){operand, 0, s->c, s->d, false};
+    return queries_of(s, operand, 0, s->c);
+}
+
+/* Queries, keys or values of qkv, or of their gradients. */
+static side third_of(const attention *s, int operand, int which) {
+    int64_t first = which ? s->n_heads + (which - 1) * s->n_keys : 0;
+    side third = queries_of(s, operand, first, s->told.n[7]);
+    if (!which) return third;
+    if (s->n_shared > 1) third.apart = 0;
+    third.step[1] /= (size_t)s->n_shared;
+    third.step[2] = 0;
+    return third;
+}
+
+static side log_sums_of(const attention *s, int operand) {
+    size_t head = (size_t)s->t * sizeof(float);
+    return (side){.operand = operand,
+                  .step = {(size_t)s->n_heads * head,
+                           (size_t)(s->keys_at_once * s->n_shared) * head,
+                           (size_t)s->n_at_once * head}};
 }
 
 static side scores_of(const attention *s, int which) {
-    return (side){WFI_GPU_SCRATCH, (size_t)which * s->square, s->t, s->t * s->t, false};
+    return (side){.operand = WFI_GPU_SCRATCH,
+                  .skip = (size_t)which * s->square,
+                  .row = s->t,
+                  .apart = s->t * s->t};
 }
 
 /* The weights overwrite their scores if both have the same type. */
@@ -46,10 +80,21 @@ static side weights_of(const attention *s, int which) {
     return weights;
 }
 
+/* The gradients of keys or values for each of the heads that share them; after the weights. */
+static side summands_of(const attention *s, int which) {
+    size_t head = (size_t)(s->t * s->d) * sizeof(float);
+    return (side){.operand = WFI_GPU_SCRATCH,
+                  .skip = s->l->scratch_bytes + (size_t)(which * s->n_shared) * head,
+                  .row = s->d,
+                  .apart = s->t * s->d,
+                  .step = {0, 0, (size_t)s->n_at_once * head}};
+}
+
 static void take_side(wfi_gpu_node *l, int operand, side from) {
     wfi_gpu_planned *p = &l->all[l->n - 1];
     p->from[operand] = (int8_t)from.operand;
     p->skip[operand] = from.skip;
+    for (int k = 0; k < WFI_GPU_LOOPS; k++) p->step[k][operand] = from.step[k];
     p->launch.narrow |= (uint32_t)from.is_narrow << operand;
 }
 
@@ -71,31 +116,26 @@ static void multiply(const attention *s, int64_t n, int64_t k, side a, bool a_is
     take_side(s->l, WFI_GPU_OUT, y);
 }
 
-/* Operands move on from sample to sample, and from some heads to the next: rows of them, and
- * log_sum. */
-static void set_step(const attention *s, int operand, int64_t row, size_t element) {
-    s->l->loops[0].step[operand] = (size_t)(s->t * row) * element;
-    s->l->loops[1].step[operand] = (size_t)(s->n_at_once * s->d) * element;
-}
-
-static attention begin_attention(wfi_gpu_node *l, int qkv, int log_sum, int n_wide) {
+static attention begin_attention(wfi_gpu_node *l, int qkv, int n_wide) {
     const wfi_call call = wfi_call_of(l->g, l->node);
     const wfi_numbers told = l->node->op->numbers(&call);
     bool is_narrow = l->g->values[l->node->in[qkv]].dtype == WF_BF16;
     attention s = {l, told, .t = told.n[1], .c = told.n[2], .d = told.n[4], .n_wide = n_wide};
-    s.n_heads = s.n_at_once = told.n[3];
+    s.n_heads = told.n[3];
+    s.n_keys = told.n[6];
+    s.n_shared = s.n_heads / s.n_keys;
     s.element = is_narrow ? sizeof(uint16_t) : sizeof(float);
-    int64_t bytes = s.t * s.t * (int64_t)sizeof(float);
-    while (s.n_at_once > 1 && (s.n_heads % s.n_at_once || s.n_at_once * bytes > MOST_SCORE_BYTES))
+    int64_t bytes = s.t * s.t * (int64_t)sizeof(float), n = s.n_shared > 1 ? s.n_shared : s.n_heads;
+    s.n_at_once = n;
+    while (s.n_at_once > 1 && (n % s.n_at_once || s.n_at_once * bytes > MOST_SCORE_BYTES))
         s.n_at_once--;
+    s.keys_at_once = s.n_shared > 1 ? 1 : s.n_at_once;
     s.square = wfi_round_up((size_t)(s.n_at_once * bytes), 2 * WFI_ALIGN_BYTES);
     l->scratch_bytes = (size_t)n_wide * (s.square + (is_narrow ? s.square / 2 : 0));
-    l->loops[0].n = in_shape(l, qkv)->dim[0];
-    l->loops[1].n = s.n_heads / s.n_at_once;
+    l->n_loops[0] = in_shape(l, qkv)->dim[0];
+    l->n_loops[1] = s.n_keys / s.keys_at_once;
+    l->n_loops[2] = s.keys_at_once * s.n_shared / s.n_at_once;
     s.told.n_groups = s.n_at_once * s.t;
-    set_step(&s, qkv, 3 * s.c, s.element);
-    l->loops[0].step[log_sum] = (size_t)(s.n_heads * s.t) * sizeof(float);
-    l->loops[1].step[log_sum] = (size_t)(s.n_at_once * s.t) * sizeof(float);
     return s;
 }
 
@@ -109,30 +149,47 @@ static void weigh(const attention *s, wfi_gpu_entry entry) {
 }
 
 static void make_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const attention s = begin_attention(l, 0, WFI_GPU_OUT + 1, 1);
-    set_step(&s, WFI_GPU_OUT, s.c, s.element);
+    const attention s = begin_attention(l, 0, 1);
     multiply(&s, s.t, s.d, third_of(&s, 0, 0), false, third_of(&s, 0, 1), true, scores_of(&s, 0));
     weigh(&s, entry);
+    take_side(l, WFI_GPU_OUT + 1, log_sums_of(&s, WFI_GPU_OUT + 1));
     multiply(&s, s.d, s.t, weights_of(&s, 0), false, third_of(&s, 0, 2), false,
              tokens_of(&s, WFI_GPU_OUT));
 }
 
+/* Adds up the gradients of the keys and values that heads share. Only the last iteration of the
+ * loop over these heads has all summands, and it overwrites the sums of the others. */
+static void add_shared(const attention *s) {
+    wfi_launch_arguments *a = wfi_gpu_add_elements(s->l, WFI_GPU_attention_shared, s->t * s->d);
+    a->n[1] = s->d;
+    a->n[2] = s->n_shared;
+    a->n[3] = s->told.n[7];
+    for (int which = 0; which < 2; which++) {
+        side summands = summands_of(s, which);
+        summands.step[2] = 0;
+        take_side(s->l, which, summands);
+        take_side(s->l, WFI_GPU_OUT + which, third_of(s, WFI_GPU_OUT, 1 + which));
+    }
+    s->l->scratch_bytes += (size_t)(2 * s->n_shared * s->t * s->d) * sizeof(float);
+}
+
 /* dy, qkv, y, L */
 static void make_attention_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const attention s = begin_attention(l, 1, 3, 2);
+    const attention s = begin_attention(l, 1, 2);
     const side dy = tokens_of(&s, 0), p = weights_of(&s, 0), ds = weights_of(&s, 1);
-    set_step(&s, 0, s.c, s.element);
-    set_step(&s, 2, s.c, s.element);
-    set_step(&s, WFI_GPU_OUT, 3 * s.c, s.element);
+    bool shares = s.n_shared > 1;
     multiply(&s, s.t, s.d, third_of(&s, 1, 0), false, third_of(&s, 1, 1), true, scores_of(&s, 0));
     multiply(&s, s.t, s.d, dy, false, third_of(&s, 1, 2), true, scores_of(&s, 1));
     weigh(&s, entry);
     take_side(l, 2, dy);
     take_side(l, 3, tokens_of(&s, 2));
-    take_side(l, 4, (side){.operand = 3});
+    take_side(l, 4, log_sums_of(&s, 3));
     multiply(&s, s.d, s.t, ds, false, third_of(&s, 1, 1), false, third_of(&s, WFI_GPU_OUT, 0));
-    multiply(&s, s.d, s.t, ds, true, third_of(&s, 1, 0), false, third_of(&s, WFI_GPU_OUT, 1));
-    multiply(&s, s.d, s.t, p, true, dy, false, third_of(&s, WFI_GPU_OUT, 2));
+    multiply(&s, s.d, s.t, ds, true, third_of(&s, 1, 0), false,
+             shares ? summands_of(&s, 0) : third_of(&s, WFI_GPU_OUT, 1));
+    multiply(&s, s.d, s.t, p, true, dy, false,
+             shares ? summands_of(&s, 1) : third_of(&s, WFI_GPU_OUT, 2));
+    if (shares) add_shared(&s);
 }
 
 static void make_cached_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {

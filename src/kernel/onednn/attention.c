@@ -7,9 +7,10 @@
  *   dP = dy v^T    dS = P (dP - sum dy y)
  *   dq = dS k / sqrt(d)    dk = dS^T q / sqrt(d)    dv = P^T dy
  *
- * Shapes: n samples, h heads of size d, t tokens; c = h d. q, k, v, y are [n, h, t, d] in rows of
- * 3 c or c elements; L is [n, h, t]. A head is one thread's work, so the bits do not depend on how
- * many there are. */
+ * Shapes: n samples, h heads of queries and g of keys and values of size d, t tokens; c = h d. q
+ * and y are [n, h, t, d], k and v [n, g, t, d], in rows of (h + 2 g) d or c elements; L is [n, h,
+ * t]. A head, or backward the heads that share one of keys, is one thread's work, so the bits do
+ * not depend on how many there are. */
 #include "kernel/onednn/onednn.h"
 #include "kernel/onednn/threads.h"
 #include "kernel/vector/rows.h"
@@ -18,7 +19,8 @@
 #include <math.h>
 
 typedef struct attention {
-    int64_t n, t, c, h, d;
+    int64_t n, t, c, h, g, d;
+    int64_t wide;   /* elements of a token in qkv */
     int64_t n_rows; /* at a time */
     int64_t step;   /* from one row of scores to the next */
     int64_t causal; /* above 1: keys that a query sees at most */
@@ -40,9 +42,11 @@ static int64_t rows_at_once(int64_t t, int64_t step) {
 
 static attention attention_of(const wfi_kernel *kernel, int qkv, int n_tiles) {
     const int64_t *dim = wfi_operand_value(kernel, qkv)->shape.dim;
-    attention a = {.n = dim[0], .t = dim[1], .c = dim[2] / 3};
+    attention a = {.n = dim[0], .t = dim[1], .wide = dim[2]};
     a.h = kernel->node->attr.attention.n_heads;
-    a.d = a.c / a.h;
+    a.g = kernel->node->attr.attention.n_keys;
+    a.d = a.wide / (a.h + 2 * a.g);
+    a.c = a.h * a.d;
     a.causal = kernel->node->attr.attention.causal;
     a.factor = (float)(1 / sqrt((double)a.d));
     a.step = (int64_t)wfi_round_up((size_t)a.t, WFI_ROW_LANES);
@@ -79,10 +83,16 @@ static wfi_rows rows_from(const attention *a, int64_t first, float *s) {
                       .y_step = a->c};
 }
 
+/* Where in a row of qkv the head's keys are. */
+static int64_t keys_of(const attention *a, int64_t head) {
+    return a->c + head / (a->h / a->g) * a->d;
+}
+
 static wf_status forward_head(const void *argument, int64_t head, int thread) {
     const attention *a = argument;
-    int64_t sample = head / a->h, column = head % a->h * a->d, wide = 3 * a->c;
-    const float *q = a->qkv + sample * a->t * wide + column, *k = q + a->c, *v = k + a->c;
+    int64_t sample = head / a->h, column = head % a->h * a->d, wide = a->wide;
+    const float *qkv = a->qkv + sample * a->t * wide, *q = qkv + column;
+    const float *k = qkv + keys_of(a, head % a->h), *v = k + a->g * a->d;
     float *y = a->y + sample * a->t * a->c + column, *log_sum = a->log_sum + head * a->t;
     float *s = a->scratch + (size_t)thread * a->thread_elements;
     for (int64_t first = 0; first < a->t; first += a->n_rows) {
@@ -100,20 +110,20 @@ static wf_status forward_head(const void *argument, int64_t head, int thread) {
     return WF_OK;
 }
 
-/* From the last rows to the first: with causal attention the last rows see all keys. They
- * initialize dk and dv; the other rows are added. */
-static wf_status backward_head(const void *argument, int64_t head, int thread) {
-    const attention *a = argument;
-    int64_t sample = head / a->h, column = head % a->h * a->d, wide = 3 * a->c;
-    const float *q = a->qkv + sample * a->t * wide + column, *k = q + a->c, *v = k + a->c;
-    float *dq = a->dqkv + sample * a->t * wide + column, *dk = dq + a->c, *dv = dk + a->c;
-    float *s = a->scratch + (size_t)thread * a->thread_elements, *ds = s + a->n_rows * a->step;
-    for (int64_t first = (a->t - 1) / a->n_rows * a->n_rows, old = 0; first >= 0;
-         first -= a->n_rows, old = 1) {
+/* From the last rows to the first: with causal attention the last rows see all keys. In the first
+ * head of its keys they initialize dk and dv; the other rows and heads are added. */
+static wf_status backward_head(const attention *a, int64_t sample, int64_t head, float *s) {
+    int64_t column = head * a->d, keys = keys_of(a, head), wide = a->wide;
+    const float *qkv = a->qkv + sample * a->t * wide, *q = qkv + column;
+    const float *k = qkv + keys, *v = k + a->g * a->d;
+    float *dqkv = a->dqkv + sample * a->t * wide, *dq = dqkv + column;
+    float *dk = dqkv + keys, *dv = dk + a->g * a->d, *ds = s + a->n_rows * a->step;
+    for (int64_t first = (a->t - 1) / a->n_rows * a->n_rows, old = head % (a->h / a->g) > 0;
+         first >= 0; first -= a->n_rows, old = 1) {
         wfi_rows rows = rows_from(a, first, s);
         const float *dy = a->dy + (sample * a->t + first) * a->c + column;
         matrix dy_rows = {dy, a->c, 'N'}, q_rows = {q + first * wide, wide, 'N'};
-        rows.log_sum = a->log_sum + head * a->t + first;
+        rows.log_sum = a->log_sum + (sample * a->h + head) * a->t + first;
         rows.y = a->y + (sample * a->t + first) * a->c + column;
         rows.dy = dy;
         rows.ds = ds;
@@ -132,10 +142,19 @@ static wf_status backward_head(const void *argument, int64_t head, int thread) {
     return WF_OK;
 }
 
-static wf_status run_heads(wfi_kernel *kernel, attention *a, wfi_each_function each,
+/* `key`: a head of keys of a sample. */
+static wf_status backward_heads(const void *argument, int64_t key, int thread) {
+    const attention *a = argument;
+    int64_t n_shared = a->h / a->g, first = key % a->g * n_shared;
+    float *s = a->scratch + (size_t)thread * a->thread_elements;
+    for (int64_t k = 0; k < n_shared; k++) WF_TRY(backward_head(a, key / a->g, first + k, s));
+    return WF_OK;
+}
+
+static wf_status run_heads(wfi_kernel *kernel, attention *a, int64_t n, wfi_each_function each,
                            void *scratch) {
     a->scratch = scratch;
-    if (wfi_library_each(kernel->options.n_threads, a->n * a->h, each, a) == WF_OK) return WF_OK;
+    if (wfi_library_each(kernel->options.n_threads, n, each, a) == WF_OK) return WF_OK;
     return wfi_fail(kernel->ctx, WF_DEVICE, "oneDNN could not run %s", kernel->label);
 }
 
@@ -146,7 +165,7 @@ static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void 
     a.qkv = operands[0];
     a.y = operands[1];
     a.log_sum = operands[2];
-    return run_heads(kernel, &a, forward_head, scratch);
+    return run_heads(kernel, &a, a.n * a.h, forward_head, scratch);
 }
 
 static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
@@ -158,7 +177,7 @@ static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void
     a.y = operands[2];
     a.log_sum = operands[3];
     a.dqkv = operands[4];
-    return run_heads(kernel, &a, backward_head, scratch);
+    return run_heads(kernel, &a, a.n * a.g, backward_heads, scratch);
 }
 
 /* qkv -> y, L; dy, qkv, y, L -> dqkv */
