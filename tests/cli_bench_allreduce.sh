@@ -132,6 +132,12 @@ expect 2 "it is for --peers" "${bench[@]}" --python python3
 expect 2 "not one of shared|plain" "${bench[@]}" --memory some
 expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"
 
+# ---- an interruption while a picture is drawn: no report ----
+mkdir "$folder/fake"
+printf '#!/bin/bash\nkill -INT $PPID\nexec sleep 600\n' >"$folder/fake/gnuplot" && chmod +x "$folder/fake/gnuplot"
+PATH=$folder/fake:$PATH expect 130 "interrupted; no results have been written" "${bench[@]}" --ranks 2 --out "$folder/drawn" --json "$folder/drawn.json"
+[[ ! -e $folder/drawn.json ]] || fail "interrupted while it draws: there is a report"
+
 # ---- none was forgotten; nothing is left behind ----
 expect_all_tested bench allreduce
 TMPDIR=$folder "$WEFT" "${bench[@]}" --quiet --ranks 2 || fail "with TMPDIR"

@@ -89,6 +89,15 @@ echo '[1]' >"$folder/row.json"
 expect 2 "rows is not an array" bench published --rows "$folder/row.json"
 expect 1 "none.json" bench published --rows "$folder/none.json"
 expect 1 "cannot be written" bench published --json "$folder/none/r.json"
+# ---- an interruption after the script: no results ----
+row name '"b"'
+if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+    status=0
+    ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 strace -o /dev/null -e inject=rmdir:signal=SIGTERM:when=1 \
+        "$WEFT" bench published --rows "$folder/row.json" --json "$folder/none.json" >"$folder/out" 2>"$folder/said" || status=$?
+    [[ $status == 143 && ! -e $folder/none.json ]] || fail "SIGTERM after the script: exit $status"
+    has -x "weft: interrupted; no results have been written" <"$folder/said" || fail "SIGTERM after the script: $(cat "$folder/said")"
+fi
 cp "$WEFT" "$folder/weft"
 LD_LIBRARY_PATH=${WEFT%/*} WEFT=$folder/weft expect 1 "run weft where it was installed or built" bench published
 finish
