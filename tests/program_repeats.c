@@ -116,3 +116,21 @@ TEST(one_is_in_flight) {
         TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     }
 }
+
+/* The shortest lane, the least part of it that is left out, how tight the plan of the memory is,
+ * and the second of two tries. n_period 0: the step is not folded. */
+TEST(limits) {
+    static const struct {
+        const char *plan;
+        int64_t n_lane, n_period;
+    } cases[] = {{"dp=2", 15, 0},
+                 {"dp=2", 16, 1},
+                 {"pp=4", 21, 0},
+                 {"pp=4", 28, 4},
+                 {"pp=2,dp=4,zero=3", 21, 0},
+                 {"pp=3,offload=activations", 21, 4}};
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        scoped_program p = make(ctx, cases[k].plan, cases[k].n_lane, WFI_USE_LOOK_SHORT);
+        assert_int_equal(p->shorter ? p->shorter->n_period : 0, cases[k].n_period);
+    }
+}
