@@ -9,13 +9,9 @@
 #define MOST_LOWERED_RANKS 64
 #define MOST_LOWERED_WORK  2048 /* layers times microbatches of a replica */
 
-static int64_t work_of(const job *j, int64_t n_each) {
-    int64_t n_layers = j->c->o.layers;
-    return (n_layers ? n_layers : 1) * n_each;
-}
-
 bool job_is_large(const job *j, int n_ranks, int64_t n_each) {
-    return n_ranks > MOST_LOWERED_RANKS || work_of(j, n_each) > MOST_LOWERED_WORK;
+    int64_t n_layers = j->c->o.layers ? j->c->o.layers : 1;
+    return n_ranks > MOST_LOWERED_RANKS || n_layers * n_each > MOST_LOWERED_WORK;
 }
 
 /* A prediction is at most so many times too high, and is likely to be so few. */
@@ -23,11 +19,9 @@ bool job_is_large(const job *j, int n_ranks, int64_t n_each) {
 #define LIKELY_OVER 1.25
 /* Smaller buckets need less memory, but not so many times less. */
 #define FAR_OVER 1.2
-/* So many plans are lowered in the order of their times, then so many in the order of their bytes;
- * fewer of large ones. */
-#define MOST_FAST  768
-#define MOST_SMALL 64
-#define MOST_WORK  (8 * MOST_LOWERED_RANKS * MOST_LOWERED_WORK)
+/* The work of some seconds. If no plan has fitted then, a quarter of it is left for small plans. */
+#define MOST_WORK  (MOST_LOWERED_RANKS * MOST_LOWERED_WORK / 2)
+#define LEAST_WORK 80 /* of a plan */
 #define MOST_ITEMS (1 << 14)
 
 typedef struct job_item {
@@ -163,9 +157,8 @@ static bool is_skipped(struct job_list *l) {
  * slower ones. False: there is none, or enough have been tried. */
 static bool find_next(job *j) {
     struct job_list *l = j->list;
-    if (l->n_tries >= MOST_FAST + (has_fitting(l) ? 0 : MOST_SMALL) || l->work > MOST_WORK)
-        return false;
-    if (l->n_tries >= MOST_FAST && !l->is_by_bytes) {
+    if (l->work > MOST_WORK + (has_fitting(l) ? 0 : MOST_WORK / 4)) return false;
+    if (l->work > MOST_WORK && !l->is_by_bytes) {
         qsort(l->items, (size_t)l->n, sizeof *l->items, compare_bytes);
         l->is_by_bytes = l->takes_all = true;
         l->next = 0;
@@ -181,13 +174,20 @@ static bool find_next(job *j) {
     return list_plans(j, INFINITY) == WF_OK && find_next(j);
 }
 
+/* The work of lowering a plan. */
+static int64_t work_of(const job *j, const wf_choice *c) {
+    const wf_model_config *config = wf_model_config_of(j->model);
+    int64_t n_layers = config && config->n_layers ? config->n_layers : 1;
+    int64_t work = n_layers * c->prediction.n_ranks * (c->n_micro / c->n_lanes);
+    return work > LEAST_WORK ? work : LEAST_WORK;
+}
+
 const wf_choice *fitting_next(job *j) {
     struct job_list *l = j->list;
     l->has_ended = !find_next(j);
     const wf_choice *next = l->has_ended ? &l->least : &l->items[l->next++].choice;
     if (!*next->plan || (l->has_ended && !strcmp(next->plan, j->choices->plan))) return NULL;
-    l->work += next->prediction.n_ranks * work_of(j, next->n_micro / next->n_lanes);
-    l->n_tries++;
+    l->work += work_of(j, next);
     return next;
 }
 
@@ -217,6 +217,7 @@ bool fitting_is_fastest(struct job_list *l) {
     if (!l->items) return !l->is_limited;
     if (l->takes_all) return true;
     l->n = l->next - 1;
-    l->next = l->n_tries = 0;
+    l->next = 0;
+    l->work = MOST_WORK / 2;
     return !(l->takes_all = l->n > 0);
 }

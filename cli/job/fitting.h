@@ -9,10 +9,10 @@
 struct job_list {
     const job *j;
     struct job_item *items;
-    int n, next, n_tries, place;
+    int n, next, place;
     double listed_ms, most_ms; /* plans between these times are listed */
     bool takes_all;            /* also plans that are not likely to fit */
-    int64_t work;              /* of all tries */
+    int64_t work;              /* of plans that were lowered */
     wf_choice least;           /* the plan that needs the least; "": none was lowered */
     double least_needs;        /* as a share of the limits */
     bool is_limited, is_by_bytes, has_ended;
