@@ -102,6 +102,7 @@ read -r -a typed <<<"$(sed -n 's/.*  --plan/--plan/p' "$folder/said" | head -n 1
 "$WEFT" $lstm "${typed[@]}" >/dev/null 2>"$folder/said" || fail "$lstm ${typed[*]}: exit $?: $(cat "$folder/said")"
 says "an epoch drops the last 1, too few for 8 microbatches" \
     train --model mlp --data "$folder/images" --batch 9 --micro 8 --lanes 8 --epochs 1
+expect 2 "no plan for 2 ranks suits the recipe; for example dp=1,pp=2: batch_norm 'bn1': one value" plan --model resnet18 --image 32 --batch 1 --ranks 2 --plan auto
 # shellcheck disable=SC2086
 expect 2 "plan auto: no plan for 4 ranks suits the recipe" train --model mlp --image 4 --batch 7 --data synthetic --plan auto --ranks 4
 

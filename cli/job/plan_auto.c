@@ -26,7 +26,7 @@ static wf_status create_first(job *j, const char *text, wf_program **program_out
 
 /* Finds the first mesh of all ranks that the recipe allows: the most replicas first, then the
  * smallest tp. Devices that cannot sum so many replicas at once sum them along a tree. If no mesh
- * is allowed, the error is that of replicas alone. */
+ * is allowed, the error is that of as many replicas as the batch has samples for. */
 static wf_status find_mesh(job *j, wf_program **program_out) {
     static const char *const sums[] = {"", ",allreduce=tree"};
     int n_ranks = wf_plan_n_ranks(j->plan);
@@ -40,13 +40,16 @@ static wf_status find_mesh(job *j, wf_program **program_out) {
                 wf_status status = create_first(j, text, program_out);
                 if (status != WF_INVALID_ARG && status != WF_UNSUPPORTED) return status;
             }
-    snprintf(text, sizeof text, "dp=%d", n_ranks);
+    int n_replicas = n_ranks;
+    int64_t batch = job_recipe_of_a_step(j).batch;
+    while (n_ranks % n_replicas || (batch > 0 && n_replicas > batch)) n_replicas--;
+    snprintf(text, sizeof text, "dp=%d,pp=%d", n_replicas, n_ranks / n_replicas);
     wf_status status = create_first(j, text, program_out);
     if (status != WF_INVALID_ARG && status != WF_UNSUPPORTED) return status;
-    char why[600];
+    char why[700];
     snprintf(why, sizeof why,
-             "--plan auto: no plan for %d ranks suits the recipe; the first that was tried: %.500s",
-             n_ranks, wf_context_error(j->c->ctx));
+             "--plan auto: no plan for %d ranks suits the recipe; for example %s: %.500s", n_ranks,
+             text, wf_context_error(j->c->ctx));
     return wf_context_fail(j->c->ctx, status, why);
 }
 
