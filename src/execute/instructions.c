@@ -39,7 +39,7 @@ void wfi_executor_count_cpu(const wfi_executor *e, int32_t i, int sign) {
     bool is_disk =
         wfi_type_of(now)->cost == WFI_COST_SPACE && wfi_moved_space(e->p, now) == WFI_SPACE_DISK;
     if (!worker_of(e, now)->device->kind->finish_task && !is_disk)
-        e->trace->cpu_ns[i] += sign * wfi_thread_cpu_ns();
+        e->trace->cpu_ns[i] += sign * wfi_thread_cpu_ns() - (sign > 0) * e->trace->clock_ns;
 }
 
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,

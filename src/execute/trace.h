@@ -23,6 +23,7 @@ typedef struct wfi_trace {
     int64_t *begin_ns, *end_ns; /* [n_instructions] */
     int64_t *cpu_ns;   /* [n_instructions] of the stream's thread; 0: a device or a disk works */
     int64_t *least_ns; /* [n_instructions] of all steps but the first: CPU time, or time */
+    int64_t clock_ns;  /* of reading a thread's CPU time, which no instruction should count */
     int64_t n_steps;
 } wfi_trace;
 
