@@ -221,6 +221,22 @@ def fewer_spaces(c):
     return "peak of a space"
 
 
+def other_half(c):
+    """Sums of slices are folded without the gap after the last of them."""
+    ties = [tie for unit in c["units"] for tie in unit[2]]
+    found = []
+    for i in c["instructions"]:
+        into, *rest = i[REFERENCES] or [None]
+        if i[KIND] == "fold" and into[0] == rest[0][0]:
+            end = max(begin + n for _, uses, begin, n in ties if uses[0] == c["blocks"][into[0]][B_ID])
+            found += [(into, rest[0], end)] if end < into[2] else []
+    if not found:
+        return None
+    into, other, end = random.choice(found)
+    into[2] = other[1] = other[2] = end
+    return "fold"
+
+
 def no_state(c):
     b = random.choice([b for b in c["blocks"] if b[B_STATE] and b[B_BYTES]])
     b[B_STATE] = 0
@@ -229,7 +245,8 @@ def no_state(c):
 
 BREAKAGES = (race, other_input, less_norm, other_slice, other_microbatch, missing, doubled,
              assigned, swapped, unordered, over_state, other_block,
-             fewer_bytes, other_part, other_kind, no_sum, lower_peak, fewer_spaces, no_state)
+             fewer_bytes, other_part, other_kind, no_sum, lower_peak, fewer_spaces, other_half,
+             no_state)
 
 
 # With another value, a program may still be correct.

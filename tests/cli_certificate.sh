@@ -15,7 +15,7 @@ proves() {
 }
 
 mlp="--model mlp --image 6 --batch 16 --micro 8 --lanes 8"
-gpt="--model gpt --layers 2 --hidden 16 --heads 2 --vocab 40 --tokens 8 --batch 4 --micro 2 --lanes 2"
+gpt="--model gpt --layers 2 --hidden 20 --heads 2 --vocab 40 --tokens 8 --batch 4 --micro 2 --lanes 2"
 certify zero1 $mlp --plan dp=2,pp=2,zero=1 --optimizer adamw --clip-norm 1
 certify uneven $mlp --plan dp=2,lanes=5+3
 certify ring $mlp --plan dp=4,allreduce=ring,sums=free
