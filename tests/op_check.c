@@ -176,9 +176,14 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(SHAPE, "self_attention: qkv [2, 3, 10] is not", wf_self_attention(t(g, S(2, 3, 10)), 2, 1))  \
     X(INVALID_ARG, "self_attention: 4 heads, 4 of keys, do not divide qkv [2, 3, 18]",             \
       wf_self_attention(t(g, S(2, 3, 18)), 4, 1))                                                  \
-    X(INVALID_ARG, "self_attention: 3 heads, 2 of keys, do not divide qkv [2, 3, 16]",             \
+    X(SHAPE, "reshape: [2, 3, 16] and [1]",                                                        \
+      wf_reshape(wf_self_attention(wf_rotary(t(g, S(2, 3, 16)), t(g, S(2, 3, 16)),                 \
+                                             t(g, S(2, 3, 16)), none(g), 4, 4, 10),                \
+                                   8, 1),                                                          \
+                 S(1)))                                                                            \
+    X(INVALID_ARG, "self_attention: 12 heads are not those that wf_rotary grouped",                \
       wf_self_attention(                                                                           \
-          wf_rotary(t(g, S(2, 3, 8)), t(g, S(2, 3, 4)), t(g, S(2, 3, 4)), none(g), 4, 2, 10), 3,   \
+          wf_rotary(t(g, S(2, 3, 16)), t(g, S(2, 3, 8)), t(g, S(2, 3, 8)), none(g), 4, 2, 10), 12, \
           1))                                                                                      \
     X(INVALID_ARG, "self_attention: 0 heads", wf_self_attention(t(g, S(2, 3, 18)), 0, 1))          \
     X(SHAPE, "far too large",                                                                      \

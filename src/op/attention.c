@@ -36,8 +36,14 @@ static bool is_not_grouped(const wf_graph *g, const wfi_node *node) {
     return !is_grouped(g, node);
 }
 
+/* n_keys, where keys are grouped for another number of heads of queries. */
+enum { OTHER_HEADS = -1 };
+
 static wf_status check_heads(const wf_graph *g, const wfi_node *node, const wf_shape *qkv) {
     int64_t n = node->attr.attention.n_heads, n_keys = node->attr.attention.n_keys;
+    if (n >= 1 && n_keys == OTHER_HEADS)
+        return wfi_op_fail(g, node, WF_INVALID_ARG,
+                           "%lld heads are not those that wf_rotary grouped", (long long)n);
     if (n >= 1 && n_keys >= 1 && n % n_keys == 0 && wfi_last_dim(qkv) % heads_of(&node->attr) == 0)
         return WF_OK;
     return wfi_op_fail(g, node, WF_INVALID_ARG, "%lld heads, %lld of keys, do not divide qkv %s",
@@ -310,8 +316,11 @@ static wfi_attr attr_of(wf_tensor qkv, int64_t n_heads, int causal) {
     int32_t v = qkv.id, made;
     while (v >= 0 && (made = g->values[v].node) >= 0) {
         const wfi_node *node = &g->nodes[made];
-        if (node->op == &wfi_op_rotary)
-            return (wfi_attr){.attention = {n_heads, node->attr.rotary.n_keys, causal}};
+        if (node->op == &wfi_op_rotary) {
+            int64_t n = node->attr.rotary.n_heads, n_keys = node->attr.rotary.n_keys;
+            if (n != n_heads) n_keys = n == n_keys ? n_heads : OTHER_HEADS;
+            return (wfi_attr){.attention = {n_heads, n_keys, causal}};
+        }
         bool keeps = node->n_in > 0 && node->in[0] >= 0 &&
                      wfi_shape_equal(&g->values[node->in[0]].shape, &g->values[v].shape);
         v = keeps ? node->in[0] : -1;
