@@ -154,6 +154,9 @@ compare_figures "--plan dp=2,tp=2"
 has_figures --plan dp=2,pp=2,lanes=5+3,recompute=all
 [[ $(field step_ms <"$folder/report" | sort -u | wc -l) == 1 ]] || fail "step_ms: $(field step_ms <"$folder/report")"
 [[ $(grep -c '"name": "h.0.pair0.0"' "$folder/report") == 2 ]] || fail "the report has not all units of all ranks"
+"$WEFT" plan --model mlp --batch 256 --plan dp=64,pp=2 --json "$folder/many" >"$folder/out" || fail "128 ranks: exit $?"
+[[ $(grep -c '"units":' "$folder/many") == 2 && $(sed -nE 's/^ +"units_of": //p' "$folder/many" | sort -n | uniq -c | xargs) == "63 0 63 1" ]] ||
+    fail "128 ranks: units $(grep -c '"units":' "$folder/many"), as $(sed -nE 's/^ +"units_of": //p' "$folder/many" | sort -n | uniq -c | xargs)"
 [[ $(sed -nE 's/^ "([a-z_]+)":.*/\1/p' "$folder/report" | xargs) == "weft costs plan recipe mesh ranks fits would_fit proposals fragmentation flops sent_bytes device_memory recipe_needed step_ms simulated bytes_over_time" ]] ||
     fail "the report's fields: $(sed -nE 's/^ "([a-z_]+)":.*/\1/p' "$folder/report" | xargs)"
 "$WEFT" plan $gpt --device-memory 1GiB >"$folder/out" || fail "plan that fits: exit $?"

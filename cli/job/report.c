@@ -98,80 +98,14 @@ exit_status report_check(const cli *c) {
     return c->o.json ? output_check("the report", c->o.json) : EXIT_DONE;
 }
 
-/* Writes JSON as json_dumpf does with an indent of 1, in ASCII: a terminal may be at the other end,
- * and obeys more than C0. Thousands of ranks share a few lists of units, so the text of a shared
- * list is made once. */
-typedef struct writer {
-    FILE *out;
-    json_t *texts; /* of shared lists, by address */
-    bool failed;
-} writer;
-
-static void write_value(writer *w, const json_t *value, int depth);
-
-static void write_simple(writer *w, const json_t *value) {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    w->failed |= !text || fputs(text, w->out) == EOF;
-    free(text);
-}
-
-static void begin_line(const writer *w, bool is_first, int depth) {
-    fprintf(w->out, "%s\n%*s", is_first ? "" : ",", depth, "");
-}
-
-static void write_members(writer *w, const json_t *value, int depth) {
-    bool is_object = json_is_object(value);
-    json_t *all = (json_t *)value; /* the iterators of jansson take no const */
-    void *at = is_object ? json_object_iter(all) : NULL;
-    size_t n = is_object ? json_object_size(value) : json_array_size(value);
-    fputc(is_object ? '{' : '[', w->out);
-    for (size_t k = 0; k < n; k++, at = is_object ? json_object_iter_next(all, at) : NULL) {
-        begin_line(w, k == 0, depth + 1);
-        if (is_object) {
-            json_t *key = json_string(json_object_iter_key(at));
-            write_simple(w, key);
-            fputs(": ", w->out);
-            json_decref(key);
-        }
-        write_value(w, is_object ? json_object_iter_value(at) : json_array_get(value, k),
-                    depth + 1);
-    }
-    if (n) fprintf(w->out, "\n%*s", depth, "");
-    fputc(is_object ? '}' : ']', w->out);
-}
-
-static void write_shared(writer *w, const json_t *list, int depth) {
-    char key[40], *text = NULL;
-    size_t n_bytes;
-    snprintf(key, sizeof key, "%p %d", (const void *)list, depth);
-    if (!json_object_get(w->texts, key)) {
-        writer own = {.out = open_memstream(&text, &n_bytes), .texts = w->texts};
-        if (own.out) write_members(&own, list, depth);
-        w->failed |= !own.out || own.failed || fclose(own.out) ||
-                     json_object_set_new(w->texts, key, json_stringn(text, n_bytes));
-        free(text);
-    }
-    const json_t *kept = json_object_get(w->texts, key);
-    if (kept) fwrite(json_string_value(kept), 1, json_string_length(kept), w->out);
-}
-
-static void write_value(writer *w, const json_t *value, int depth) {
-    if (json_is_array(value) && value->refcount > 1)
-        write_shared(w, value, depth);
-    else if (json_is_array(value) || json_is_object(value))
-        write_members(w, value, depth);
-    else
-        write_simple(w, value);
-}
-
 exit_status report_put(const cli *c, const json_t *report, const char *what, const char *path) {
     output out;
     exit_status bad = output_begin(&out, c, what, path);
     if (bad) return bad;
-    writer w = {.out = out.stream, .texts = json_object()};
-    write_value(&w, report, 0);
-    json_decref(w.texts);
-    if (!w.failed && fputc('\n', out.stream) != EOF) return output_end(&out);
+    /* In ASCII: a terminal may be at the other end, and obeys more than C0. */
+    if (!json_dumpf(report, out.stream, JSON_INDENT(1) | JSON_ENSURE_ASCII) &&
+        fputc('\n', out.stream) != EOF)
+        return output_end(&out);
     output_drop(&out);
     return complain(EXIT_FAILED, "no memory left");
 }

@@ -209,11 +209,17 @@ static void end_lists(unit_lists *lists) {
     free(lists->items);
 }
 
-static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *units) {
+/* Up to so many ranks, each rank of the report lists its units. A report of 1,536 ranks of 96
+ * layers would have 726 MB.
+ */
+#define LISTED_RANKS 64
+
+static json_t *rank_json(const job *j, const wf_program *p, int rank,
+                         const struct unit_list *list) {
     wf_rank_summary r = summarize(j->c, p, rank);
     char device[WF_DEVICE_NAME_BYTES];
     json_t *json = json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:O}",
+        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i}",
         "device", job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters,
         "peak_bytes", (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes,
         "fragmentation", fragmentation_of(&r), "state_bytes", (json_int_t)r.state_bytes,
@@ -222,7 +228,11 @@ static json_t *rank_json(const job *j, const wf_program *p, int rank, json_t *un
         (json_int_t)r.received_bytes, "host_peak_bytes", (json_int_t)r.host_peak_bytes,
         "disk_peak_bytes", (json_int_t)r.disk_peak_bytes, "fetched_bytes",
         (json_int_t)r.fetched_bytes, "evicted_bytes", (json_int_t)r.evicted_bytes, "peak_unit",
-        r.peak_unit, "instructions", r.n_instructions, "units", units);
+        r.peak_unit, "instructions", r.n_instructions);
+    if (list->rank == rank || wf_program_n_ranks(p) <= LISTED_RANKS)
+        json_object_set(json, "units", list->json);
+    else
+        json_object_set_new(json, "units_of", json_integer(list->rank));
     if (j->c->o.save_async)
         json_object_set_new(json, "save_bytes",
                             json_integer((json_int_t)wf_program_save_bytes(p, rank)));
@@ -295,7 +305,7 @@ static exit_status report_ranks(const job *j, const wf_program *p, unit_table *t
         const struct unit_list *list = find_units(&lists, r, units, n);
         good = list != NULL;
         if (!good) break;
-        json_array_append_new(ranks, rank_json(j, p, r, list->json));
+        json_array_append_new(ranks, rank_json(j, p, r, list));
         if (list->rank == r || j->c->o.verbose)
             units_add(r, units, n, table, rows[r], sizeof rows[r]);
         else
