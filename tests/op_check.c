@@ -46,6 +46,16 @@ static wf_tensor two_dropouts(wf_graph *g) {
     return wf_dropout(wf_dropout(t(g, S(2, 3)), "d", 0.1f), "d", 0.1f);
 }
 
+/* [2, t, 48]: 4 heads of queries and 2 of keys, of 6 elements each. */
+static wf_tensor grouped(wf_graph *g, int64_t n_tokens) {
+    wf_tensor x = t(g, S(2, n_tokens, 6)), keys = wf_linear(x, "k", 12);
+    return wf_rotary(wf_linear(x, "q", 24), keys, keys, none(g), 4, 2, 10);
+}
+
+static wf_tensor attend(wf_graph *g, wf_tensor qkv) {
+    return wf_reshape(wf_self_attention(qkv, 4, 1), S(1));
+}
+
 #define TALL ((int64_t)1 << 39)
 
 /* status, words of the sentence, what is refused */
@@ -186,6 +196,11 @@ static wf_tensor two_dropouts(wf_graph *g) {
           wf_rotary(t(g, S(2, 3, 16)), t(g, S(2, 3, 8)), t(g, S(2, 3, 8)), none(g), 4, 2, 10), 12, \
           1))                                                                                      \
     X(INVALID_ARG, "self_attention: 0 heads", wf_self_attention(t(g, S(2, 3, 18)), 0, 1))          \
+    X(SHAPE, "reshape: [2, 3, 16] and [1]", attend(g, wf_linear(grouped(g, 3), "mix", 48)))        \
+    X(SHAPE, "reshape: [2, 48, 16] and [1]", attend(g, wf_transpose(grouped(g, 48), 1, 2)))        \
+    X(SHAPE, "reshape: [2, 3, 24] and [1]",                                                        \
+      attend(g, wf_dropout(wf_scale(grouped(g, 3), 2), "d", 0)))                                   \
+    X(SHAPE, "reshape: [2, 3, 24] and [1]", attend(g, wf_reshape(grouped(g, 3), S(2, 3, 48))))     \
     X(SHAPE, "far too large",                                                                      \
       wf_concat((wf_tensor[]){t(g, S(TALL)), t(g, S(TALL)), t(g, S(TALL))}, 3, 0))                 \
     X(INVALID_ARG, "batch_norm 'bn': one value a channel", wf_batch_norm(t(g, S(1, 3)), "bn"))     \

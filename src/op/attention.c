@@ -44,8 +44,7 @@ static wf_status check_heads(const wf_graph *g, const wfi_node *node, const wf_s
     if (n >= 1 && n_keys == OTHER_HEADS)
         return wfi_op_fail(g, node, WF_INVALID_ARG,
                            "%lld heads are not those that wf_rotary grouped", (long long)n);
-    if (n >= 1 && n_keys >= 1 && n % n_keys == 0 && wfi_last_dim(qkv) % heads_of(&node->attr) == 0)
-        return WF_OK;
+    if (n >= 1 && wfi_last_dim(qkv) % heads_of(&node->attr) == 0) return WF_OK;
     return wfi_op_fail(g, node, WF_INVALID_ARG, "%lld heads, %lld of keys, do not divide qkv %s",
                        (long long)n, (long long)n_keys, wfi_show(qkv).text);
 }
@@ -309,7 +308,14 @@ const wfi_op wfi_op_self_attention_backward = {
     .numbers = self_attention_backward_numbers,
 };
 
-/* The heads of keys: those of the wf_rotary that qkv comes from, through ops that keep its shape;
+/* Whether each column of output v is made of the same column of the first input. Ops that mix
+ * columns, such as linear, are not cheap. */
+static bool keeps_columns(const wf_graph *g, const wfi_node *node, int32_t v) {
+    return node->op->flags & (WFI_OP_CHEAP | WFI_OP_ALIAS) && node->op != &wfi_op_transpose &&
+           node->in[0] >= 0 && wfi_shape_equal(&g->values[node->in[0]].shape, &g->values[v].shape);
+}
+
+/* The heads of keys: those of the wf_rotary that qkv comes from, through ops that keep its columns;
  * otherwise as many as of queries. */
 static wfi_attr attr_of(wf_tensor qkv, int64_t n_heads, int causal) {
     const wf_graph *g = qkv.graph;
@@ -321,9 +327,7 @@ static wfi_attr attr_of(wf_tensor qkv, int64_t n_heads, int causal) {
             if (n != n_heads) n_keys = n == n_keys ? n_heads : OTHER_HEADS;
             return (wfi_attr){.attention = {n_heads, n_keys, causal}};
         }
-        bool keeps = node->n_in > 0 && node->in[0] >= 0 &&
-                     wfi_shape_equal(&g->values[node->in[0]].shape, &g->values[v].shape);
-        v = keeps ? node->in[0] : -1;
+        v = keeps_columns(g, node, v) ? node->in[0] : -1;
     }
     return (wfi_attr){.attention = {n_heads, n_heads, causal}};
 }
