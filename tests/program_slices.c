@@ -129,6 +129,27 @@ TEST(rows_lie_side_by_side) {
     assert_int_equal(n, 2);
 }
 
+static int count_folds(wf_context *ctx, int64_t n_slices) {
+    scoped_model model = test_find_model(
+        ctx, "gpt",
+        &TEST_MODEL(.n_classes = 100, .n_tokens = 12, .n_layers = 1, .hidden = 48, .n_heads = 12));
+    scoped_program p;
+    int n = 0;
+    TEST_OK(ctx, make(ctx, model, "pp=2", n_slices, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) n += p->instructions[i].kind == WFI_FOLD;
+    return n;
+}
+
+/* Seven values of a microbatch are sums of slices. Four units of rows sum gradients: halves in one
+ * block, other numbers of slices use by use of eight weights. */
+TEST(halves_are_summed_at_once) {
+    const int values = 7 * MICRO;
+    assert_int_equal(count_folds(ctx, 2), values + 4);
+    assert_int_equal(count_folds(ctx, 4), 3 * values + 2 * 4);
+    assert_int_equal(count_folds(ctx, 3), 2 * values + 2 * 8);
+    assert_int_equal(count_folds(ctx, 6), 5 * values + 5 * 8);
+}
+
 /* Weights of a norm are used by the units of rows: the unit that owns them begins their sums. */
 TEST(nothing_is_added_once) {
     scoped_model model = find_gpt(ctx, 1);

@@ -44,13 +44,13 @@ static inline wf_tensor token_mlp(wf_tensor x, const char *first, const char *se
     return wf_linear(wf_gelu(wf_linear(x, first, 48)), second, 24);
 }
 
-/* Eight tokens a sample. Between the pairs slices have rows: a pair reads the residual stream
+/* Between the pairs slices have rows: a pair reads the residual stream
  * itself (its gradient goes two ways unchanged), then the norm of it, then the sum of the pair
  * before, beside a dropout; all rows of the last sum are read at once. */
-static inline void token_net(wf_graph *g, const void *config) {
+static inline void add_tokens(wf_graph *g, int64_t n_tokens) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
-    x = wf_linear(wf_reshape(x, WF_SHAPE(-1, 8, 24)), "in", 24);
+    x = wf_linear(wf_reshape(x, WF_SHAPE(-1, n_tokens, SMALL_IMAGE / n_tokens)), "in", 24);
     x = wf_layer_norm(wf_add(x, token_mlp(x, "a1", "a2")), "ln1");
     wf_cut(x, "block");
     x = wf_add(x, wf_dropout(token_mlp(wf_layer_norm(x, "ln2"), "b1", "b2"), "drop", 0.1f));
@@ -58,9 +58,13 @@ static inline void token_net(wf_graph *g, const void *config) {
     wf_tensor c = token_mlp(x, "c1", "c2");
     wf_cut(c, "last");
     x = wf_add(token_mlp(c, "d1", "d2"), wf_add(x, c));
-    wf_tensor logits = wf_linear(wf_reshape(x, WF_SHAPE(-1, SMALL_IMAGE)), "head", 10);
+    wf_tensor logits = wf_linear(wf_reshape(x, WF_SHAPE(-1, 24 * n_tokens)), "head", 10);
     wf_output(logits, "logits");
     wf_loss(wf_cross_entropy(logits, y));
+}
+
+static inline void token_net(wf_graph *g, const void *config) {
+    add_tokens(g, 8);
 }
 
 /* A recurrent net of three steps, with hidden state. */

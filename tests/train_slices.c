@@ -178,13 +178,13 @@ TEST(gradients_are_the_whole_ones) {
 }
 
 /* Weights after two steps, and what is computed forward. */
-static void train(wf_context *ctx, const net *one, double clip_norm, const char *plan, int n_ranks,
-                  char *hex_out, double *loss_out) {
+static void train(wf_context *ctx, wf_model_function function, int n_slices, double clip_norm,
+                  const char *plan, int n_ranks, char *hex_out, double *loss_out) {
     wf_recipe recipe =
-        SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .n_slices = 4, .clip_norm = clip_norm);
+        SMALL_RECIPE(.n_micro = 4, .n_lanes = 2, .n_slices = n_slices, .clip_norm = clip_norm);
     char devices[16];
     snprintf(devices, sizeof devices, "cpu:%d", n_ranks);
-    wf_trainer *t = planned_trainer(ctx, one->function, &recipe, plan, devices, 0);
+    wf_trainer *t = planned_trainer(ctx, function, &recipe, plan, devices, 0);
     for (int step = 0; step < 2; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
     TEST_OK(ctx, small_eval(t, 2, 6, loss_out));
     TEST_OK(ctx, wf_trainer_weights_sha256(t, hex_out));
@@ -220,12 +220,33 @@ TEST(ranks_give_the_same_bits) {
     for (size_t k = 0; k < WFI_COUNT(nets); k++) {
         char one[65], hex[65];
         double loss_one, loss, clip_norm = k % 2 ? 0 : 0.5;
-        train(ctx, &nets[k], clip_norm, "", 1, one, &loss_one);
+        train(ctx, nets[k].function, 4, clip_norm, "", 1, one, &loss_one);
         for (size_t i = k % stride; i < sizeof plans / sizeof *plans; i += stride) {
             if (strstr(plans[i].text, ",sp") && !nets[k].has_rows) continue;
-            train(ctx, &nets[k], clip_norm, plans[i].text, plans[i].n_ranks, hex, &loss);
+            train(ctx, nets[k].function, 4, clip_norm, plans[i].text, plans[i].n_ranks, hex, &loss);
             if (strcmp(hex, one) || memcmp(&loss, &loss_one, sizeof loss))
                 fail_msg("net %zu, %s: not one rank's bits", k, plans[i].text);
+        }
+    }
+}
+
+static void twelve_tokens_net(wf_graph *g, const void *config) {
+    add_tokens(g, 12);
+}
+
+/* Slices whose tree is not made of halves. Ranks that divide rows do not join them. */
+TEST(other_slices_give_the_same_bits) {
+    static const char *const plans[] = {"pp=2", "tp=2,sp", "tp=3,sp"};
+    for (int n_slices = 3; n_slices <= 6; n_slices += 3) {
+        char one[65], hex[65];
+        double loss_one, loss;
+        train(ctx, twelve_tokens_net, n_slices, 0.5, "", 1, one, &loss_one);
+        for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+            int n_ranks = plans[k][3] - '0';
+            if (k && n_slices != 3 * (4 - n_ranks)) continue;
+            train(ctx, twelve_tokens_net, n_slices, 0.5, plans[k], n_ranks, hex, &loss);
+            assert_string_equal(hex, one);
+            assert_memory_equal(&loss, &loss_one, sizeof loss);
         }
     }
 }
