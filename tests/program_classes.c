@@ -7,6 +7,7 @@
 #include "equal_programs.h"
 #include "program/map.h"
 #include "program/stage.h"
+#include "program/where.h"
 #include "sharded_plan.h"
 #include "small_models.h"
 #include "wide_net.h"
@@ -94,6 +95,52 @@ static void with_small_units(wf_graph *g, const void *config) {
     h = wf_cut(wf_linear(h, "fc0", 4), "small1");
     h = wf_cut(wf_linear(h, "fc1", 4), "small2");
     wf_loss(wf_mse(wf_linear(h, "fc2", 4), y));
+}
+
+/* Units of equal parameters: of which a norm is trained, is not, or has statistics, too. */
+static void with_equal_units(wf_graph *g, const void *config) {
+    wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(64)),
+              y = wf_input(g, "y", WF_F32, WF_SHAPE(64));
+    for (int k = 0; k < 5; k++) {
+        char unit[8], norm[8];
+        snprintf(unit, sizeof unit, "u%d", k);
+        snprintf(norm, sizeof norm, "n%d", k);
+        h = wf_linear(wf_cut(h, unit), unit, 64);
+        if (k) h = k == 4 ? wf_batch_norm(h, norm) : wf_layer_norm(h, norm);
+    }
+    wf_loss(wf_mse(h, y));
+}
+
+/* Those of one size have equal parts on all ranks. */
+static void check_sizes(const char *plan_text, const char *freeze, int n_sizes) {
+    static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE, WFI_BLOCK_BUFFER};
+    scoped_context ctx = test_context();
+    wf_recipe recipe = TEST_RECIPE(.batch = 32, .n_micro = 16, .n_lanes = 16, .optimizer = WF_ADAM);
+    int n = 0;
+    wf_program *p;
+    strcpy(recipe.freeze.text, freeze);
+    scoped_model model = test_model(ctx, "small", with_equal_units, NULL, 0);
+    scoped_plan plan = test_plan(ctx, plan_text);
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
+                                    WFI_USE_LOOK, NULL, &p));
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        int32_t first = p->size_like[u];
+        n += first == u;
+        assert_int_equal(p->size_like[first], first);
+        for (size_t k = 0; k < WFI_COUNT(kinds) * (size_t)p->mesh.dp; k++) {
+            wfi_block_kind kind = kinds[k % WFI_COUNT(kinds)];
+            int32_t dp = (int32_t)(k / WFI_COUNT(kinds));
+            assert_int_equal(wfi_kept_extent(p, kind, u, wfi_unit_rank_of(p, dp, u)).bytes,
+                             wfi_kept_extent(p, kind, first, wfi_unit_rank_of(p, dp, first)).bytes);
+        }
+    }
+    assert_int_equal(n, n_sizes);
+    wf_program_destroy(p);
+}
+
+TEST_CASE(sizes) {
+    check_sizes("dp=4,zero=1", "n1", 4);
+    check_sizes("dp=16,zero=1", "n1", 5);
 }
 
 /* Where small units are a small share, the first replica has their state: by turns each replica

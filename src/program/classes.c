@@ -26,29 +26,25 @@
 #include "program/map.h"
 #include "program/where.h"
 
-/* Whether two units are of one size, and divided in one way. */
-static bool is_divided_like(const wf_program *p, int32_t u, int32_t v) {
-    const wfi_unit *x = &p->graph->units[u], *y = &p->graph->units[v];
-    const wfi_stage *a = &p->stages[p->stage_of[u]], *b = &p->stages[p->stage_of[v]];
-    return x->param_bytes == y->param_bytes && x->trained_bytes == y->trained_bytes &&
-           x->buffer_bytes == y->buffer_bytes && a->strategy == b->strategy &&
-           a->first_dp == b->first_dp && a->n_replicas == b->n_replicas &&
-           a->n_members == b->n_members && a->n_parts == b->n_parts;
+static bool has_equal_bytes(const wfi_unit *a, const wfi_unit *b) {
+    return a->param_bytes == b->param_bytes && a->trained_bytes == b->trained_bytes &&
+           a->buffer_bytes == b->buffer_bytes;
 }
 
-/* A unit is alone if its number decides where it is, or other stages read its parameters. */
+/* Where ranks follow others, all units are divided in one way. Where small units rotate, the number
+ * of a unit decides as well. */
 static wf_status find_sizes(wf_program *p) {
+    const wfi_unit *units = p->graph->units;
     size_t n_units = (size_t)p->graph->n_units;
     int32_t n = 0, *firsts = wfi_alloc(p->ctx, n_units, sizeof *firsts, "classes of ranks");
     p->size_like = wfi_pool_alloc(&p->pool, n_units, sizeof *p->size_like);
-    for (int32_t u = 0; u < p->graph->n_units && firsts && p->size_like; u++) {
-        bool is_alone = p->rotates_small || p->first_reader[u] < p->first_reader[u + 1];
-        int32_t k = 0;
-        while (k < n && !is_alone && !is_divided_like(p, u, firsts[k])) k++;
-        p->size_like[u] = is_alone || k == n ? u : firsts[k];
-        if (!is_alone && k == n) firsts[n++] = u;
-    }
     bool ok = firsts && p->size_like;
+    for (int32_t u = 0; u < p->graph->n_units && ok; u++) {
+        int32_t k = p->rotates_small ? n : 0;
+        while (k < n && !has_equal_bytes(&units[u], &units[firsts[k]])) k++;
+        if (k == n) firsts[n++] = u;
+        p->size_like[u] = firsts[k];
+    }
     wfi_free(p->ctx, firsts);
     return ok ? WF_OK : WF_NO_MEMORY;
 }
