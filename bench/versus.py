@@ -3,10 +3,16 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import sys
 import tempfile
 
 BENCH = pathlib.Path(__file__).resolve().parent
+# An exception removes temporary folders and kills the run that is under way.
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, _: sys.exit(128 + number))
+
 PYTHON = pathlib.Path(tempfile.gettempdir()) / "weft-peers/bin/python"
 
 # PyTorch computes the batch at once. weft's default lanes and slices, which let more ranks compute

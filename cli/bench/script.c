@@ -2,13 +2,12 @@
  * pictures.
  */
 #include "bench/cases.h"
+#include "bench/scratch.h"
 #include "checkpoint/checkpoint.h"
 #include "common/text.h"
 #include "draw/chart.h"
 #include "job/report.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,25 +100,7 @@ exit_status cases_check(const cli *c) {
     return bad;
 }
 
-/* ---- its folder ---- */
-
-static exit_status folder_open(char folder[200]) {
-    const char *parent = getenv("TMPDIR");
-    if (!parent || !*parent || strlen(parent) > 150) parent = "/tmp";
-    snprintf(folder, 200, "%s/weft-bench-XXXXXX", parent);
-    if (mkdtemp(folder)) return EXIT_DONE;
-    return complain(EXIT_FAILED, "no folder for reports can be made in %s: %s", parent,
-                    strerror(errno));
-}
-
-/* A run that was killed may leave half a report under another name. */
-static void folder_close(const char *folder) {
-    DIR *listing = opendir(folder);
-    for (struct dirent *f; listing && (f = readdir(listing));)
-        (void)unlinkat(dirfd(listing), f->d_name, 0);
-    if (listing) closedir(listing);
-    (void)rmdir(folder);
-}
+/* ---- its run ---- */
 
 static exit_status run_in(const cli *c, const char *folder, const json_t *state, words *w,
                           json_t **result_out) {
@@ -137,23 +118,23 @@ static exit_status run_in(const cli *c, const char *folder, const json_t *state,
                : complain(EXIT_FAILED, "the report of python3 cannot be read: %.160s", error.text);
 }
 
-/* Signals wait while there is a folder, so each end removes it. */
+/* Signals wait while there is a folder. */
 static exit_status make(const cli *c, const json_t *state, unsigned child, const char *peer,
                         const words *more, json_t **result_out) {
-    char folder[200];
+    scratch files;
     sigset_t before;
     words w = {0};
     interrupt_hold(&before);
     interrupt_watch();
     exit_status bad = begin_words(&w);
-    if (!bad) bad = folder_open(folder);
+    if (!bad) bad = scratch_open(&files);
     if (!bad) {
-        words_add(&w, "%s", folder);
+        words_add(&w, "%s", files.folder);
         add_options(c, child, &w);
         add_places(c, peer, &w);
         for (int k = 0; more && k < more->n; k++) words_add(&w, "%s", more->word[k]);
-        bad = run_in(c, folder, state, &w, result_out);
-        folder_close(folder);
+        bad = run_in(c, files.folder, state, &w, result_out);
+        scratch_close(&files);
     }
     words_release(&w);
     interrupt_release(&before);
