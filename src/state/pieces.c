@@ -4,6 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- members by a key, in ascending order ---- */
+
+typedef struct chains {
+    int32_t *first; /* [n_keys] -1: none */
+    int32_t *next;  /* [n] -1: it is the last */
+} chains;
+
+static wf_status chains_create(wfi_pool *pool, int32_t n_keys, int32_t n, chains *chains_out) {
+    chains *c = chains_out;
+    c->first = wfi_pool_alloc(pool, (size_t)n_keys, sizeof *c->first);
+    c->next = wfi_pool_alloc(pool, (size_t)n, sizeof *c->next);
+    for (int32_t k = 0; c->first && k < n_keys; k++) c->first[k] = -1;
+    return wfi_pool_status(pool);
+}
+
+/* Members come in descending order. */
+static void chains_add(const chains *c, int32_t key, int32_t member) {
+    c->next[member] = c->first[key];
+    c->first[key] = member;
+}
+
 /* ---- which part of a unit's flat buffer a block has ---- */
 
 typedef struct held {
@@ -26,11 +47,11 @@ static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
     return (wfi_extent){0, 0};
 }
 
-static wf_status list_held(const wf_program *p, wfi_state_scope scope, held **held_out,
-                           int32_t *n_out) {
+static wf_status list_held(const wf_program *p, wfi_state_scope scope, wfi_pool *pool,
+                           held **held_out, int32_t *n_out) {
     size_t n = 0;
     for (int32_t b = 0; b < p->n_blocks; b++) n += is_wanted(p, &p->blocks[b], scope);
-    held *all = wfi_alloc(p->ctx, n + 1, sizeof *all, "a list of state");
+    held *all = wfi_pool_alloc(pool, n, sizeof *all);
     if (!all) return WF_NO_MEMORY;
     *n_out = 0;
     for (int32_t b = 0; b < p->n_blocks; b++)
@@ -42,11 +63,11 @@ static wf_status list_held(const wf_program *p, wfi_state_scope scope, held **he
 
 /* ---- tensors ---- */
 
+/* Whether the block, of the value's unit, is of the tensor's kind. */
 static bool is_of(const held *from, const wfi_state_tensor *tensor, const wfi_value *value) {
     wfi_block_kind kind = from->block->name.kind;
-    if (from->block->name.owner != value->unit || (kind == WFI_BLOCK_STATE) != (tensor->state >= 0))
-        return false;
-    return (kind == WFI_BLOCK_BUFFER) == (value->kind == WFI_VALUE_BUFFER) &&
+    return (kind == WFI_BLOCK_STATE) == (tensor->state >= 0) &&
+           (kind == WFI_BLOCK_BUFFER) == (value->kind == WFI_VALUE_BUFFER) &&
            (kind == WFI_BLOCK_HIDDEN) == (value->kind == WFI_VALUE_HIDDEN);
 }
 
@@ -86,12 +107,6 @@ static int compare_pieces(const void *a, const void *b) {
     return x->rank - y->rank;
 }
 
-/* Whether value v is a part of the tensor, or all of it. */
-static bool is_part(const wf_graph *g, const wfi_state_tensor *tensor, int32_t v) {
-    const wfi_cut *cut = g->values[v].cut;
-    return cut ? cut->whole == tensor->value : v == tensor->value;
-}
-
 /* Number of elements of value v, a part of a tensor or all of it, that are contiguous in the
  * tensor. */
 static int64_t count_run(const wf_graph *g, int32_t v) {
@@ -106,13 +121,21 @@ static int32_t part_of(const wf_graph *g, int32_t v) {
     return g->values[v].cut ? g->units[g->values[v].unit].slice : 0;
 }
 
-static wf_status find_runs(wfi_state_list *list, wfi_state_tensor *tensor) {
+/* Where the tensors' values and the blocks are. */
+typedef struct sources {
+    const wf_program *program;
+    held *all;
+    chains parts; /* values: parts of a tensor's value, or it itself */
+    chains of;    /* indices in `all`, by unit */
+} sources;
+
+static wf_status find_runs(wfi_state_list *list, wfi_state_tensor *tensor, const chains *parts) {
     const wf_graph *g = list->graph;
     int32_t n = tensor->n_parts = g->values[tensor->value].kind == WFI_VALUE_CUT ? g->n_slices : 1;
     tensor->run_begin = wfi_pool_alloc(&list->pool, (size_t)n + 1, sizeof *tensor->run_begin);
     if (!tensor->run_begin) return WF_NO_MEMORY;
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (is_part(g, tensor, v) && g->values[v].kind != WFI_VALUE_CUT)
+    for (int32_t v = parts->first[tensor->value]; v >= 0; v = parts->next[v])
+        if (g->values[v].kind != WFI_VALUE_CUT)
             tensor->run_begin[part_of(g, v) + 1] = count_run(g, v);
     if (g->values[tensor->value].kind == WFI_VALUE_HIDDEN)
         tensor->run_begin[1] = wf_shape_n_elem(&tensor->shape);
@@ -120,24 +143,25 @@ static wf_status find_runs(wfi_state_list *list, wfi_state_tensor *tensor) {
     return WF_OK;
 }
 
-static wf_status add_pieces(wfi_state_list *list, const wf_program *p, wfi_state_tensor *tensor,
-                            const held *all, int32_t n) {
+static wf_status add_pieces(wfi_state_list *list, const sources *from, wfi_state_tensor *tensor) {
     const wf_graph *g = list->graph;
+    const chains *parts = &from->parts, *of = &from->of;
     size_t most = 0;
-    WF_TRY(find_runs(list, tensor));
-    for (int32_t v = 0; v < g->n_values; v++)
-        for (int32_t k = 0; k < n && is_part(g, tensor, v); k++)
-            most += is_of(&all[k], tensor, wfi_value_at(g, v));
+    WF_TRY(find_runs(list, tensor, parts));
+    for (int32_t v = parts->first[tensor->value]; v >= 0; v = parts->next[v])
+        for (int32_t k = of->first[g->values[v].unit]; k >= 0; k = of->next[k])
+            most += is_of(&from->all[k], tensor, wfi_value_at(g, v));
     tensor->pieces = wfi_pool_alloc(&list->pool, most, sizeof *tensor->pieces);
     if (!tensor->pieces) return WF_NO_MEMORY;
-    for (int32_t v = 0; v < g->n_values; v++) {
+    for (int32_t v = parts->first[tensor->value]; v >= 0; v = parts->next[v]) {
         const wfi_value *value = wfi_value_at(g, v);
-        if (!is_part(g, tensor, v) || value->kind == WFI_VALUE_CUT) continue;
-        for (int32_t k = 0; k < n; k++) {
-            if (!is_of(&all[k], tensor, value)) continue;
+        if (value->kind == WFI_VALUE_CUT) continue;
+        for (int32_t k = of->first[value->unit]; k >= 0; k = of->next[k]) {
+            const held *source = &from->all[k];
+            if (!is_of(source, tensor, value)) continue;
             wfi_state_piece piece = value->kind == WFI_VALUE_HIDDEN
-                                        ? cut_samples(p, &all[k], v)
-                                        : cut(&all[k], tensor->state, value, wfi_value_bytes(g, v));
+                                        ? cut_samples(from->program, source, v)
+                                        : cut(source, tensor->state, value, wfi_value_bytes(g, v));
             piece.part = part_of(g, v);
             tensor->pieces[tensor->n_pieces] = piece;
             tensor->n_pieces += piece.n > 0;
@@ -151,8 +175,8 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(((const wfi_state_tensor *)a)->name, ((const wfi_state_tensor *)b)->name);
 }
 
-static wf_status add_tensors(wfi_state_list *list, const wf_program *p, wfi_state_scope scope,
-                             const held *all, int32_t n) {
+static wf_status add_tensors(wfi_state_list *list, const sources *from, wfi_state_scope scope) {
+    const wf_program *p = from->program;
     int n_states = scope == WFI_STATE_ALL ? wfi_recipe_n_states(&p->recipe) : 0;
     for (int32_t v = 0; v < list->graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(list->graph, v);
@@ -171,10 +195,25 @@ static wf_status add_tensors(wfi_state_list *list, const wf_program *p, wfi_stat
                 tensor->name = wfi_pool_format(&list->pool, "optimizer.%s.%s",
                                                wfi_recipe_state_name(&p->recipe, k), value->name);
             if (!tensor->name) return WF_NO_MEMORY;
-            WF_TRY(add_pieces(list, p, tensor, all, n));
+            WF_TRY(add_pieces(list, from, tensor));
         }
     }
     qsort(list->tensors, (size_t)list->n_tensors, sizeof *list->tensors, compare_names);
+    return WF_OK;
+}
+
+static wf_status find_sources(wfi_pool *pool, const wf_program *p, wfi_state_scope scope,
+                              sources *sources_out) {
+    sources *s = sources_out;
+    const wf_graph *g = p->graph;
+    int32_t n;
+    *s = (sources){.program = p};
+    WF_TRY(list_held(p, scope, pool, &s->all, &n));
+    WF_TRY(chains_create(pool, g->n_values, g->n_values, &s->parts));
+    WF_TRY(chains_create(pool, g->n_units, n, &s->of));
+    for (int32_t v = g->n_values - 1; v >= 0; v--)
+        chains_add(&s->parts, g->values[v].cut ? g->values[v].cut->whole : v, v);
+    for (int32_t k = n - 1; k >= 0; k--) chains_add(&s->of, s->all[k].block->name.owner, k);
     return WF_OK;
 }
 
@@ -182,15 +221,16 @@ wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
                                 wfi_state_list *list_out) {
     wfi_state_list *list = list_out;
     size_t most = (size_t)p->graph->n_values * (1 + (size_t)wfi_recipe_n_states(&p->recipe));
-    held *all;
-    int32_t n;
+    wfi_pool pool;
+    sources from;
     *list = (wfi_state_list){.graph = p->graph};
     wfi_pool_init(&list->pool, p->ctx);
     list->tensors = wfi_pool_alloc(&list->pool, most, sizeof *list->tensors);
     if (!list->tensors) return WF_NO_MEMORY;
-    WF_TRY(list_held(p, scope, &all, &n));
-    wf_status status = add_tensors(list, p, scope, all, n);
-    wfi_free(p->ctx, all);
+    wfi_pool_init(&pool, p->ctx);
+    wf_status status = find_sources(&pool, p, scope, &from);
+    if (status == WF_OK) status = add_tensors(list, &from, scope);
+    wfi_pool_release(&pool);
     return status;
 }
 
