@@ -160,8 +160,7 @@ static exit_status close_output(exit_status status, int code) {
 static exit_status run_in_context(const command *about, const wf_context_config *config, cli *c) {
     wf_status status = wf_context_create(config, &c->ctx);
     bool joins = about->flag & (JOBS | FOR_BENCH_ALLREDUCE);
-    exit_status bad = joins ? EXIT_DONE : report_check(c);
-    if (bad) return bad;
+    if (!joins) TRY(report_check(c));
     if (status == WF_OK) return about->run(c);
     return complain(EXIT_FAILED, "%s",
                     status == WF_DEVICE

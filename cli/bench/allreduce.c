@@ -162,8 +162,7 @@ static exit_status prepare(bench_allreduce *b, bool is_part) {
     cli *c = b->all.c;
     wf_place place;
     bool done;
-    wf_status status = wf_launch_place(c->ctx, &place);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_launch_place(c->ctx, &place)));
     b->is_worker = place.n_ranks > 1;
     if (b->is_worker && !option_is_given(&c->o, OPT_ranks)) {
         c->o.ranks = place.n_ranks;

@@ -39,9 +39,8 @@ static wf_status timed(wf_group *group, float *x, int64_t n_elem, bool by_work, 
 /* As many calls as the budget has room for; some untimed ones go before. */
 static wf_status repeated(wf_group *group, float *x, int64_t n_elem, bool by_work, double *us_out) {
     double us = 0;
-    wf_status status = timed(group, x, n_elem, by_work, 1, &us);
-    if (status == WF_OK && us < BUDGET_US / 16) status = timed(group, x, n_elem, by_work, 8, &us);
-    if (status != WF_OK) return status;
+    TRY(timed(group, x, n_elem, by_work, 1, &us));
+    if (us < BUDGET_US / 16) TRY(timed(group, x, n_elem, by_work, 8, &us));
     int n_calls = us * MOST_CALLS < BUDGET_US ? MOST_CALLS : (int)ceil(BUDGET_US / us);
     return timed(group, x, n_elem, by_work, n_calls, us_out);
 }
@@ -95,8 +94,7 @@ static wf_status count(wf_group *group, float *x, int64_t n_elem, json_t *row) {
     wf_status status = call(group, x, n_elem, false);
     wf_traffic after = wf_group_traffic(group);
     if (status != WF_OK || !strcmp(row_text(row, "algorithm"), "engine")) return status;
-    status = gather(group, after.sent_bytes - before.sent_bytes, row, "sent_bytes");
-    if (status != WF_OK) return status;
+    TRY(gather(group, after.sent_bytes - before.sent_bytes, row, "sent_bytes"));
     return gather(group, after.received_bytes - before.received_bytes, row, "received_bytes");
 }
 

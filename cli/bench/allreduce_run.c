@@ -52,9 +52,8 @@ static exit_status keep(bench_allreduce *b, int first, int n_rows, const json_t 
         if (!(time_us > 0))
             return complain(EXIT_FAILED, "%s: its report has no time for %.0f bytes", from,
                             row_number(row, "bytes"));
-        exit_status bad = row_append(row, "rounds_us", time_us);
-        if (!bad) bad = row_append(row, ".streams", row_number(result, "stream_time_us"));
-        if (bad) return bad;
+        TRY(row_append(row, "rounds_us", time_us));
+        TRY(row_append(row, ".streams", row_number(result, "stream_time_us")));
         if (!json_object_get(result, "sent_bytes")) continue;
         json_object_set(row, "sent_bytes", json_object_get(result, "sent_bytes"));
         json_object_set(row, "received_bytes", json_object_get(result, "received_bytes"));

@@ -82,14 +82,12 @@ static exit_status check_peers(const options *o) {
 
 exit_status apart_resolve(cli *c, int usual) {
     options *o = &c->o;
-    exit_status bad = job_check_model(c);
-    if (bad) return bad;
+    TRY(job_check_model(c));
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = usual;
     if (!option_is_given(o, OPT_steps)) o->steps = usual;
     if (!o->recipe.n_threads) o->recipe.n_threads = 1;
-    bad = apart_check_counts(o, 1);
-    if (bad) return bad;
+    TRY(apart_check_counts(o, 1));
     if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps must be 1 to 10000");
     return check_peers(o);
 }
@@ -97,8 +95,7 @@ exit_status apart_resolve(cli *c, int usual) {
 exit_status apart_check_alone(const cli *c) {
     const command *about = commands;
     wf_place place;
-    wf_status status = wf_launch_place(c->ctx, &place);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_launch_place(c->ctx, &place)));
     if (place.n_ranks == 1) return EXIT_DONE;
     while (about->flag != c->command) about++;
     return complain(

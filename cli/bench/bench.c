@@ -16,9 +16,8 @@ static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *l
         if (n == 1) wf_trainer_profile_reset(trainer);
         if (n == 1) *begin = effort_now();
         double start = now_seconds();
-        wf_status status = wf_loader_next(loader, &batch);
-        if (status == WF_OK) status = job_step(j, trainer, batch, &result);
-        if (status != WF_OK) return complain_of(c, status);
+        TRY(complain_of(c, wf_loader_next(loader, &batch)));
+        TRY(complain_of(c, job_step(j, trainer, batch, &result)));
         double ms = (now_seconds() - start) * 1e3;
         if (!record_add(r, result.loss, ms, job_items(j, batch->n_all)))
             return complain(EXIT_FAILED, "no memory left");
@@ -36,8 +35,7 @@ static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const recor
     effort spent;
     wf_status measured = effort_since(c, begin, &spent);
     if (measured != WF_OK) return complain_of(c, measured);
-    wf_status status = report_create(j, trainer, r, 1, &report);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, report_create(j, trainer, r, 1, &report)));
     const char *key = j->is_tokens ? "tokens_per_second" : "images_per_second";
     say(c, "median  %.2f %s/s, %s a step; fastest step %s\n",
         json_number_value(json_object_get(report, key)), j->is_tokens ? "tokens" : "images",
@@ -87,11 +85,10 @@ exit_status run_bench(cli *c) {
     bool done;
     exit_status bad = processes_begin(c, &done);
     if (bad || done) return bad;
-    bad = report_check(c);
-    if (!bad) bad = timeline_check(c);
-    if (!bad) bad = job_open(c, c->o.repeat + 1, &j);
-    if (bad) return bad;
-    if (!bad) bad = measure(c, &j);
+    TRY(report_check(c));
+    TRY(timeline_check(c));
+    TRY(job_open(c, c->o.repeat + 1, &j));
+    bad = measure(c, &j);
     job_close(&j);
     return bad;
 }

@@ -52,8 +52,7 @@ static exit_status check_ddp(cli *c, words *w) {
 /* A plan says how many ranks it wants, at most as many as are asked for. */
 static exit_status add_plan(const cli *c, const char *text, words *w) {
     wf_plan *plan;
-    wf_status status = wf_plan_parse(c->ctx, text, &plan);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_plan_parse(c->ctx, text, &plan)));
     int n_ranks = wf_plan_n_ranks(plan);
     wf_plan_destroy(plan);
     if (option_is_given(&c->o, OPT_ranks) && n_ranks > c->o.ranks)

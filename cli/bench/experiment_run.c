@@ -66,11 +66,10 @@ static wf_status learn(experiment *e, const json_t *row, const wf_costs **costs_
     while (s < e->costs + e->n_costs && (s->split != split || s->n_ranks != ranks_of(row))) s++;
     *costs_out = s->costs;
     if (s < e->costs + e->n_costs) return WF_OK;
-    wf_status status = wf_plan_parse(ctx, ranks_of(row) == 1 ? "" : "pp=2", &plan);
-    if (status != WF_OK) return status;
+    TRY(wf_plan_parse(ctx, ranks_of(row) == 1 ? "" : "pp=2", &plan));
     *s = (split_costs){split, ranks_of(row), NULL};
     bool taken = take_core(e, row, &cores);
-    status = wf_costs_measure(ctx, e->j.model, &recipe, plan, &config, &s->costs);
+    wf_status status = wf_costs_measure(ctx, e->j.model, &recipe, plan, &config, &s->costs);
     if (taken) cores_give_back(&cores);
     wf_plan_destroy(plan);
     *costs_out = s->costs;
@@ -86,10 +85,9 @@ static wf_status make_plan(experiment *e, const json_t *row, wf_plan **plan_out)
     if (ranks_of(row) > 1)
         snprintf(text, sizeof text, "pp=2,schedule=%s%s%s", row_text(row, "schedule"),
                  is_cut ? ",cut=" : "", is_cut ? cut : "");
-    wf_status status = learn(e, row, &costs);
-    if (status == WF_OK) status = wf_plan_parse(e->all.c->ctx, text, plan_out);
-    if (status != WF_OK) return status;
-    status = wf_plan_use_devices(*plan_out, config_of(e, row).devices);
+    TRY(learn(e, row, &costs));
+    TRY(wf_plan_parse(e->all.c->ctx, text, plan_out));
+    wf_status status = wf_plan_use_devices(*plan_out, config_of(e, row).devices);
     if (status == WF_OK) status = wf_plan_use_costs(*plan_out, costs);
     if (status != WF_OK) wf_plan_destroy(*plan_out);
     return status;
@@ -106,8 +104,7 @@ static void add(const experiment *e, json_t *to, const char *field, double secon
 static wf_status add_time(const experiment *e, json_t *row, const wf_trainer *trainer) {
     json_t *times = json_object_get(row, "rank_times");
     wf_timeline *timeline;
-    wf_status status = wf_trainer_timeline(trainer, &timeline);
-    if (status != WF_OK) return status;
+    TRY(wf_trainer_timeline(trainer, &timeline));
     for (int rank = 0; rank < ranks_of(row); rank++) {
         wf_rank_time now = wf_timeline_rank(timeline, rank);
         json_t *to = json_array_get(times, (size_t)rank);
@@ -152,8 +149,7 @@ static wf_status describe(json_t *row, const wf_plan *plan, const wf_trainer *tr
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
         report_add_peaks(row, &memory, 1);
     }
-    wf_status status = wf_program_simulate(program, NULL, &timeline);
-    if (status != WF_OK) return status;
+    TRY(wf_program_simulate(program, NULL, &timeline));
     row_set(row, "predicted_seconds", ROW_BATCHES * wf_timeline_step_us(timeline) / 1e6);
     wf_timeline_destroy(timeline);
     return WF_OK;
@@ -170,10 +166,9 @@ static wf_status run_row(experiment *e, json_t *row, double *seconds_out, double
     wf_plan *plan;
     cpu_set_t cores;
     config.trace = 1;
-    wf_status status = make_plan(e, row, &plan);
-    if (status != WF_OK) return status;
+    TRY(make_plan(e, row, &plan));
     bool taken = take_core(e, row, &cores);
-    status = wf_trainer_create(c->ctx, e->j.model, &recipe, plan, &config, &trainer);
+    wf_status status = wf_trainer_create(c->ctx, e->j.model, &recipe, plan, &config, &trainer);
     if (status == WF_OK && is_first && row == json_array_get(e->all.rows, 0))
         tuned_warn(c, wf_trainer_program(trainer));
     if (status == WF_OK) status = run_batches(e, row, trainer, seconds_out, loss_out);
@@ -205,6 +200,6 @@ exit_status experiment_run(rounds *b, json_t *row) {
     if (status != WF_OK) progress_clear(&b->bar);
     if (status != WF_OK) return complain_of(b->c, status);
     row_set(row, "loss", loss);
-    exit_status bad = check_loss(b, row);
-    return bad ? bad : row_append(row, "seconds", seconds);
+    TRY(check_loss(b, row));
+    return row_append(row, "seconds", seconds);
 }

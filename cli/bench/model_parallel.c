@@ -137,22 +137,21 @@ static exit_status add_tutorial(rounds *b) {
     int64_t batch = b->c->o.recipe.batch;
     splits s;
     find_splits(&b->c->o, &s);
-    exit_status bad = add(b, "single device", "none", "none", batch);
-    for (int i = 0; i < s.count && !bad; i++) {
-        bad = add(b, "single device", "none", "none", s.n[i]);
-        if (!bad) bad = add(b, "pipeline", "1f1b", "balanced", s.n[i]);
+    TRY(add(b, "single device", "none", "none", batch));
+    for (int i = 0; i < s.count; i++) {
+        TRY(add(b, "single device", "none", "none", s.n[i]));
+        TRY(add(b, "pipeline", "1f1b", "balanced", s.n[i]));
     }
-    if (!bad) bad = add(b, "model parallel", "naive", TUTORIAL_CUT, batch);
-    if (!bad) bad = add(b, "pipeline", "1f1b", TUTORIAL_CUT, s.tutorial);
-    if (!bad) bad = add(b, "pipeline", "gpipe", TUTORIAL_CUT, s.tutorial);
-    return bad ? bad : add(b, "pipeline", "gpipe", "balanced", s.tutorial);
+    TRY(add(b, "model parallel", "naive", TUTORIAL_CUT, batch));
+    TRY(add(b, "pipeline", "1f1b", TUTORIAL_CUT, s.tutorial));
+    TRY(add(b, "pipeline", "gpipe", TUTORIAL_CUT, s.tutorial));
+    return add(b, "pipeline", "gpipe", "balanced", s.tutorial);
 }
 
 static exit_status add_rows(rounds *b) {
     experiment *e = (experiment *)b;
     const options *o = &b->c->o;
-    exit_status bad = job_open(b->c, ROW_BATCHES + 1, &e->j);
-    if (bad) return bad;
+    TRY(job_open(b->c, ROW_BATCHES + 1, &e->j));
     b->recipe = options_recipe(o);
     json_object_del(b->recipe, "micro"); /* each row has its own */
     say(b->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %lld\n", o->model, ROW_BATCHES,
@@ -160,8 +159,8 @@ static exit_status add_rows(rounds *b) {
     if (e->devices) say(b->c, "devices: %s; alone: %s\n", e->devices, e->device);
     if (!e->devices && apart_n_cores() < 2)
         say(b->c, "there is one core only: two devices take turns on it, and gain nothing\n");
-    bad = complain_of(b->c, experiment_draw(e));
-    return bad ? bad : add_tutorial(b);
+    TRY(complain_of(b->c, experiment_draw(e)));
+    return add_tutorial(b);
 }
 
 /* The first round tells which splits are worth more rows, of each schedule; these then run as often

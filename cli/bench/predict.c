@@ -25,20 +25,18 @@ static exit_status add_rows(rounds *all) {
     bench_predict *b = (bench_predict *)all;
     const options *o = &all->c->o;
     const wf_batch *batch;
-    exit_status bad = job_open(all->c, o->steps + 1, &b->j);
-    if (bad) return bad;
+    TRY(job_open(all->c, o->steps + 1, &b->j));
     all->recipe = options_recipe(o);
-    wf_status status = job_loader(&b->j, WF_DATA_TRAIN, 0, 0, &b->loader);
-    if (status == WF_OK) status = wf_loader_next(b->loader, &batch);
-    if (status != WF_OK) return complain_of(all->c, status);
+    TRY(complain_of(all->c, job_loader(&b->j, WF_DATA_TRAIN, 0, 0, &b->loader)));
+    TRY(complain_of(all->c, wf_loader_next(b->loader, &batch)));
     b->n_feeds = job_feeds(batch, b->feeds);
     const char *usual = o->recipe.n_slices > 1 ? USUAL_SLICED : USUAL;
-    for (const char *at = o->plans ? o->plans : usual; at && !bad;) {
+    for (const char *at = o->plans ? o->plans : usual; at;) {
         size_t n = strcspn(at, ";");
-        bad = add(b, at, n);
+        TRY(add(b, at, n));
         at = at[n] ? at + n + 1 : NULL;
     }
-    return bad;
+    return EXIT_DONE;
 }
 
 exit_status run_bench_predict(cli *c) {

@@ -105,8 +105,7 @@ static wf_status create_alone(run *r) {
 
 /* One rank sends nothing, so copies between two cores are measured instead. */
 static wf_status find_part(const run *r, int k, wf_costs **costs_out) {
-    wf_status status = wf_trainer_costs(r->trainers[k], costs_out);
-    if (status != WF_OK) return status;
+    TRY(wf_trainer_costs(r->trainers[k], costs_out));
     wf_rates rates = wf_costs_rates(*costs_out);
     rates.message_us = r->b->speed.latency_us;
     rates.copy_us_per_byte = r->b->speed.link_us_per_byte;

@@ -38,9 +38,8 @@ static wf_status find_model(const cli *c, const json_t *row, wf_model **model_ou
 static wf_status find_cluster(const cli *c, const json_t *row, wf_cluster **cluster_out) {
     const char *name = c->o.cluster ? c->o.cluster : row_text(row, "cluster");
     wf_cluster *cluster;
-    wf_status status = wf_cluster_load(c->ctx, name, &cluster);
-    if (status != WF_OK) return status;
-    status = wf_cluster_set_nodes(cluster, 1);
+    TRY(wf_cluster_load(c->ctx, name, &cluster));
+    wf_status status = wf_cluster_set_nodes(cluster, 1);
     int64_t each = wf_cluster_n_devices(cluster);
     if (status == WF_OK)
         status =

@@ -87,8 +87,7 @@ static exit_status check_object(const char *place, const char *name, const json_
         if (f == fields + N_FIELDS)
             return refuse(place, key,
                           n ? "is not a field of a row's model" : "is not a field of a row");
-        exit_status bad = check_field(place, f, key, value);
-        if (bad) return bad;
+        TRY(check_field(place, f, key, value));
     }
     for (const field *f = fields; f < fields + N_FIELDS; f++)
         if (is_of(f, prefix) && !f->is_optional && !json_object_get(object, f->path + n))
@@ -99,9 +98,8 @@ static exit_status check_object(const char *place, const char *name, const json_
 static exit_status check_row(const char *place, const json_t *row) {
     const json_t *model = json_object_get(row, "model");
     const char *family = row_text(model, "family");
-    exit_status bad = check_object(place, "the row", row, "");
-    if (!bad) bad = check_object(place, "model", model, "model.");
-    if (bad) return bad;
+    TRY(check_object(place, "the row", row, ""));
+    TRY(check_object(place, "model", model, "model."));
     if (strcmp(family, "gpt") != 0 && strcmp(family, "llama") != 0)
         return refuse(place, family, "is not a family of models; there are gpt and llama");
     bool has_result = json_object_get(row, "fits") || !isnan(row_number(row, "published_s")) ||
@@ -150,8 +148,7 @@ exit_status published_parse(json_t *rows, const char *text, size_t n_bytes, cons
 exit_status published_read(const cli *c, json_t *rows, const char *path) {
     uint64_t n_bytes;
     int fd;
-    wf_status status = wf_file_open(c->ctx, path, &fd, &n_bytes);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_file_open(c->ctx, path, &fd, &n_bytes)));
     char *text = n_bytes <= PUBLISHED_MAX_BYTES ? malloc(n_bytes + 1) : NULL;
     ssize_t got = text ? read(fd, text, n_bytes) : -1;
     close(fd);

@@ -60,8 +60,7 @@ static exit_status run_all(rounds *b, const bench *parts) {
 
 static exit_status show(rounds *b, const bench *parts) {
     effort spent;
-    exit_status bad = complain_of(b->c, effort_since(b->c, &b->begin, &spent));
-    if (bad) return bad;
+    TRY(complain_of(b->c, effort_since(b->c, &b->begin, &spent)));
     json_t *state = json_pack("{s:O, s:O}", "rows", b->rows, "recipe", b->recipe);
     if (parts->describe) json_object_update_new(state, parts->describe(b));
     return cases_show(b->c, state, &spent);

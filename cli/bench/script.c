@@ -109,8 +109,7 @@ static exit_status run_in(const cli *c, const char *folder, const json_t *state,
     snprintf(path, sizeof path, "%s/rows.json", folder);
     if (state && json_dump_file(state, path, 0))
         return complain(EXIT_FAILED, "%s cannot be written", path);
-    exit_status bad = launch(c, w);
-    if (bad) return bad;
+    TRY(launch(c, w));
     snprintf(path, sizeof path, "%s/report.json", folder);
     *result_out = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     return *result_out

@@ -12,9 +12,8 @@ exit_status run_convert(cli *c) {
     if (!o->out) return complain(EXIT_USAGE, "--out is missing: the file to write");
     if (option_is_given(o, OPT_file_dtype)) config.dtype = option_text(o, OPT_file_dtype, dtype);
     config.shard_bytes = o->shard_size;
-    wf_status status =
-        wf_safetensors_convert(c->ctx, o->init, o->out, &config, &n_tensors, &n_bytes);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(
+        c, wf_safetensors_convert(c->ctx, o->init, o->out, &config, &n_tensors, &n_bytes)));
     say(c, "%d tensors, %s: %s\n", n_tensors, text_of_bytes(bytes, (double)n_bytes), o->out);
     return report_write(
         c, json_pack("{s:i, s:I}", "tensors", n_tensors, "bytes", (json_int_t)n_bytes));

@@ -108,8 +108,7 @@ exit_status checkpoint_resume_after_restart(cli *c) {
         if (step >= 0 && step >= found.saved_step) found.image = image;
         found.resumes = found.image || (c->o.out && checkpoint_exists(c));
     }
-    wf_status status = c->job ? wf_job_broadcast(c->job, &found, sizeof found) : WF_OK;
-    if (status != WF_OK) return complain_of(c, status);
+    if (c->job) TRY(complain_of(c, wf_job_broadcast(c->job, &found, sizeof found)));
     if (found.resumes) c->o.resume = 1;
     c->image = (int)found.image;
     c->saved_step = found.saved_step;
@@ -244,8 +243,7 @@ static exit_status check_place(const job *j, const resumed *from) {
 }
 
 static exit_status check_data(job *j, const resumed *from) {
-    wf_status status = job_hash_data(j);
-    if (status != WF_OK) return complain_of(j->c, status);
+    TRY(complain_of(j->c, job_hash_data(j)));
     if (!strcmp(j->data_hash, from->data_hash)) return EXIT_DONE;
     if (j->c->image) history_give_up(j->c->history);
     if (j->c->image)
@@ -291,10 +289,9 @@ static exit_status load_snapshot(job *j, wf_trainer *trainer) {
 
 exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from) {
     char path[4096];
-    exit_status bad = check_data(j, from);
-    if (!bad) bad = check_place(j, from);
-    if (!bad) bad = check_builds(j->c, from);
-    if (bad) return bad;
+    TRY(check_data(j, from));
+    TRY(check_place(j, from));
+    TRY(check_builds(j->c, from));
     if (j->c->image) return load_snapshot(j, trainer);
     snprintf(path, sizeof path, "%s/state.safetensors", j->c->o.out);
     wf_status status = wf_trainer_load_state(trainer, path);

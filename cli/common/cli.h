@@ -17,6 +17,13 @@ typedef enum exit_status {
     EXIT_TERMINATED = 143
 } exit_status;
 
+/* Passes a failure up: a wf_status, or an exit_status of which a sentence was printed. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        __typeof__(call) tried_ = (call);                                                          \
+        if (tried_) return tried_;                                                                 \
+    } while (0)
+
 typedef struct cli {
     wf_context *ctx;
     options o;

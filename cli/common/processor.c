@@ -148,8 +148,7 @@ wf_status effort_since(const cli *c, const effort *begin, effort *spent_out) {
     now.busy_s -= begin->busy_s;
     if (c->job) {
         wf_group *group;
-        status = wf_group_create(c->job, NULL, &group);
-        if (status != WF_OK) return status;
+        TRY(wf_group_create(c->job, NULL, &group));
         status = wf_group_all_reduce(group, &now.cpu_s, &now.cpu_s, 1, WF_F64, WF_SUM, NULL);
         wf_group_destroy(group);
         /* How busy other machines were is not known here. */

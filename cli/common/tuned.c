@@ -57,8 +57,7 @@ wf_status tuned_on(const cli *c, const char *kind, tuned_place *out) {
 wf_status tuned_here(const cli *c, int n_threads, tuned_place *out) {
     char kind[WF_DEVICE_NAME_BYTES] = "cpu";
     if (c->o.devices) {
-        wf_status status = wf_devices_name(c->ctx, c->o.devices, 0, kind);
-        if (status != WF_OK) return status;
+        TRY(wf_devices_name(c->ctx, c->o.devices, 0, kind));
         kind[strcspn(kind, ":")] = 0;
     }
     if (strcmp(kind, "cpu")) return tuned_on(c, kind, out);

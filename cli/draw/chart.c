@@ -19,14 +19,13 @@ exit_status chart_draw(const cli *c, const char *name, const char *csv, const ch
     int status;
     output out;
     snprintf(path, sizeof path, "%s/%s.csv", c->o.out, name);
-    exit_status bad = output_begin(&out, c, "--out:", path);
-    if (bad) return bad;
+    TRY(output_begin(&out, c, "--out:", path));
     fprintf(out.stream, "%s\n", csv);
-    if ((bad = output_end(&out))) return bad;
+    TRY(output_end(&out));
     if (asprintf(&all, STYLE "csv='%s.csv'; set title \"%s\"; %s", name, title, script) < 0)
         return complain(EXIT_FAILED, "no memory left");
     snprintf(path, sizeof path, "%s/%s.png", c->o.out, name);
-    bad = gnuplot_draw(c, c->o.out, all, path, &status);
+    exit_status bad = gnuplot_draw(c, c->o.out, all, path, &status);
     free(all);
     if (bad) return bad;
     if (status == 0)

@@ -128,8 +128,7 @@ exit_status draw_check_picture(const char *path) {
 
 static exit_status draw_as_text(const cli *c, const char *path, const drawing *d) {
     output out;
-    exit_status bad = output_begin(&out, c, "the picture", path);
-    if (bad) return bad;
+    TRY(output_begin(&out, c, "the picture", path));
     if (draw_text(out.stream, d, TEXT_COLUMNS, false)) return output_end(&out);
     output_drop(&out);
     return complain(EXIT_FAILED, "no memory left");
@@ -198,10 +197,8 @@ exit_status run_draw(cli *c) {
     if (!o->trace)
         return complain(EXIT_USAGE, "which trace? weft draw TRACE.json, as weft train --trace "
                                     "writes it");
-    exit_status bad = o->draw ? draw_check(o->draw) : EXIT_DONE;
-    if (bad) return bad;
-    wf_status status = wf_trace_read(c->ctx, o->trace, &trace);
-    if (status != WF_OK) return complain_of(c, status);
+    if (o->draw) TRY(draw_check(o->draw));
+    TRY(complain_of(c, wf_trace_read(c->ctx, o->trace, &trace)));
     wf_trace_part parts[WF_TRACE_MAX_PARTS];
     wf_plan *plan = plan_of_title(c, wf_trace_title(trace),
                                   wf_timeline_n_ranks(wf_trace_get_part(trace, 0).timeline));
@@ -215,7 +212,7 @@ exit_status run_draw(cli *c) {
     const char **names = timeline_words(&parts[0], &words);
     if (names && d.n_parts == 1) d.words = &words;
     timeline_say(c, &d);
-    if (o->draw) bad = draw_file(c, o->draw, &d);
+    exit_status bad = o->draw ? draw_file(c, o->draw, &d) : EXIT_DONE;
     free((void *)names);
     wf_plan_destroy(plan);
     wf_trace_destroy(trace);

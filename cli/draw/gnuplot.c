@@ -96,14 +96,13 @@ static int file_of(const char *text) {
 exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, const char *path,
                          int *status_out) {
     output out;
-    exit_status bad = output_begin(&out, c, "the picture", path);
-    if (bad) return bad;
+    TRY(output_begin(&out, c, "the picture", path));
     int drawn = file_of(""), text = file_of(script);
     *status_out = drawn < 0 || text < 0 ? 1 : run(dir, text, drawn);
     if (*status_out == 0 && copy_drawn(drawn, out.stream) <= 0) *status_out = 1;
     if (drawn >= 0) close(drawn);
     if (text >= 0) close(text);
-    if (*status_out == 0) bad = output_end(&out);
+    exit_status bad = *status_out == 0 ? output_end(&out) : EXIT_DONE;
     output_drop(&out);
     return bad;
 }

@@ -55,8 +55,7 @@ static exit_status write_table(const cli *c, const char *log_path, table *t) {
     output out;
     int fd;
     *t = (table){0};
-    wf_status status = wf_file_open(c->ctx, log_path, &fd, NULL);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_file_open(c->ctx, log_path, &fd, NULL)));
     FILE *log = fdopen(fd, "r");
     snprintf(path, sizeof path, "%s/curve.csv", c->o.out);
     exit_status bad = output_begin(&out, c, "the table", path);
@@ -123,8 +122,7 @@ exit_status plot_curve(const cli *c, const char *log_path, const char *title, bo
     if (bad || t.n_steps < 2) return bad; /* one point is no curve */
     write_script(&t, &c->o, title, script, sizeof script);
     snprintf(path, sizeof path, "%s/curve.png", dir);
-    bad = gnuplot_draw(c, dir, script, path, &status);
-    if (bad) return bad;
+    TRY(gnuplot_draw(c, dir, script, path, &status));
     if (status && is_last)
         say(c, "%s, so there is no new picture; %s/curve.csv has the numbers\n",
             gnuplot_meaning(status), dir);

@@ -102,9 +102,8 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_timeline *
 /* The same program with the measured times of its units in this run. */
 static wf_status simulate_like(const wf_trainer *trainer, wf_timeline **timeline_out) {
     wf_costs *costs;
-    wf_status status = wf_trainer_costs(trainer, &costs);
-    if (status != WF_OK) return status;
-    status = wf_program_simulate(wf_trainer_program(trainer), costs, timeline_out);
+    TRY(wf_trainer_costs(trainer, &costs));
+    wf_status status = wf_program_simulate(wf_trainer_program(trainer), costs, timeline_out);
     wf_costs_destroy(costs);
     return status;
 }

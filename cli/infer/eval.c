@@ -31,9 +31,8 @@ exit_status run_eval(cli *c) {
     exit_status bad = processes_begin(c, &done);
     if (bad || done) return bad;
     if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to evaluate");
-    bad = report_check(c);
-    if (!bad) bad = job_open(c, 0, &j);
-    if (bad) return bad;
+    TRY(report_check(c));
+    TRY(job_open(c, 0, &j));
     wf_status status = job_trainer(&j, &trainer);
     if (status == WF_OK)
         status = job_prepare_eval(&j, trainer, j.about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);

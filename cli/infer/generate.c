@@ -89,8 +89,7 @@ static exit_status look_for_stop(generation *g, int64_t n, bool *is_there_out) {
     size_t n_bytes;
     *is_there_out = false;
     if (!g->stop) return EXIT_DONE;
-    wf_status status = wf_tokenizer_decode(g->tokenizer, g->tokens, n, &text, &n_bytes);
-    if (status != WF_OK) return complain_of(g->c, status);
+    TRY(complain_of(g->c, wf_tokenizer_decode(g->tokenizer, g->tokens, n, &text, &n_bytes)));
     found = memmem(text + g->prompt_bytes, n_bytes - g->prompt_bytes, g->stop, strlen(g->stop));
     *is_there_out = found != NULL;
     if (found) g->stop_bytes = (size_t)(found - text);
@@ -102,22 +101,19 @@ static exit_status go_on(generation *g) {
     float *last = NULL;
     for (int64_t first = 0; first < g->n_prompt; first += g->block) {
         int64_t left = g->n_prompt - first, n = left < g->block ? left : g->block;
-        wf_status status = forward(g, first, n, g->block);
-        if (status != WF_OK) return complain_of(g->c, status);
+        TRY(complain_of(g->c, forward(g, first, n, g->block)));
         last = g->logits + (n - 1) * g->vocab;
     }
     for (int64_t step = 0; step < g->n_steps; step++) {
         int64_t n = g->n_prompt + step;
-        exit_status bad = check_finite(g, last);
-        if (!bad && (bad = interrupt_status())) complain(bad, "interrupted");
-        if (bad) return bad;
+        TRY(check_finite(g, last));
+        if (interrupt_status()) return complain(interrupt_status(), "interrupted");
         g->tokens[n] = choose(g, last);
         bool is_end;
-        if ((bad = look_for_stop(g, n + 1, &is_end))) return bad;
+        TRY(look_for_stop(g, n + 1, &is_end));
         if (is_end) g->n_steps = step + 1;
         if (step + 1 == g->n_steps) break;
-        wf_status status = forward(g, n, 1, 1);
-        if (status != WF_OK) return complain_of(g->c, status);
+        TRY(complain_of(g->c, forward(g, n, 1, 1)));
         last = g->logits;
     }
     return EXIT_DONE;
@@ -164,8 +160,7 @@ static wf_status find_model(generation *g) {
         about_take_properties(&g->saved, &config);
         config.n_positions = g->saved.positions;
     }
-    wf_status status = wf_model_find(g->c->ctx, o->model, &config, &g->model);
-    if (status != WF_OK) return status;
+    TRY(wf_model_find(g->c->ctx, o->model, &config, &g->model));
     g->vocab = wf_model_config_of(g->model)->n_classes;
     g->positions = g->is_recurrent ? INT64_MAX : wf_model_config_of(g->model)->n_positions;
     g->block = g->is_recurrent ? 1 : g->positions < BLOCK ? g->positions : BLOCK;
@@ -177,8 +172,7 @@ static wf_status find_model(generation *g) {
 static exit_status check_slices(const generation *g) {
     const wf_recipe *given = &g->c->o.recipe;
     wf_recipe recipe;
-    wf_status status = wf_recipe_resolve(g->c->ctx, given, g->model, NULL, &recipe);
-    if (status != WF_OK) return complain_of(g->c, status);
+    TRY(complain_of(g->c, wf_recipe_resolve(g->c->ctx, given, g->model, NULL, &recipe)));
     int64_t n_heads = wf_model_config_of(g->model)->n_heads, below = recipe.n_slices;
     if (g->is_recurrent || n_heads % recipe.n_slices == 0) return EXIT_DONE;
     while (n_heads % below) below--;
@@ -192,9 +186,8 @@ static exit_status check_slices(const generation *g) {
 static exit_status read_prompt(generation *g) {
     const options *o = &g->c->o;
     int32_t *tokens;
-    wf_status status = wf_tokenizer_encode(g->tokenizer, "--prompt", o->prompt, strlen(o->prompt),
-                                           &tokens, &g->n_prompt);
-    if (status != WF_OK) return complain_of(g->c, status);
+    TRY(complain_of(g->c, wf_tokenizer_encode(g->tokenizer, "--prompt", o->prompt,
+                                              strlen(o->prompt), &tokens, &g->n_prompt)));
     g->n_steps = option_is_given(&g->c->o, OPT_steps) ? o->steps : 50;
     exit_status bad = EXIT_DONE;
     if (g->n_prompt < 1)
@@ -221,14 +214,13 @@ static exit_status find_stop(generation *g) {
     char *text;
     int32_t *tokens;
     int64_t n = 0;
-    wf_status status = wf_tokenizer_decode(t, g->tokens, g->n_prompt, &text, &g->prompt_bytes);
-    if (status != WF_OK) return complain_of(g->c, status);
+    TRY(complain_of(g->c, wf_tokenizer_decode(t, g->tokens, g->n_prompt, &text, &g->prompt_bytes)));
     wf_text_free(ctx, text);
     g->stop_bytes = SIZE_MAX;
     g->stop = g->c->o.stop;
     if (g->stop || wf_tokenizer_kind_of(t) != WF_TOKENIZER_BPE) return EXIT_DONE;
-    status = wf_tokenizer_encode(t, "--stop", end_of_text, strlen(end_of_text), &tokens, &n);
-    if (status != WF_OK) return complain_of(g->c, status);
+    TRY(complain_of(
+        g->c, wf_tokenizer_encode(t, "--stop", end_of_text, strlen(end_of_text), &tokens, &n)));
     wf_tokens_free(ctx, tokens);
     if (n == 1) g->stop = end_of_text;
     return EXIT_DONE;
@@ -252,23 +244,22 @@ static exit_status make_trainer(generation *g) {
 
 static exit_status prepare(generation *g) {
     cli *c = g->c;
-    exit_status bad = check(c);
-    if (!bad) bad = about_read(c, &g->saved);
-    if (!bad) bad = job_check_model(c);
-    if (bad) return bad;
+    TRY(check(c));
+    TRY(about_read(c, &g->saved));
+    TRY(job_check_model(c));
     if (!wf_model_registry_find(c->o.model)->takes_tokens)
         return complain(EXIT_USAGE, "%s holds a model that cannot generate text: %s reads images",
                         c->o.init, c->o.model);
-    bad = report_check(c);
-    if (!bad) bad = open_tokenizer(g);
-    if (!bad) bad = about_check(c, &g->saved, g->tokenizer);
-    if (!bad) bad = complain_of(c, wf_plan_parse(c->ctx, c->o.plan, &g->plan));
-    if (!bad) bad = job_cap_memory(c, g->plan);
-    if (!bad) bad = complain_of(c, find_model(g));
-    if (!bad) bad = check_slices(g);
-    if (!bad) bad = read_prompt(g);
-    if (!bad) bad = find_stop(g);
-    return bad ? bad : make_trainer(g);
+    TRY(report_check(c));
+    TRY(open_tokenizer(g));
+    TRY(about_check(c, &g->saved, g->tokenizer));
+    TRY(complain_of(c, wf_plan_parse(c->ctx, c->o.plan, &g->plan)));
+    TRY(job_cap_memory(c, g->plan));
+    TRY(complain_of(c, find_model(g)));
+    TRY(check_slices(g));
+    TRY(read_prompt(g));
+    TRY(find_stop(g));
+    return make_trainer(g);
 }
 
 /* ---- after ---- */
@@ -277,8 +268,7 @@ static exit_status tell(const generation *g, double seconds) {
     char *text;
     size_t n_bytes;
     int64_t n = g->n_prompt + g->n_steps;
-    wf_status status = wf_tokenizer_decode(g->tokenizer, g->tokens, n, &text, &n_bytes);
-    if (status != WF_OK) return complain_of(g->c, status);
+    TRY(complain_of(g->c, wf_tokenizer_decode(g->tokenizer, g->tokens, n, &text, &n_bytes)));
     bool is_stopped = g->stop_bytes < n_bytes;
     char *shown = text_repaired(text, is_stopped ? g->stop_bytes : n_bytes);
     wf_text_free(g->c->ctx, text);

@@ -110,8 +110,7 @@ static exit_status tell_one(prediction *p, int64_t i, const float *logits) {
 static wf_status read_batch(prediction *p, wf_feed *feed_out) {
     const wf_batch *batch;
     size_t n_bytes = (size_t)p->batch * p->j.about.x_bytes;
-    wf_status status = wf_loader_next(p->loader, &batch);
-    if (status != WF_OK) return status;
+    TRY(wf_loader_next(p->loader, &batch));
     *feed_out = (wf_feed){"x", batch->x, n_bytes};
     if (batch->x_bytes == n_bytes) return WF_OK;
     memset(p->x, 0, n_bytes);
@@ -152,10 +151,9 @@ static exit_status prepare(prediction *p) {
     if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to predict with");
     if (c->o.logits && !c->o.json)
         return complain(EXIT_USAGE, "--logits adds to the report; it needs --json FILE");
-    exit_status bad = report_check(c);
-    if (!bad && c->o.csv) bad = output_check("the table", c->o.csv);
-    if (!bad) bad = job_open(c, 0, &p->j);
-    if (bad) return bad;
+    TRY(report_check(c));
+    if (c->o.csv) TRY(output_check("the table", c->o.csv));
+    TRY(job_open(c, 0, &p->j));
     if (p->j.is_tokens)
         return complain(EXIT_USAGE, "--model %s reads text: weft generate goes on from one",
                         c->o.model);
@@ -170,7 +168,7 @@ static exit_status prepare(prediction *p) {
     p->rows = json_array();
     if (!p->x || !p->logits || !p->order || !p->rows)
         return complain(EXIT_FAILED, "no memory left");
-    if (c->o.csv && (bad = output_begin(&p->csv, c, "the table", c->o.csv))) return bad;
+    if (c->o.csv) TRY(output_begin(&p->csv, c, "the table", c->o.csv));
     if (c->o.csv) fprintf(p->csv.stream, "input,class,probability\n");
     wf_status status = job_trainer(&p->j, &p->trainer);
     if (status == WF_OK) status = wf_trainer_prepare_eval(p->trainer, p->batch);

@@ -60,8 +60,7 @@ static exit_status check_language(const char *path, const wf_safetensors *file) 
 static exit_status read_text(const cli *c, const char *path, char **text_out) {
     wf_safetensors *file;
     json_t *found = NULL;
-    wf_status status = wf_safetensors_open(c->ctx, path, &file);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_safetensors_open(c->ctx, path, &file)));
     *text_out = metadata_of(file);
     exit_status bad = *text_out ? EXIT_DONE : config_json_read(c, path, &found);
     if (found && !bad) *text_out = json_dumps(found, JSON_COMPACT);

@@ -55,8 +55,7 @@ exit_status agree_on_options(const cli *c) {
 exit_status agree_on_data(job *j) {
     settings s = {.n = 0};
     if (!j->c->job) return EXIT_DONE;
-    wf_status status = job_hash_data(j);
-    if (status != WF_OK) return complain_of(j->c, status);
+    TRY(complain_of(j->c, job_hash_data(j)));
     add(&s, "--data whose samples have the hash", j->data_hash);
     add_number(&s, "training samples:", j->about.n_train);
     add_number(&s, "test samples:", j->about.n_test);
@@ -77,8 +76,7 @@ exit_status agree_on_place(const job *j, int64_t n_steps, int64_t epoch, int64_t
 exit_status agree_on_text(const cli *c, exit_status bad, char **text) {
     if (!c->job) return bad;
     int64_t head[2] = {bad, *text ? (int64_t)strlen(*text) + 1 : 0};
-    wf_status status = wf_job_broadcast(c->job, head, sizeof head);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_job_broadcast(c->job, head, sizeof head)));
     if (head[0] && !c->is_root)
         complain((exit_status)head[0],
                  "rank 0 cannot start from the files that it reads; its own message gives the "

@@ -97,8 +97,7 @@ static exit_status check_fields(const char *path, const json_t *config) {
 }
 
 static exit_status check_config(const char *path, const config_kind *k, const json_t *config) {
-    exit_status bad = check_fields(path, config);
-    if (bad) return bad;
+    TRY(check_fields(path, config));
     for (size_t i = 0; i < sizeof k->flags / sizeof *k->flags && k->flags[i].key; i++) {
         const json_t *value = json_object_get(config, k->flags[i].key);
         if (json_is_boolean(value) && json_is_true(value) != k->flags[i].wanted)

@@ -34,9 +34,8 @@ static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *
     wf_program *program;
     wf_plan *plan;
     *ms_out = NAN;
-    wf_status status = wf_plan_parse(ctx, wf_plan_text(j->plan), &plan);
-    if (status != WF_OK) return status;
-    status = job_use_devices(j->c, plan);
+    TRY(wf_plan_parse(ctx, wf_plan_text(j->plan), &plan));
+    wf_status status = job_use_devices(j->c, plan);
     if (status == WF_OK) status = wf_plan_use_costs(plan, costs);
     if (status == WF_OK)
         status = wf_program_create(ctx, j->model, recipe, plan, WF_PROGRAM_TRAIN, &program);
@@ -57,10 +56,9 @@ static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *
 static wf_status use_measured(job *j) {
     wf_costs *costs;
     wf_recipe recipe = job_recipe_of_a_step(j);
-    wf_status status = job_resolve(j, &recipe);
-    if (status == WF_OK) status = measure(j, &recipe, &costs);
-    if (status != WF_OK) return status;
-    status = wf_plan_use_costs(j->plan, costs);
+    TRY(job_resolve(j, &recipe));
+    TRY(measure(j, &recipe, &costs));
+    wf_status status = wf_plan_use_costs(j->plan, costs);
     wf_costs_destroy(costs);
     return status;
 }
@@ -155,19 +153,18 @@ static exit_status choose_micro(job *j) {
     wf_recipe open = job_recipe_of_a_step(j);
     int64_t best = 0;
     progress waiting;
-    wf_status known = job_resolve(j, &open);
-    if (known != WF_OK) return complain_of(j->c, known);
+    TRY(complain_of(j->c, job_resolve(j, &open)));
     /* The lanes are as without --micro: another number of microbatches keeps them. */
     progress_wait(j->c, &waiting);
     exit_status bad = try_all(j, open.n_lanes, false, &best);
     if (!bad && !best) bad = try_all(j, open.n_lanes, true, &best);
     progress_wait_end(j->c);
-    if (!bad && !best)
-        bad = complain(EXIT_USAGE,
-                       "--micro auto: no number of microbatches of a batch of %lld works by the "
-                       "plan %s; give --micro N to see why",
-                       (long long)r->batch, wf_plan_text(j->plan));
     if (bad) return bad;
+    if (!best)
+        return complain(EXIT_USAGE,
+                        "--micro auto: no number of microbatches of a batch of %lld works by the "
+                        "plan %s; give --micro N to see why",
+                        (long long)r->batch, wf_plan_text(j->plan));
     r->n_micro = best;
     r->n_lanes = open.n_lanes;
     say(j->c, "micro   auto: %lld\n", (long long)best);
@@ -178,8 +175,7 @@ static exit_status choose_micro(job *j) {
 static wf_status measure_lanes(job *j) {
     wf_recipe recipe = job_recipe_of_a_step(j);
     wf_trainer_config config = config_of(j);
-    wf_status status = job_resolve(j, &recipe);
-    if (status != WF_OK) return status;
+    TRY(job_resolve(j, &recipe));
     return wf_plan_measure_lanes(j->c->ctx, j->model, &recipe, j->plan, &config);
 }
 

@@ -218,9 +218,8 @@ wf_status job_resolve_steps(job *j, int64_t n_steps) {
         r->batch = j->about.n_test < 1 ? 1 : j->about.n_test < 32 ? j->about.n_test : 32;
     bool is_open = r->lr_schedule == WF_LR_COSINE && !r->schedule_steps;
     if (is_open) r->schedule_steps = 1; /* for now: how many steps there are is not known yet */
-    wf_status status = job_resolve(j, r);
-    if (status == WF_OK) status = note_needed(j);
-    if (status != WF_OK) return status;
+    TRY(job_resolve(j, r));
+    TRY(note_needed(j));
     int64_t n_rest = j->about.n_train % r->batch;
     if (n_full && n_rest && n_rest < r->n_micro) {
         j->drop_last = true;
@@ -243,8 +242,7 @@ static wf_status parse_plan(job *j) {
     bool is_open = !*o->plan && j->c->command & TPBEP;
     if (!is_open && !plan_is_auto(o)) return wf_plan_parse(j->c->ctx, o->plan, &j->plan);
     if (o->devices) {
-        wf_status status = wf_devices_count(j->c->ctx, o->devices, &n_ranks);
-        if (status != WF_OK) return status;
+        TRY(wf_devices_count(j->c->ctx, o->devices, &n_ranks));
     }
     snprintf(text, sizeof text, "dp=%d", n_ranks);
     j->is_default_plan = is_open && n_ranks > 1;
@@ -273,8 +271,7 @@ static exit_status cap_of_devices(cli *c, bool *is_known_out) {
     char text[TEXT_BYTES];
     *is_known_out = false;
     if (!c->o.devices || c->job) return EXIT_DONE;
-    wf_status status = wf_devices_memory(c->ctx, c->o.devices, &c->o.device_memory);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_devices_memory(c->ctx, c->o.devices, &c->o.device_memory)));
     *is_known_out = c->o.device_memory;
     if (*is_known_out && c->command != FOR_GENERATE) /* which prints its text alone */
         snprintf(c->memory_cap, sizeof c->memory_cap,
@@ -314,14 +311,13 @@ void job_say_cap(const cli *c) {
 static exit_status resolve(job *j) {
     options *o = &j->c->o;
     o->has_pictures = o->data && reads_pictures(j->c);
-    exit_status bad = about_read(j->c, &j->saved);
-    if (!bad) bad = job_check_model(j->c);
-    if (bad) return bad;
+    TRY(about_read(j->c, &j->saved));
+    TRY(job_check_model(j->c));
     if (!o->data && j->c->command & (FOR_TRAIN | FOR_EVAL | FOR_PREDICT))
         return complain(EXIT_USAGE, "--data is missing, for example --data fashion-mnist");
     if (!o->data && !option_set(o, OPT_data, "synthetic"))
         return complain(EXIT_FAILED, "%s", o->error);
-    if ((bad = check_use(o))) return bad;
+    TRY(check_use(o));
     if (option_is_given(o, OPT_steps) && option_is_given(o, OPT_epochs))
         return complain(EXIT_USAGE, "--steps and --epochs both say when to stop; give one");
     if (option_is_given(o, OPT_epochs) && !o->epochs)
@@ -332,7 +328,7 @@ static exit_status resolve(job *j) {
     const wf_model_info *model = wf_model_registry_find(o->model);
     j->is_tokens = model->takes_tokens;
     j->is_recurrent = model->is_recurrent;
-    if ((bad = resolve_sizes(o, model))) return bad;
+    TRY(resolve_sizes(o, model));
     if (!o->tokens) o->tokens = j->saved.tokens;
     if (!o->tokens && j->saved.positions && j->saved.positions < model->n_tokens)
         o->tokens = j->saved.positions;
@@ -348,36 +344,31 @@ static exit_status open_known_data(job *j, int64_t n_steps) {
     const options *o = &j->c->o;
     bool is_synthetic = !strcmp(o->data, "synthetic");
     bool is_text = o->data_format == WF_FORMAT_AUTO || o->data_format == WF_FORMAT_TEXT;
-    exit_status bad = EXIT_DONE;
     if (j->is_tokens && is_text && !is_synthetic)
-        bad = about_tokenizer(j->c, &j->saved, &j->tokenizer);
-    if (!bad) bad = complain_of(j->c, open_data(j, is_synthetic, n_steps));
-    if (bad) return bad;
+        TRY(about_tokenizer(j->c, &j->saved, &j->tokenizer));
+    TRY(complain_of(j->c, open_data(j, is_synthetic, n_steps)));
     j->c->o.resize = j->about.resized;
     if (o->epochs > INT64_MAX / (j->about.n_train + 1))
         return complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
-    bad = agree_on_data(j);
-    if (!bad) bad = about_check(j->c, &j->saved, wf_data_tokenizer(j->data));
-    if (!bad && !j->is_tokens) bad = about_check_images(j->c, &j->saved, j->data);
-    return bad ? bad : check_vocab(j);
+    TRY(agree_on_data(j));
+    TRY(about_check(j->c, &j->saved, wf_data_tokenizer(j->data)));
+    if (!j->is_tokens) TRY(about_check_images(j->c, &j->saved, j->data));
+    return check_vocab(j);
 }
 
 static exit_status open_job(job *j, int64_t n_steps) {
     const options *o = &j->c->o;
-    exit_status bad = resolve(j);
-    if (!bad) bad = complain_of(j->c, parse_plan(j));
-    if (!bad) bad = job_open_cluster(j);
-    if (!bad) bad = job_cap_memory(j->c, j->plan);
-    if (!bad) bad = complain_of(j->c, job_use_devices(j->c, j->plan));
-    if (bad) return bad;
-    bad = open_known_data(j, n_steps);
-    if (bad) return bad;
+    TRY(resolve(j));
+    TRY(complain_of(j->c, parse_plan(j)));
+    TRY(job_open_cluster(j));
+    TRY(job_cap_memory(j->c, j->plan));
+    TRY(complain_of(j->c, job_use_devices(j->c, j->plan)));
+    TRY(open_known_data(j, n_steps));
     wf_status status = find_model(j);
     if (status == WF_OK && j->c->command == FOR_ADVISE) return EXIT_DONE;
     if (status == WF_OK && plan_is_auto(o))
         status = j->cluster ? job_choose_on_cluster(j) : job_choose_plan(j);
-    if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
-        return bad;
+    if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT))) TRY(job_measure(j));
     if (status == WF_OK) status = job_resolve_steps(j, n_steps);
     wf_program *none = NULL;
     if (status != WF_OK) (void)job_take_another(j, &status, &none);

@@ -88,8 +88,8 @@ exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_s
     log->lines.file = log->events.file = NULL;
     *tested = -1;
     if (!dir) return EXIT_DONE;
-    exit_status bad = open_file(&log->lines, c, dir, "log.jsonl", copy_lines, keep_steps, tested);
-    return bad ? bad : open_file(&log->events, c, dir, LOG_EVENTS, copy_events, keep_steps, tested);
+    TRY(open_file(&log->lines, c, dir, "log.jsonl", copy_lines, keep_steps, tested));
+    return open_file(&log->events, c, dir, LOG_EVENTS, copy_events, keep_steps, tested);
 }
 
 static exit_status write_line(const log_file *log, json_t *entry) {
@@ -118,8 +118,7 @@ static exit_status write_points(run_log *log, int64_t step, int64_t epoch, const
         json_object_set_new(entry, points[k].field, json_number(points[k].value));
         if (points[k].tag) scalars[n_scalars++] = (event_scalar){points[k].tag, points[k].value};
     }
-    exit_status bad = write_line(&log->lines, entry);
-    if (bad) return bad;
+    TRY(write_line(&log->lines, entry));
     bool good = events_write(log->events.file, seconds_since_1970(), step, scalars, n_scalars);
     if (!good) return failed(&log->events, errno);
     return now_seconds() - log->flushed >= 1 ? log_flush(log) : EXIT_DONE;
@@ -144,8 +143,8 @@ exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, dou
     const point points[] = {{"test_loss", "Loss/test", loss},
                             {"test_accuracy", "Accuracy/test", accuracy}};
     if (step == log->tested_step) return EXIT_DONE;
-    exit_status bad = write_points(log, step, epoch, points, 2);
-    return bad ? bad : log_flush(log);
+    TRY(write_points(log, step, epoch, points, 2));
+    return log_flush(log);
 }
 
 static exit_status flush(const log_file *log) {

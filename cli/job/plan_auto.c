@@ -6,8 +6,7 @@
 
 static wf_status use_plan(job *j, const char *text) {
     wf_plan *plan;
-    wf_status status = wf_plan_parse(j->c->ctx, text, &plan);
-    if (status != WF_OK) return status;
+    TRY(wf_plan_parse(j->c->ctx, text, &plan));
     wf_plan_destroy(j->plan);
     j->plan = plan;
     return job_use_devices(j->c, plan);

@@ -66,8 +66,7 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
                         json_t **report_out) {
     char sha[65], library[LIBRARY_BYTES];
     int n_ranks = wf_plan_n_ranks(j->plan);
-    wf_status status = wf_trainer_weights_sha256(trainer, sha);
-    if (status != WF_OK) return status;
+    TRY(wf_trainer_weights_sha256(trainer, sha));
     json_t *report =
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:i, s:i, s:I, s:o}", "weft", WEFT_VERSION,
                   "library", made_by_library(j->c, library), "plan",
@@ -100,8 +99,7 @@ exit_status report_check(const cli *c) {
 
 exit_status report_put(const cli *c, const json_t *report, const char *what, const char *path) {
     output out;
-    exit_status bad = output_begin(&out, c, what, path);
-    if (bad) return bad;
+    TRY(output_begin(&out, c, what, path));
     /* In ASCII: a terminal may be at the other end, and obeys more than C0. */
     if (!json_dumpf(report, out.stream, JSON_INDENT(1) | JSON_ENSURE_ASCII) &&
         fputc('\n', out.stream) != EOF)

@@ -189,8 +189,7 @@ static wf_status eval_piece(wf_trainer *trainer, wf_loader *loader, int64_t n_sa
     wf_feed feeds[MOST_FEEDS];
     const wf_batch *batch;
     if (!loader) return wf_trainer_eval(trainer, NULL, 0, n_samples, result_out);
-    wf_status status = wf_loader_next(loader, &batch);
-    if (status != WF_OK) return status;
+    TRY(wf_loader_next(loader, &batch));
     int n_feeds = job_feeds(batch, feeds);
     return wf_trainer_eval(trainer, feeds, n_feeds, n_samples, result_out);
 }

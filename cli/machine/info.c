@@ -154,9 +154,7 @@ static void say_variables(const cli *c, const json_t *environment) {
 }
 
 exit_status run_info(cli *c) {
-    exit_status bad =
-        c->o.measure ? output_check_file("the cluster file", c->o.measure) : EXIT_DONE;
-    if (bad) return bad;
+    if (c->o.measure) TRY(output_check_file("the cluster file", c->o.measure));
     json_t *found = machine(), *libs = libraries(), *environment = variables(), *entry;
     size_t i;
     const wf_limits limits = wf_info_limits();
@@ -174,7 +172,8 @@ exit_status run_info(cli *c) {
     json_array_foreach(libs, i, entry)
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
     say_variables(c, environment);
-    if (c->o.measure) bad = measure_machine(c, json_member(found, "memory_bytes"));
+    exit_status bad =
+        c->o.measure ? measure_machine(c, json_member(found, "memory_bytes")) : EXIT_DONE;
     exit_status written = report_write(
         c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:s?, s:s?, s:{s:f, s:I}, s:o, s:o}", "weft",
                      wf_version(), "machine", found ? found : json_null(), "devices", "name", "cpu",

@@ -80,9 +80,8 @@ typedef struct product_speed {
 
 static wf_status measure_products(const cli *c, wf_dtype dtype, product_speed *speed_out) {
     double long_us, short_us = 0, area = 2.0 * ROWS * ROWS;
-    wf_status status = time_product(c, dtype, LONG_K, &long_us);
-    if (status == WF_OK) status = time_product(c, dtype, SHORT_K, &short_us);
-    if (status != WF_OK) return status;
+    TRY(time_product(c, dtype, LONG_K, &long_us));
+    TRY(time_product(c, dtype, SHORT_K, &short_us));
     double least = area * LONG_K / long_us; /* of the rate reached */
     double flops_per_us = fmax(least, area * (LONG_K - SHORT_K) / fmax(1e-3, long_us - short_us));
     *speed_out =
@@ -174,11 +173,10 @@ exit_status measure_machine(const cli *c, double memory_bytes) {
     if (limits.memory_bytes) memory_bytes = fmin(memory_bytes, (double)limits.memory_bytes);
     if (!(memory_bytes > 0))
         return complain(EXIT_FAILED, "--measure: the system does not report its memory");
-    exit_status bad = measure_all(c, &m);
-    if (bad) return bad;
+    TRY(measure_all(c, &m));
     json_t *file = cluster_of(&m, memory_bytes, limits.n_cores);
     say_measured(c, &m);
-    bad = report_put(c, file, "the cluster file", c->o.measure);
+    exit_status bad = report_put(c, file, "the cluster file", c->o.measure);
     json_decref(file);
     if (!bad) say(c, "%-10s %s\n", "saved", c->o.measure);
     return bad;

@@ -112,11 +112,10 @@ exit_status run_tune(cli *c) {
     if (!option_is_given(&c->o, OPT_repeat)) c->o.repeat = 5;
     if (c->o.repeat < 1) return complain(EXIT_USAGE, "--repeat must be at least 1");
     interrupt_watch();
-    exit_status bad = c->o.out ? output_check("the table", c->o.out) : EXIT_DONE;
-    if (!bad) bad = job_open(c, 1, &j);
-    if (bad) return bad;
+    if (c->o.out) TRY(output_check("the table", c->o.out));
+    TRY(job_open(c, 1, &j));
     job_describe(&j);
-    bad = tune(c, &j);
+    exit_status bad = tune(c, &j);
     job_close(&j);
     return bad;
 }

@@ -52,8 +52,8 @@ static wf_status lower(const job *j, const wf_choice *row, size_t *peak_out) {
     recipe.n_micro = row->n_micro;
     recipe.n_lanes = row->n_lanes;
     recipe.n_slices = row->n_slices;
-    wf_status status = wf_plan_parse(ctx, row->plan, &plan);
-    if (status != WF_OK) return status;
+    TRY(wf_plan_parse(ctx, row->plan, &plan));
+    wf_status status = WF_OK;
     if (!job_is_large(j, row->prediction.n_ranks, row->n_micro / row->n_lanes))
         status = wf_program_create_short(ctx, j->model, &recipe, plan, WF_PROGRAM_TRAIN, &p);
     if (status == WF_OK && p) *peak_out = peak_of(p);
@@ -240,8 +240,7 @@ static exit_status draw(const table *t) {
 }
 
 static exit_status show(table *t) {
-    exit_status bad = recommend(t);
-    if (bad) return bad;
+    TRY(recommend(t));
     explain(t);
     say(t->j->c, "  %-16s %10s %10s  %-29s %s\n", "strategy", "step", "spare", "bound by", "plan");
     for (int k = 0; k < WF_N_STRATEGIES; k++) say_row(t, k);
@@ -256,13 +255,12 @@ exit_status run_advise(cli *c) {
     job j;
     if (!c->o.cluster)
         return complain(EXIT_USAGE, "--cluster is missing, for example --cluster dgx-a100");
-    exit_status bad = c->o.draw ? draw_check_picture(c->o.draw) : EXIT_DONE;
-    if (!bad) bad = job_open(c, 0, &j);
-    if (bad) return bad;
+    if (c->o.draw) TRY(draw_check_picture(c->o.draw));
+    TRY(job_open(c, 0, &j));
     wf_prediction_request q = job_request(&j);
     t.j = &j;
     if (c->o.recipe.n_micro == MICRO_AUTO) c->o.recipe.n_micro = 0;
-    bad = complain_of(c, wf_cluster_advise(c->ctx, &q, t.rows));
+    exit_status bad = complain_of(c, wf_cluster_advise(c->ctx, &q, t.rows));
     if (!bad && find_best(&t, ~0U, -1) < 0)
         bad = complain(EXIT_USAGE, "no plan on this cluster suits --batch %lld and --micro %lld",
                        (long long)c->o.recipe.batch, (long long)c->o.recipe.n_micro);

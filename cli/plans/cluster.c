@@ -330,10 +330,10 @@ static json_t *begin_report(const job *j) {
 exit_status cluster_show(job *j) {
     wf_prediction p = WF_PREDICTION_INIT;
     wf_prediction_request q = job_request_within(j);
-    exit_status bad = check_shown(j), fits = EXIT_DONE;
-    if (!bad) bad = complain_of(j->c, wf_predict(j->c->ctx, &q, &p));
-    if (!bad && !p.fits && !j->n_choices) bad = find_fitting(j);
-    if (bad) return bad;
+    exit_status fits = EXIT_DONE;
+    TRY(check_shown(j));
+    TRY(complain_of(j->c, wf_predict(j->c->ctx, &q, &p)));
+    if (!p.fits && !j->n_choices) TRY(find_fitting(j));
     if (!p.fits) fits = refuse(j, &p);
     if (!p.fits) say_fitting(j);
     cluster_say(j, &p);

@@ -345,8 +345,7 @@ static void report_costs(const job *j, const wf_program *p, const wf_dry_run *ru
 static exit_status show_predicted(const job *j, json_t *report) {
     wf_prediction p = WF_PREDICTION_INIT;
     if (!j->cluster) return EXIT_DONE;
-    exit_status bad = cluster_predict(j, &p);
-    if (bad) return bad;
+    TRY(cluster_predict(j, &p));
     cluster_say(j, &p);
     cluster_report(j, &p, report);
     return EXIT_DONE;
@@ -418,8 +417,7 @@ static exit_status check_ranks(const job *j) {
     const options *o = &j->c->o;
     int n_ranks = wf_plan_n_ranks(j->plan);
     int n_devices = n_ranks;
-    wf_status status = o->devices ? wf_devices_count(j->c->ctx, o->devices, &n_devices) : WF_OK;
-    if (status != WF_OK) return complain_of(j->c, status);
+    if (o->devices) TRY(complain_of(j->c, wf_devices_count(j->c->ctx, o->devices, &n_devices)));
     if (n_devices != n_ranks)
         return complain(EXIT_USAGE, "--devices %.60s: the plan %s has %d rank%s", o->devices,
                         wf_plan_text(j->plan), n_ranks, n_ranks == 1 ? "" : "s");
@@ -453,15 +451,14 @@ exit_status run_plan(cli *c) {
     resumed from;
     progress waiting;
     wf_program *p = NULL;
-    exit_status bad = !c->o.draw                    ? EXIT_DONE
-                      : cluster_draws_search(&c->o) ? draw_check_picture(c->o.draw)
-                                                    : draw_check(c->o.draw);
-    if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
-    if (!bad) bad = updates_check(c);
-    if (!bad) bad = check_search(&c->o);
-    if (!bad) bad = job_open(c, -1, &j);
-    if (bad) return bad;
-    bad = check_ranks(&j);
+    TRY(!c->o.draw                    ? EXIT_DONE
+        : cluster_draws_search(&c->o) ? draw_check_picture(c->o.draw)
+                                      : draw_check(c->o.draw));
+    if (c->o.resume) TRY(checkpoint_read(c, EXIT_DONE, &from));
+    TRY(updates_check(c));
+    TRY(check_search(&c->o));
+    TRY(job_open(c, -1, &j));
+    exit_status bad = check_ranks(&j);
     if (bad) {
         job_close(&j);
         return bad;

@@ -40,8 +40,7 @@ static wf_status fill(wf_workers *workers, const job *j, char **rows, json_t *ra
     for (int r = 0; r < wf_plan_n_ranks(j->plan); r++) {
         char role[TEXT_BYTES];
         wf_workers_rank of;
-        wf_status status = wf_workers_rank_get(workers, r, &of);
-        if (status != WF_OK) return status;
+        TRY(wf_workers_rank_get(workers, r, &of));
         name_role(workers, r, role);
         rows[r] = row_text(role, &of);
         json_array_append_new(ranks, rank_json(role, &of));

@@ -58,8 +58,7 @@ static exit_status read_times(const options *o, option_id id, const char *text,
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ",");
         double time;
-        exit_status bad = simulate_read_time(id, at, length, &time);
-        if (bad) return bad;
+        TRY(simulate_read_time(id, at, length, &time));
         if (n < o->stages) memcpy(field + n * (int64_t)sizeof *times, &time, sizeof time);
         n++;
         at += length;
@@ -140,8 +139,7 @@ static exit_status simulate(cli *c, const wf_stage_times *times) {
     request.max_in_flight =
         (int)(o->memory_limit < o->recipe.n_micro ? o->memory_limit : o->recipe.n_micro);
     wf_schedule_result *result;
-    wf_status status = wf_schedule_simulate(c->ctx, &request, &result);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, wf_schedule_simulate(c->ctx, &request, &result)));
     say_result(c, result);
     exit_status bad = write_result(c, result);
     wf_schedule_result_destroy(result);
@@ -149,18 +147,16 @@ static exit_status simulate(cli *c, const wf_stage_times *times) {
 }
 
 static exit_status run_schedule(cli *c) {
-    exit_status bad = check_counts(&c->o);
-    if (bad) return bad;
+    TRY(check_counts(&c->o));
     wf_stage_times *times = calloc((size_t)c->o.stages, sizeof *times);
     if (!times) return complain(EXIT_FAILED, "no memory left");
-    bad = read_all_times(&c->o, times);
+    exit_status bad = read_all_times(&c->o, times);
     if (!bad) bad = simulate(c, times);
     free(times);
     return bad;
 }
 
 exit_status run_simulate(cli *c) {
-    exit_status bad = simulate_check_use(&c->o);
-    if (bad) return bad;
+    TRY(simulate_check_use(&c->o));
     return option_is_given(&c->o, OPT_sim_update) ? simulate_updates(c) : run_schedule(c);
 }

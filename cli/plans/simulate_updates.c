@@ -186,14 +186,12 @@ exit_status simulate_updates(cli *c) {
     wf_simulation_config config = WF_SIMULATION_CONFIG_INIT;
     wf_simulation *s;
     char title[200];
-    exit_status bad = read_config(&c->o, &config);
-    if (!bad && c->o.draw) bad = draw_check(c->o.draw);
-    if (bad) return bad;
-    wf_status status = wf_simulation_run(c->ctx, &config, &s);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(read_config(&c->o, &config));
+    if (c->o.draw) TRY(draw_check(c->o.draw));
+    TRY(complain_of(c, wf_simulation_run(c->ctx, &config, &s)));
     describe(&c->o, &config, title, sizeof title);
     say_summary(c, s, &config, title);
-    bad = draw_timeline(c, s, &config, title);
+    exit_status bad = draw_timeline(c, s, &config, title);
     exit_status written = write_report(c, s, &config);
     wf_simulation_destroy(s);
     return bad ? bad : written;

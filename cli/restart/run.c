@@ -32,11 +32,9 @@ static exit_status launch(wf_context *ctx, const options *o, wf_launch_config *c
     const cli c = {.ctx = ctx, .o = *o};
     wf_launch_result result;
     elastic e;
-    exit_status bad = o->ranks_least ? elastic_open(ctx, o, false, &e) : EXIT_DONE;
-    if (bad) return bad;
+    if (o->ranks_least) TRY(elastic_open(ctx, o, false, &e));
     unsetenv(HISTORY_ENV);
-    wf_status status = restart_launch(&c, config, o->ranks_least ? &e : NULL, &result);
-    if (status != WF_OK) return complain_of(&c, status);
+    TRY(complain_of(&c, restart_launch(&c, config, o->ranks_least ? &e : NULL, &result)));
     if (result.failed_rank >= 0)
         return complain((exit_status)result.exit_status, "%s", result.sentence);
     if (result.interrupted_by)

@@ -103,8 +103,7 @@ static bool allocate(snapshot *s) {
 exit_status snapshot_open(cli *c, const wf_program *program) {
     snapshot *s = c->snapshot;
     char text[TEXT_BYTES];
-    wf_status status = snapshot_check_room(c, program);
-    if (status != WF_OK) return complain_of(c, status);
+    TRY(complain_of(c, snapshot_check_room(c, program)));
     s->bytes = wf_program_image_bytes(program);
     for (int k = 0; k < 2; k++)
         s->images[k] = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, IMAGE_AT(k));

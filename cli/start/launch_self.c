@@ -78,15 +78,14 @@ exit_status launch_self(cli *c) {
     if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
                         WF_LAUNCH_MAX_RANKS);
-    exit_status bad = is_elastic ? elastic_open(c->ctx, &c->o, true, &e) : EXIT_DONE;
-    if (bad) return bad;
+    if (is_elastic) TRY(elastic_open(c->ctx, &c->o, true, &e));
     config.n_ranks = (int)c->o.ranks;
     config.program = "/proc/self/exe";
     config.argv = program_words;
     config.grace_ms = config.n_ranks > 1 ? GRACE_MS : ALONE_MS;
     sleep_while_waiting(&c->o);
     signal(SIGCHLD, SIG_DFL);
-    bad = checkpoint_hold(c, &held);
+    exit_status bad = checkpoint_hold(c, &held);
     interrupt_hold(&before);
     if (!bad && interrupt_status())
         bad = complain(interrupt_status(), "interrupted; no rank has been started");

@@ -43,10 +43,8 @@ exit_status processes_begin(cli *c, bool *done_out) {
     options *o = &c->o;
     wf_place place;
     *done_out = false;
-    wf_status status = wf_launch_place(c->ctx, &place);
-    if (status != WF_OK) return complain_of(c, status);
-    exit_status bad = roster_take(c);
-    if (bad) return bad;
+    TRY(complain_of(c, wf_launch_place(c->ctx, &place)));
+    TRY(roster_take(c));
     /* A job of one rank is a job, if somebody has started it. */
     bool is_mpi = o->wire && !strcmp(o->wire, "mpi") && c->command != FOR_PLAN;
     bool is_job = place.n_ranks > 1 || (is_mpi && *place.source);
@@ -99,12 +97,11 @@ exit_status processes_begin(cli *c, bool *done_out) {
     if (interrupt_status() && c->history) return interrupt_status(); /* the launcher reports it */
     if (interrupt_status())
         return complain(interrupt_status(), "interrupted; no other rank had joined");
-    status = wf_job_join(c->ctx, &meeting, &c->job);
+    wf_status status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status == WF_INTERRUPTED) return complain(EXIT_RANK, "%s", wf_context_error(c->ctx));
     if (status != WF_OK) return complain_of(c, status);
     history_follow(c->history);
-    bad = agree_on_options(c);
-    if (bad) return bad;
+    TRY(agree_on_options(c));
     interrupt_watch();
     return place.rank ? be_silent(c) : EXIT_DONE;
 }

@@ -38,8 +38,7 @@ static exit_status not_finite(run *r) {
     char last[4200] = "nothing has been saved", why[600], path[4096];
     snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
     history_give_up(r->c->history);
-    exit_status bad = train_settle(r);
-    if (bad) return bad;
+    TRY(train_settle(r));
     if (r->saved_step >= 0)
         snprintf(last, sizeof last, "the last checkpoint is %s, of step %lld",
                  checkpoint_path(r->c, "state", path), (long long)r->saved_step);
@@ -54,8 +53,7 @@ static exit_status failed(run *r, wf_status status) {
 /* The state of the last checkpoint. */
 static exit_status rewind_state(run *r) {
     char path[4096];
-    exit_status bad = train_settle(r);
-    if (bad) return bad;
+    TRY(train_settle(r));
     snprintf(path, sizeof path, "%.4000s/state.safetensors", r->c->o.out);
     return complain_of(r->c, wf_trainer_load_state(r->trainer, path));
 }
@@ -75,9 +73,7 @@ static exit_status leave_out(run *r) {
         return not_finite(r);
     }
     snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
-    exit_status bad =
-        rewinds ? rewind_state(r) : complain_of(r->c, wf_trainer_undo_step(r->trainer));
-    if (bad) return bad;
+    TRY(rewinds ? rewind_state(r) : complain_of(r->c, wf_trainer_undo_step(r->trainer)));
     int64_t n = r->n_done + 1 - wf_trainer_n_steps(r->trainer);
     if (rewinds)
         snprintf(end, sizeof end, "going back to step %lld and leaving out %lld batches",
@@ -97,8 +93,7 @@ static exit_status note_step(run *r, const wf_step_result *result, int64_t epoch
         snapshot_add_step(r->c->snapshot, r->n_done, result->loss, ms, items, r->n_left_out);
     if (!record_add(&r->record, result->loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
-    exit_status bad = log_step(&r->log, r->n_done, epoch, result, ms, has_labels, r->n_left_out);
-    if (bad) return bad;
+    TRY(log_step(&r->log, r->n_done, epoch, result, ms, has_labels, r->n_left_out));
     bool has_hits = has_labels && result->n_rows;
     progress_step(&r->bar, r->n_done, epoch, isfinite(result->loss) ? result->loss : r->bar.loss,
                   has_hits ? (double)result->n_hits / (double)result->n_rows : NAN, items);
@@ -110,16 +105,14 @@ static exit_status step(run *r) {
     const wf_batch *batch;
     wf_step_result result = {.loss = NAN};
     double start = now_seconds();
-    wf_status status = wf_loader_next(r->loader, &batch);
-    if (status != WF_OK) return complain_of(r->c, status);
-    status = job_step(&r->j, r->trainer, batch, &result);
+    TRY(complain_of(r->c, wf_loader_next(r->loader, &batch)));
+    wf_status status = job_step(&r->j, r->trainer, batch, &result);
     r->n_left_out = 0;
     if (status == WF_OK)
         r->n_bad = 0;
     else if (status != WF_NOT_FINITE)
         return failed(r, status);
-    exit_status bad = status == WF_OK ? EXIT_DONE : leave_out(r);
-    if (bad) return bad;
+    if (status != WF_OK) TRY(leave_out(r));
     r->next = batch->last_of_epoch ? (position){batch->epoch + 1, 0}
                                    : (position){batch->epoch, batch->first_sample + batch->n_all};
     return note_step(r, &result, batch->epoch, batch->n_all, (now_seconds() - start) * 1e3);

@@ -77,8 +77,8 @@ static exit_status own_folder(run *r) {
 
 static exit_status make_folder(run *r) {
     if (!r->c->o.out || !r->c->is_root) return EXIT_DONE;
-    exit_status bad = checkpoint_folder(r->c);
-    return bad ? bad : own_folder(r);
+    TRY(checkpoint_folder(r->c));
+    return own_folder(r);
 }
 
 /* Between the parts of the set-up, each of which may take long. A rank that has been asked leaves;
@@ -153,12 +153,11 @@ static exit_status check_use(const run *r) {
 
 static exit_status load_checkpoint(run *r) {
     const options *o = &r->c->o;
-    exit_status bad = EXIT_DONE;
-    if (r->trainer) bad = checkpoint_load(&r->j, r->trainer, &r->from);
-    if (!bad && r->updates.workers)
-        bad = complain_of(r->c, updates_load(&r->updates, r->from.n_steps));
-    if (bad) return bad;
-    if (r->updates.workers) updates_warn(&r->updates, r->from.n_steps);
+    if (r->trainer) TRY(checkpoint_load(&r->j, r->trainer, &r->from));
+    if (r->updates.workers) {
+        TRY(complain_of(r->c, updates_load(&r->updates, r->from.n_steps)));
+        updates_warn(&r->updates, r->from.n_steps);
+    }
     r->next = r->from.next;
     r->n_done = r->saved_step = r->from.n_steps;
     if (r->c->image) r->saved_step = r->c->saved_step;
@@ -173,56 +172,45 @@ static exit_status load_checkpoint(run *r) {
 
 exit_status train_prepare(run *r) {
     const options *o = &r->c->o;
-    exit_status bad = check(r->c);
-    if (bad) return bad;
+    TRY(check(r->c));
     bool is_rescue = train_is_rescue(r->c);
-    if (o->grace > 0) bad = interrupt_within(is_rescue ? r->c->history->grace_s : o->grace);
-    if (bad) return bad;
+    if (o->grace > 0) TRY(interrupt_within(is_rescue ? r->c->history->grace_s : o->grace));
     if (is_rescue) begin_rescue(r->c);
-    bad = checkpoint_resume_after_restart(r->c);
-    if (bad) return bad;
+    TRY(checkpoint_resume_after_restart(r->c));
     bool is_again = o->resume && restart_number();
-    bad = own_folder(r);
-    if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
-    if (!bad) bad = updates_check(r->c);
-    if (!bad) bad = job_open(r->c, -1, &r->j);
-    if (!bad) roster_keep_recipe(r->c);
-    if (!bad) bad = check_use(r);
-    if (!bad) bad = make_folder(r);
-    if (!bad) bad = report_check(r->c);
-    if (!bad) bad = timeline_check(r->c);
-    if (!bad) bad = updates_check_record(r->c);
-    if (!bad) bad = interrupted_early(r);
-    if (bad) return bad;
+    exit_status bad = own_folder(r);
+    TRY(o->resume ? checkpoint_read(r->c, bad, &r->from) : bad);
+    TRY(updates_check(r->c));
+    TRY(job_open(r->c, -1, &r->j));
+    roster_keep_recipe(r->c);
+    TRY(check_use(r));
+    TRY(make_folder(r));
+    TRY(report_check(r->c));
+    TRY(timeline_check(r->c));
+    TRY(updates_check_record(r->c));
+    TRY(interrupted_early(r));
     if (!is_again) job_describe(&r->j);
     wf_status status = create_trainer(r);
     if (status != WF_OK) return job_complain_of_plan(&r->j, status);
-    bad = interrupted_early(r);
-    if (!bad && r->c->snapshot) bad = snapshot_open(r->c, wf_trainer_program(r->trainer));
-    if (bad) return bad;
+    TRY(interrupted_early(r));
+    if (r->c->snapshot) TRY(snapshot_open(r->c, wf_trainer_program(r->trainer)));
     if (r->trainer) status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
     if (status != WF_OK) return job_complain_of_eval(&r->j, status, JOB_EVAL_ADVICE);
-    if (o->init && !o->resume && r->trainer) status = load_init(r);
-    if (status != WF_OK) return complain_of(r->c, status);
-    if (o->resume) bad = load_checkpoint(r);
-    if (bad) return bad;
+    if (o->init && !o->resume && r->trainer) TRY(complain_of(r->c, load_init(r)));
+    if (o->resume) TRY(load_checkpoint(r));
     if (!r->updates.workers)
         status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
-    bad = interrupted_early(r);
-    if (bad) return bad;
-    bad = agree_on_place(&r->j, r->n_done, r->next.epoch, r->next.sample);
-    if (bad) return bad;
+    TRY(interrupted_early(r));
+    TRY(agree_on_place(&r->j, r->n_done, r->next.epoch, r->next.sample));
     if (o->out && r->c->is_root) {
-        status = job_hash_data(&r->j);
-        bad = status == WF_OK ? check_run(r) : complain_of(r->c, status);
-        if (!bad) bad = checkpoint_describe(&r->j);
-        if (!bad) bad = checkpoint_describe_model(&r->j);
-        if (bad) return bad;
+        TRY(complain_of(r->c, job_hash_data(&r->j)));
+        TRY(check_run(r));
+        TRY(checkpoint_describe(&r->j));
+        TRY(checkpoint_describe_model(&r->j));
     }
-    bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
-    if (!bad && is_again && r->c->history && r->c->history->first_step >= 0) bad = read_record(r);
-    if (bad) return bad;
+    TRY(log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done));
+    if (is_again && r->c->history && r->c->history->first_step >= 0) TRY(read_record(r));
     if (!r->updates.workers && !is_again) report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
 }

@@ -64,10 +64,9 @@ exit_status train_verify(run *r) {
 
 exit_status train_save(run *r) {
     if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
-    exit_status bad = train_verify(r);
-    if (!bad) bad = log_flush(&r->log);
-    if (!bad) bad = train_keep(r); /* the files that an earlier save has written meanwhile */
-    if (bad) return bad;
+    TRY(train_verify(r));
+    TRY(log_flush(&r->log));
+    TRY(train_keep(r)); /* the files that an earlier save has written meanwhile */
     history_mark(train_history(r), r->n_done);
     wf_status status = WF_OK;
     if (r->updates.workers) status = updates_save(&r->updates, r->n_done);
@@ -99,9 +98,8 @@ exit_status train_take_snapshot(run *r) {
 /* Evaluates the weights' average, if there is one: the trainer goes on with the weights. */
 static wf_status eval_here(run *r) {
     bool averages = r->c->o.recipe.ema > 0;
-    wf_status status = averages ? wf_trainer_use_average(r->trainer, 1) : WF_OK;
-    if (status != WF_OK) return status;
-    status = job_eval(&r->j, r->trainer, WF_DATA_TEST, &r->test_loss, &r->test_accuracy);
+    TRY(averages ? wf_trainer_use_average(r->trainer, 1) : WF_OK);
+    wf_status status = job_eval(&r->j, r->trainer, WF_DATA_TEST, &r->test_loss, &r->test_accuracy);
     bool goes_on = status == WF_OK || status == WF_INTERRUPTED;
     wf_status back = averages && goes_on ? wf_trainer_use_average(r->trainer, 0) : WF_OK;
     return back == WF_OK ? status : back;

@@ -29,8 +29,7 @@ static exit_status check_choices(const cli *c) {
 exit_status updates_check(cli *c) {
     options *o = &c->o;
     int n_workers;
-    exit_status bad = check_choices(c);
-    if (bad) return bad;
+    TRY(check_choices(c));
     if (o->replay && o->recipe.update != WF_UPDATE_ASYNC)
         return complain(EXIT_USAGE,
                         "--replay has no effect here: it is an option of --update async");
@@ -68,10 +67,8 @@ static wf_status open_loader(updates *w, int worker, int64_t batch) {
 static wf_status read_part(void *self, int worker, int64_t batch, wf_worker_part *part_out) {
     updates *w = self;
     const wf_batch *read;
-    wf_status status = WF_OK;
-    if (!w->loaders[worker] || w->next[worker] != batch) status = open_loader(w, worker, batch);
-    if (status == WF_OK) status = wf_loader_next(w->loaders[worker], &read);
-    if (status != WF_OK) return status;
+    if (!w->loaders[worker] || w->next[worker] != batch) TRY(open_loader(w, worker, batch));
+    TRY(wf_loader_next(w->loaders[worker], &read));
     w->next[worker]++;
     part_out->n_feeds = job_feeds(read, part_out->feeds);
     part_out->n_samples = read->n_samples;
@@ -233,8 +230,7 @@ wf_status updates_report(const updates *w, json_t *report) {
     for (int k = 0; k < 3 && report; k++) json_object_del(report, replaced[k]);
     for (int r = 0; r < wf_plan_n_ranks(w->j->plan); r++) {
         wf_workers_rank of;
-        wf_status status = wf_workers_rank_get(w->workers, r, &of);
-        if (status != WF_OK) return status;
+        TRY(wf_workers_rank_get(w->workers, r, &of));
         if (report) report_add_peaks(report, &of.memory, 3);
         json_array_append_new(sent, json_integer((json_int_t)of.sent_bytes));
         json_array_append_new(received, json_integer((json_int_t)of.received_bytes));
