@@ -2,8 +2,6 @@
  * weft bench train and weft train.
  */
 #include "bench/cases.h"
-#include "common/text.h"
-#include "job/job.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* weft bench published: predicted and published times and memory, side by side. */
 #include "bench/published.h"
 #include "bench/rounds.h"
-#include "job/report.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "bench/rounds.h"
 #include "checkpoint/checkpoint.h"
-#include "job/report.h"
 
 #include <math.h>
 #include <string.h>

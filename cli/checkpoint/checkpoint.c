@@ -1,7 +1,6 @@
 /* Writing checkpoints: the trainer's state, the recipe and the place in the data. */
 #include "checkpoint/checkpoint.h"
 #include "common/text.h"
-#include "common/tuned.h"
 #include "job/report.h"
 
 #include <stdlib.h>

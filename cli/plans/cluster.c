@@ -1,7 +1,6 @@
 /* --cluster: the time and memory of a plan by prediction, and the choice of --plan auto. */
 #include "plans/cluster.h"
 #include "common/text.h"
-#include "draw/draw.h"
 #include "draw/gnuplot.h"
 #include "job/report.h"
 #include "plans/choices.h"

@@ -5,7 +5,6 @@
 #include "execute/recorded.h"
 #include "program/clock.h"
 #include "program/rate.h"
-#include "program/stage.h"
 
 #include <stdio.h>
 

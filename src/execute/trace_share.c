@@ -1,7 +1,6 @@
 /* A trace of processes: each process knows the times of its own rank's instructions and units. Here
  * all processes exchange them: a row that is another rank's is zeros, so all rows are sums. Their
  * clocks are one: CLOCK_MONOTONIC of one machine (wfi_trainer_check_job). */
-#include "comm/job/control.h"
 #include "execute/trace.h"
 
 #include <math.h>

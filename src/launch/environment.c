@@ -1,5 +1,4 @@
 /* The environment of a rank. */
-#include "comm/job/control.h"
 #include "comm/place/launcher.h"
 #include "launch/process_group.h"
 

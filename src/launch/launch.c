@@ -4,7 +4,6 @@
 #include "launch/descriptor.h"
 #include "launch/process_group.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>

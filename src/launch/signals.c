@@ -2,7 +2,6 @@
 #include "launch/descriptor.h"
 #include "launch/process_group.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <time.h>

@@ -1,6 +1,5 @@
 /* Layers: parameters by name, then an op. Initial values are PyTorch's defaults
  * (torchvision's for convolutions). */
-#include "graph/op.h"
 #include "op/op_table.h"
 
 #include <math.h>

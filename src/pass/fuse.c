@@ -1,7 +1,6 @@
 /* Fusion on the forward graph: a node and the sum or the ReLU that reads its output become one
  * node, if the op supports it (wfi_op.with_addend, with_relu) and no other node reads that output.
  * The choice looks at the graph alone, so every plan makes the same one. */
-#include "graph/op.h"
 #include "graph/readers.h"
 #include "op/op_table.h"
 #include "pass/pass.h"

@@ -1,6 +1,5 @@
 #include "workers/norm.h"
 
-#include "kernel/cpu.h"
 
 #include <string.h>
 
