@@ -5,7 +5,6 @@
 #include "layout/attempts.h"
 #include "layout/bound.h"
 #include "layout/layout.h"
-#include "program/stage.h"
 
 /* For tests: see gap_bytes. */
 static void place_apart(const wfi_packing *m, size_t gap_bytes) {

@@ -5,7 +5,6 @@
  */
 #include "layout/attempts.h"
 #include "layout/bound.h"
-#include "program/stage.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* The lower bound of any packing: bytes that may be alive at once.
  */
 #include "layout/bound.h"
-#include "program/stage.h"
 
 #include <string.h>
 

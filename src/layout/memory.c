@@ -5,7 +5,6 @@
 #include "layout/bound.h"
 #include "layout/layout.h"
 #include "layout/rings.h"
-#include "program/stage.h"
 
 #include <string.h>
 

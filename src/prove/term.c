@@ -1,7 +1,6 @@
 #include "prove/term.h"
 
 #include "base/tree.h"
-#include "plan/lanes.h"
 
 wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n) {
     if (n == 1) return leaves[0];

@@ -5,8 +5,6 @@
  *   or, where they are early, those that add to the unit's gradient.
  * - If parameters are divided, ranks gather them for each use, unless the use before it read them.
  */
-#include "program/rate.h"
-#include "program/stage.h"
 #include "sim/step.h"
 
 #include <math.h>

@@ -30,7 +30,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <weft/schedule.h>
 
 /* The limit on instructions of all drafts keeps the search to a few seconds. Programs of so few
  * ranks are short, and the search should find the best one. */

@@ -1,8 +1,6 @@
 /* Proposals in place of a program that does not fit: other plans, more microbatches. Each is a
  * program that was lowered and simulated.
  */
-#include "nn/model.h"
-#include "show/show.h"
 #include "sim/fastest.h"
 
 #include <stdio.h>
