@@ -2,7 +2,6 @@
  * before and after. */
 #include "workers/run.h"
 
-
 /* A replay ends a part of its run after so many steps, to see whether it is to stop. */
 #define REPLAYED_AT_ONCE 64
 

@@ -1,7 +1,6 @@
 /* The record of a run: server 0 keeps it, rank 0 writes and reads its file. */
 #include "workers/run.h"
 
-
 #include <string.h>
 #include <unistd.h>
 #include <weft/file.h>

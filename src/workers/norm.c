@@ -1,6 +1,5 @@
 #include "workers/norm.h"
 
-
 #include <string.h>
 
 static size_t blocks_of(size_t n) {

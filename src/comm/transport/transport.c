@@ -1,7 +1,6 @@
 /* The host threads' side of the transport: requests that return at once. */
 #include "comm/transport/parts.h"
 
-
 void wfi_transport_publish(wfi_transport *t) {
     const wfi_control_rank *own = &t->config.ranks[t->config.rank];
     pthread_mutex_lock(&t->lock);
