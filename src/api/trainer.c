@@ -308,8 +308,7 @@ size_t wfi_trainer_planned_peak(const wf_trainer *t, int rank, wfi_space space, 
 
 size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space) {
     const wfi_worker *w = &t->workers[rank];
-    if (w->is_local)
-        return __atomic_load_n(&w->arenas[space].observer.peak_bytes, __ATOMIC_ACQUIRE);
+    if (w->is_local) return __atomic_load_n(&w->arenas[space].peak_bytes, __ATOMIC_ACQUIRE);
     return __atomic_load_n(&wfi_control_part_of(t->job, rank, t->place)->arenas[space].peak_bytes,
                            __ATOMIC_RELAXED);
 }

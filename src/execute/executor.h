@@ -93,7 +93,7 @@ static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *
     const wfi_block *block = &e->p->blocks[r->block];
     return e->workers[block->rank].arenas[block->space].base + block->offset + r->offset;
 }
-/* The same; the observer is told of the reference's bytes, all of which are touched. */
+/* The same; the arena's peak counts the reference's bytes, all of which are touched. */
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r);
 
 /* "forward layer3.0, microbatch 2" */

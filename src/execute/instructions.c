@@ -8,10 +8,22 @@
 
 #include <stdio.h>
 
+/* Measures the peak of a rank's memory. How far a kernel reaches the library's own descriptors say
+ * (wfi_kernel.extent), not the bytes that memory was planned from; that nothing reaches further is
+ * tested (gaps.h). */
+static void observe(wfi_arena *arena, const void *data, size_t bytes) {
+    if (!data || !bytes) return;
+    size_t end = (size_t)((const char *)data - arena->base) + bytes;
+    size_t peak = __atomic_load_n(&arena->peak_bytes, __ATOMIC_RELAXED);
+    while (end > peak && !__atomic_compare_exchange_n(&arena->peak_bytes, &peak, end, true,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r) {
     void *data = wfi_executor_at(e, r);
     const wfi_block *block = &e->p->blocks[r->block];
-    wfi_observe(&e->workers[block->rank].arenas[block->space].observer, data, r->bytes);
+    observe(&e->workers[block->rank].arenas[block->space], data, r->bytes);
     return data;
 }
 
@@ -44,12 +56,12 @@ void wfi_executor_count_cpu(const wfi_executor *e, int32_t i, int sign) {
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,
                             void *const *operands, void *scratch, bool launches) {
     wfi_step_args args = e->step.args;
-    wfi_observer *observer = &e->workers[now->rank].arenas[WFI_SPACE_DEVICE].observer;
+    wfi_arena *arena = &e->workers[now->rank].arenas[WFI_SPACE_DEVICE];
     for (int i = 0; i < kernel->n_operands; i++) {
-        wfi_observe(observer, operands[i], kernel->extent[i]);
+        observe(arena, operands[i], kernel->extent[i]);
         wfi_touches(operands[i], kernel->extent[i], kernel->writes[i]);
     }
-    wfi_observe(observer, scratch, kernel->scratch_extent);
+    observe(arena, scratch, kernel->scratch_extent);
     wfi_touches(scratch, kernel->scratch_extent, true);
     if (!launches) return WF_OK;
     args.first_sample = now->micro < 0 ? 0 : wfi_program_first_sample(e->p, now->micro);

@@ -85,7 +85,7 @@ static void release_arena(wfi_worker *w, wfi_space space) {
 static void take_arena(wfi_worker *w, wfi_space space, char *base, size_t bytes) {
     wfi_arena *a = &w->arenas[space];
     release_arena(w, space);
-    a->observer.base = a->base = base;
+    a->base = base;
     a->bytes = bytes;
 }
 

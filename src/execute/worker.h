@@ -5,14 +5,13 @@
 #include "comm/transport/remote.h"
 #include "comm/wire/device_wire.h"
 #include "device/list.h"
-#include "execute/observer.h"
 #include "program/program.h"
 
 /* A rank's memory of one space: state first, at the same offsets in every program. */
 typedef struct wfi_arena {
     char *base;
     size_t bytes;
-    wfi_observer observer;
+    size_t peak_bytes; /* highest byte that kernels, copies and updates have reached; atomic */
 } wfi_arena;
 
 typedef struct wfi_worker {
