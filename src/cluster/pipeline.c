@@ -1,7 +1,6 @@
 /* The time of a pipeline: the schedule's own actions, run over stages and microbatches. */
 #include "cluster/predict.h"
 #include "plan/schedule/timing.h"
-#include "plan/schedule/v_pattern.h"
 
 /* Rounds of pp microbatches after which a schedule repeats itself: of a long pipeline fewer, as
  * each takes long to simulate. */

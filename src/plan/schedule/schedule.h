@@ -106,6 +106,7 @@ const char *wfi_schedule_refuses_chunks(const wfi_schedule *schedule, int n_chun
 extern const wfi_schedule wfi_schedule_naive, wfi_schedule_gpipe, wfi_schedule_1f1b,
     wfi_schedule_interleaved, wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_zbv,
     wfi_schedule_vhalf, wfi_schedule_vmin, wfi_schedule_breadth, wfi_schedule_auto;
+enum { WFI_V_PERIOD = 6 }; /* of V-Half and V-Min: from a microbatch to the next */
 /* The candidates of auto where the plan does not set the chunks of a device: the best lists that
  * are found with one, or with two on the legs of a V, or a schedule that goes round. */
 typedef struct wfi_schedule_choice {
