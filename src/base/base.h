@@ -17,6 +17,17 @@
 
 #define WFI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Bisects places from `low` to the one before `high`, in order: both become the first place, by the
+ * name of `middle`, that is not before the one that is searched for. */
+#define WFI_BISECT(low, high, middle, is_before)                                                   \
+    while ((low) < (high)) {                                                                       \
+        __typeof__(low) middle = (low) + ((high) - (low)) / 2;                                     \
+        if (is_before)                                                                             \
+            (low) = middle + 1;                                                                    \
+        else                                                                                       \
+            (high) = middle;                                                                       \
+    }
+
 #if defined(__GNUC__)
 #define WFI_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else

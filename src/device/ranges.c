@@ -16,13 +16,7 @@ void wfi_ranges_release(wfi_ranges *r) {
 /* The index of the range that has the address, or where it would be. */
 static size_t place_of(const wfi_ranges *r, const char *address) {
     size_t low = 0, high = r->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (r->all[middle].base + r->all[middle].bytes <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WFI_BISECT(low, high, middle, r->all[middle].base + r->all[middle].bytes <= address);
     return low;
 }
 

@@ -55,13 +55,7 @@ static int compare_candidates(const void *a, const void *b) {
 /* The first unused tensor of that bare name, or -1. */
 static int find_unused(const matcher *m, const char *bare) {
     int low = 0, high = m->n_tensors;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (strcmp(m->candidates[middle].bare, bare) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WFI_BISECT(low, high, middle, strcmp(m->candidates[middle].bare, bare) < 0);
     for (; low < m->n_tensors && strcmp(m->candidates[low].bare, bare) == 0; low++)
         if (!m->used[m->candidates[low].number]) return m->candidates[low].number;
     return -1;

@@ -157,13 +157,7 @@ void wfi_gaps_fill(const wfi_gaps *g) {
 /* Index of the first gap that ends at `at` or later. */
 static int32_t find_gap(const rank_gaps *rank, size_t at) {
     int32_t low = 0, high = rank->n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (rank->ranges[middle].end < at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WFI_BISECT(low, high, middle, rank->ranges[middle].end < at);
     return low;
 }
 
