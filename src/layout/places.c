@@ -48,13 +48,7 @@ static use use_of(const wfi_places *places, int32_t b) {
 /* How many of the slot's blocks are used first before an order. */
 static int32_t find_earlier(const slot *s, int32_t order) {
     int32_t low = 0, high = s->n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (s->uses[middle].first < order)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WFI_BISECT(low, high, middle, s->uses[middle].first < order);
     return low;
 }
 

@@ -18,13 +18,7 @@ int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank) {
 
 int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
     int32_t low = 0, high = group->n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (group->ranks[middle] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    WFI_BISECT(low, high, middle, group->ranks[middle] < rank);
     return low < group->n && group->ranks[low] == rank ? low : -1;
 }
 

@@ -165,13 +165,7 @@ static int32_t find_stretch(const wfi_accesses *a, wfi_stretches block, size_t a
     for (; block.end - block.first > step && a->stretches[block.first + step].begin < at; step *= 2)
         block.first += step;
     if (block.end - block.first > step) block.end = block.first + step;
-    while (block.first < block.end) {
-        int32_t middle = block.first + (block.end - block.first) / 2;
-        if (a->stretches[middle].begin < at)
-            block.first = middle + 1;
-        else
-            block.end = middle;
-    }
+    WFI_BISECT(block.first, block.end, middle, a->stretches[middle].begin < at);
     return block.first;
 }
 
