@@ -130,13 +130,13 @@ static bool are_kept_alike(const comparison *c, int32_t unit, int32_t pp) {
 
 static bool has_equal_sizes(const comparison *c, int32_t unit) {
     const wf_program *p = c->p;
+    int32_t own = wfi_program_stage_of(p, unit);
     const wfi_unit *x = &p->graph->units[unit], *y = &p->graph->units[image_of(c, unit)];
-    bool is =
-        x->param_bytes == y->param_bytes && x->trained_bytes == y->trained_bytes &&
-        x->buffer_bytes == y->buffer_bytes && x->cache_bytes == y->cache_bytes &&
-        (is_known(c, unit) || are_kept_alike(c, unit, p->stages[wfi_program_stage_of(p, unit)].pp));
+    bool is = x->param_bytes == y->param_bytes && x->trained_bytes == y->trained_bytes &&
+              x->buffer_bytes == y->buffer_bytes && x->cache_bytes == y->cache_bytes &&
+              (is_known(c, unit) || are_kept_alike(c, unit, p->stages[own].pp));
     for (int32_t k = p->first_reader[unit]; k < p->first_reader[unit + 1] && is; k++)
-        is = are_kept_alike(c, unit, p->stages[p->readers[k]].pp);
+        is = p->readers[k] == own || are_kept_alike(c, unit, p->stages[p->readers[k]].pp);
     return is;
 }
 
