@@ -142,6 +142,8 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
         if (units[u].n_replicas > p->n_replicas) p->n_replicas = units[u].n_replicas;
     }
     p->first_unit[p->n_stages] = p->graph->n_units;
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        p->stages[p->stage_of[u]].is_trained |= p->graph->units[u].trained_bytes > 0;
 }
 
 /* A step of one microbatch divides state as the training step beside it does. */
@@ -320,18 +322,11 @@ static wf_status group_replicas(wf_program *p) {
     return WF_OK;
 }
 
-static bool is_trained(const wf_program *p, int32_t stage) {
-    size_t bytes = 0;
-    for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++)
-        bytes += p->graph->units[u].trained_bytes;
-    return bytes > 0;
-}
-
 /* The number of trained stages of which the rank updates a part. */
 static int32_t n_updated(const wf_program *p, int32_t rank) {
     int32_t n = 0;
     for (int32_t s = 0; s < p->n_stages; s++)
-        n += is_trained(p, s) && wfi_stage_is_updated(p, s, rank);
+        n += p->stages[s].is_trained && wfi_stage_is_updated(p, s, rank);
     return n;
 }
 
@@ -339,7 +334,7 @@ static int32_t n_updated(const wf_program *p, int32_t rank) {
  * once; or nothing. */
 static bool is_updated_by(const wf_program *p, int32_t width) {
     int32_t n_stages = 0, n_groups = wfi_mesh_n_groups(&p->mesh, WFI_ALONG(WFI_DP));
-    for (int32_t s = 0; s < p->n_stages; s++) n_stages += is_trained(p, s);
+    for (int32_t s = 0; s < p->n_stages; s++) n_stages += p->stages[s].is_trained;
     bool is = p->mesh.dp % width == 0;
     for (int32_t first = 0; first < p->mesh.dp && is; first += width) {
         int32_t n = 0;

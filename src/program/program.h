@@ -23,6 +23,7 @@ typedef struct wfi_stage {
     int32_t n_members; /* ranks that have something of it: replicas, and in a forward run those that
                           keep parts of its parameters, too */
     int32_t n_parts;   /* divides SHARD tensors: member k has number k % n_parts */
+    bool is_trained;   /* a unit of it has parameters that are trained */
     int32_t first_group;  /* if it has fewer parts than members: of runs of members that have all
                              parts, then of members that have the same one; otherwise -1 */
     int64_t *first_micro; /* [n_replicas + 1] replica k has those to first_micro[k + 1] - 1 */

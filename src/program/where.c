@@ -134,6 +134,7 @@ wfi_where wfi_where_kept(const wf_program *p, wfi_block_kind kind, int32_t unit,
 }
 
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
+    if (!wfi_unit_is_on(p, unit, rank)) return (wfi_extent){0, 0}; /* most units of slices */
     wfi_where where = wfi_where_kept(p, kind, unit, rank);
     return wfi_is_at(p, &where, rank) ? wfi_extent_at(p, wfi_of_unit(kind, unit), &where, rank)
                                       : (wfi_extent){0, 0};
