@@ -11,6 +11,7 @@
 #include "program/map.h"
 #include "program/stage.h"
 #include "prove/actions.h"
+#include "prove/prove.h"
 #include "show/show.h"
 
 #include <string.h>
@@ -184,7 +185,7 @@ static wf_status take_shorter(wf_program *p, wfi_short_form *form) {
     wfi_program_sum_blocks(s);
     WF_TRY(wfi_program_count_traffic(s));
     for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r] = s->ranks[r];
-    return p->use == WFI_USE_DRAFT ? WF_OK : wf_program_check(s);
+    return p->use == WFI_USE_DRAFT ? WF_OK : wfi_program_check_ordered(s);
 }
 
 static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
@@ -202,7 +203,7 @@ static wf_status compile(wf_program *p, wfi_pool *pool, const wfi_action_list *l
     if (p->use == WFI_USE_DRAFT) return WF_OK;
     wfi_program_sum_blocks(p);
     WF_TRY(wfi_program_count_traffic(p));
-    return wf_program_check(p);
+    return wfi_program_check_ordered(p);
 }
 
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {

@@ -32,6 +32,7 @@ struct wfi_ideal {
     int32_t n_columns, n_rows;
     wfi_term *table;         /* [n_rows][n_columns] 0: not made */
     int32_t *row;            /* [n_micro] 0: it is not run */
+    int64_t *micro;          /* [n_rows] of each row from 1 on */
     wfi_term *after[4];      /* [n_units] PARAM, BUFFER, STATE, and the sums of GRADIENT */
     wfi_term *lanes;         /* [n_units][n_lanes] sums of gradients */
     wfi_term *parts, *slots; /* [n_slices], [2 * most_slots] scratch */
@@ -143,14 +144,14 @@ static void run_segment(wfi_ideal *ideal, const wfi_segment *segment, const slot
     }
 }
 
-/* Of those microbatches that have a row. */
-static void run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t first, int64_t end) {
+static void run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int32_t first, int32_t end) {
     int32_t k = unit * WFI_N_PARTS + (int32_t)part;
-    for (int64_t m = first; m < end; m++) {
+    for (int32_t row = first; row < end; row++) {
+        int64_t m = ideal->micro[row];
         const wfi_micro_variant *v = wfi_program_variant(ideal->p, m);
         const wfi_segment *segment = v->code->units[unit].part[part];
         const slot_use *uses = ideal->uses + ideal->first_use[v - ideal->p->variants][k];
-        if (segment && ideal->row[m]) run_segment(ideal, segment, uses, m);
+        if (segment) run_segment(ideal, segment, uses, m);
     }
 }
 
@@ -165,7 +166,8 @@ static void run_packs(wfi_ideal *ideal, const wfi_code *code) {
  * is read from memory once for all of them. */
 #define N_TOGETHER 16
 
-static void run_some(wfi_ideal *ideal, int64_t first, int64_t end) {
+/* Of rows first to end - 1. */
+static void run_some(wfi_ideal *ideal, int32_t first, int32_t end) {
     int32_t n_units = ideal->p->graph->n_units;
     bool splits = ideal->p->code->splits_weight, trains = wfi_differentiates(ideal->p);
     for (int32_t u = 0; u < n_units; u++) run_part(ideal, u, WFI_PART_F, first, end);
@@ -258,7 +260,10 @@ static void find_rows(wfi_ideal *ideal) {
         for (int32_t k = 0; k < p->stages[s].n_replicas; k++) {
             if (!wfi_rank_is_lowered(p, wfi_program_rank_of(p, k, s, 0))) continue;
             for (int64_t m = wfi_first_micro(p, s, k); m < wfi_first_micro(p, s, k + 1); m++)
-                if (!ideal->row[m]) ideal->row[m] = ideal->n_rows++;
+                if (!ideal->row[m]) {
+                    ideal->micro[ideal->n_rows] = m;
+                    ideal->row[m] = ideal->n_rows++;
+                }
         }
 }
 
@@ -273,8 +278,8 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     ideal->slots = wfi_alloc(p->ctx, 2 * (size_t)ideal->most_slots, sizeof *ideal->slots, what);
     if (!ideal->table || !ideal->slots) return WF_NO_MEMORY;
     for (int32_t v = 0; v < p->n_variants; v++) run_packs(ideal, p->variants[v].code);
-    for (int64_t m = 0; m < p->recipe.n_micro; m += N_TOGETHER)
-        run_some(ideal, m, wfi_min_i64(m + N_TOGETHER, p->recipe.n_micro));
+    for (int32_t row = 1; row < ideal->n_rows; row += N_TOGETHER)
+        run_some(ideal, row, (int32_t)wfi_min_i64(row + N_TOGETHER, ideal->n_rows));
     return WF_OK;
 }
 
@@ -417,7 +422,8 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
     ideal->lanes = room(ideal, n_units * (size_t)p->recipe.n_lanes, sizeof(wfi_term));
     ideal->row = room(ideal, n_micro, sizeof *ideal->row);
     ideal->parts = room(ideal, (size_t)p->graph->n_slices, sizeof *ideal->parts);
-    bool ok = ideal->lanes && ideal->row && ideal->parts;
+    ideal->micro = room(ideal, n_micro + 1, sizeof *ideal->micro);
+    bool ok = ideal->lanes && ideal->row && ideal->micro && ideal->parts;
     for (size_t i = 0; i < WFI_COUNT(ideal->after); i++) {
         ideal->after[i] = room(ideal, n_units, sizeof(wfi_term));
         ok = ok && ideal->after[i];
@@ -440,6 +446,7 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     wfi_free(ctx, ideal->table);
     wfi_free(ctx, ideal->lanes);
     wfi_free(ctx, ideal->row);
+    wfi_free(ctx, ideal->micro);
     wfi_free(ctx, ideal->parts);
     wfi_free(ctx, ideal->slots);
     wfi_free(ctx, ideal->uses);
