@@ -43,12 +43,14 @@ static double device_bytes(const wf_memory_moment *moment) {
 
 draw_peak draw_find_peak(const wf_timeline *timeline) {
     draw_peak peak = {-1, 0, 0};
-    for (int r = 0; r < wf_timeline_n_ranks(timeline); r++)
-        for (int i = 0; i < wf_timeline_n_moments(timeline, r); i++) {
+    for (int r = 0; r < wf_timeline_n_ranks(timeline); r++) {
+        int n = wf_timeline_like(timeline, r) == r ? wf_timeline_n_moments(timeline, r) : 0;
+        for (int i = 0; i < n; i++) {
             wf_memory_moment moment = wf_timeline_moment(timeline, r, i);
             double bytes = device_bytes(&moment);
             if (bytes > peak.bytes) peak = (draw_peak){r, i, bytes};
         }
+    }
     return peak;
 }
 
