@@ -71,8 +71,8 @@ static void find_lives(const wf_program *p, const double *begin_us, const double
     for (int32_t i = 0; i < p->n_instructions; i++)
         for (int32_t r = 0; r < p->instructions[i].n_references; r++) {
             int32_t b = p->instructions[i].references[r].block;
-            lives[b].first_us = fmin(lives[b].first_us, begin_us[i]);
-            lives[b].last_us = fmax(lives[b].last_us, end_us[i]);
+            if (begin_us[i] < lives[b].first_us) lives[b].first_us = begin_us[i];
+            if (end_us[i] > lives[b].last_us) lives[b].last_us = end_us[i];
             if (p->blocks[b].name.kind == WFI_BLOCK_RECORD && lives[b].n == 1)
                 lives[b].n = count_micros(p, i);
         }

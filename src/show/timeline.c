@@ -47,6 +47,7 @@ typedef struct naming {
     /* The names on other ranks along `tp`; NULL: all are the same. */
     const wfi_span_names **others;
     int32_t *transfers; /* [n_instructions] as wf_span has them */
+    int32_t *chunks;    /* [n_stages] */
 } naming;
 
 static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
@@ -106,13 +107,11 @@ static wf_status name_others(const naming *n, const wf_program *p, const wfi_ins
     return WF_OK;
 }
 
-/* The chunk of the unit's rank that contains the unit. */
-static int chunk_of(const wf_program *p, int32_t unit) {
-    const wfi_stage *own = unit < 0 ? p->stages : &p->stages[wfi_program_stage_of(p, unit)];
-    int chunk = 0;
-    for (const wfi_stage *s = p->stages; s < own; s++)
-        chunk += s->pp == own->pp && s->number < own->number;
-    return chunk;
+/* Finds which chunk of its ranks each stage is. */
+static void number_chunks(const wf_program *p, int32_t *chunks) {
+    for (const wfi_stage *own = p->stages; own < p->stages + p->n_stages; own++)
+        for (const wfi_stage *s = p->stages; s < own; s++)
+            chunks[own - p->stages] += s->pp == own->pp && s->number < own->number;
 }
 
 /* A send and its receive stand side by side in the order of the program, which all processes have.
@@ -133,7 +132,7 @@ static wf_status add_spans(const wf_program *p, const double *begin_us, const do
             int32_t i = r->stream[s][at];
             const wfi_instruction *now = &p->instructions[i];
             wf_span span = {.kind = wfi_type_of(now)->span, .rank = rank, .micro = now->micro};
-            span.chunk = chunk_of(p, now->unit);
+            span.chunk = now->unit < 0 ? 0 : n->chunks[wfi_program_stage_of(p, now->unit)];
             if (span.chunk >= t->n_chunks) t->n_chunks = span.chunk + 1;
             span.transfer = n->transfers[i];
             span.stream = wfi_stream_name(now->stream);
@@ -208,7 +207,9 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
     n.names = wfi_pool_array(&pool, N_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
     n.transfers =
         wfi_pool_array(&pool, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
+    n.chunks = wfi_pool_array(&pool, (size_t)p->n_stages, sizeof *n.chunks, "a timeline");
     if (n.transfers) number_transfers(p, n.transfers);
+    if (n.chunks) number_chunks(p, n.chunks);
     bool ok = !pool.failed && number_spans(p, t) == WF_OK && allocate_others(p, &n) == WF_OK;
     wf_status status = ok ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
     wfi_pool_release(&pool);
