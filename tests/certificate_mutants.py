@@ -237,6 +237,48 @@ def other_half(c):
     return "fold"
 
 
+def other_size(c):
+    """A part of a unit has one size of each tensor, and two of its workspace."""
+    slot = random.choice([slot for s in c["segments"] for slot in s[4]])
+    slot[4].append(64)
+    return slot[0]
+
+
+def other_sum(c):
+    """All that a part of a unit sums is read and written."""
+    slot = random.choice([slot for s in c["segments"] for slot in s[4] if slot[0] in checker.SUMS])
+    slot[2] += 64
+    return slot[0]
+
+
+def unused_part(c):
+    s = copy.deepcopy(random.choice(c["segments"]))
+    s[random.choice((0, 3))] += len(c["units"])
+    c["segments"].append(s)
+    return s[1]
+
+
+def part_twice(c):
+    s = copy.deepcopy(random.choice(c["segments"]))
+    c["segments"].insert(0, s)
+    s[4].pop()
+    return s[1]
+
+
+def unused_variant(c):
+    c["variants"].append(c["microbatches"])
+    return "variant"
+
+
+def other_staging(c):
+    """Bytes that a collective stages are another unit's on one rank."""
+    found = [b for b in c["blocks"] if b[B_KIND] == "staging"]
+    if not found:
+        return None
+    random.choice(found)[B_ID] += 1
+    return "staging"
+
+
 def no_state(c):
     b = random.choice([b for b in c["blocks"] if b[B_STATE] and b[B_BYTES]])
     b[B_STATE] = 0
@@ -246,7 +288,7 @@ def no_state(c):
 BREAKAGES = (race, other_input, less_norm, other_slice, other_microbatch, missing, doubled,
              assigned, swapped, unordered, over_state, other_block,
              fewer_bytes, other_part, other_kind, no_sum, lower_peak, fewer_spaces, other_half,
-             no_state)
+             other_size, other_sum, unused_part, part_twice, unused_variant, other_staging, no_state)
 
 
 # With another value, a program may still be correct.

@@ -26,7 +26,7 @@ certify offload $gpt --slices 2 --plan pp=2,offload=state+activations,recompute=
 certify zb $gpt --slices 1 --plan pp=2,schedule=zb1 --optimizer adamw
 certify chunks $gpt --slices 1 --plan pp=2,schedule=interleaved,chunks=2
 certify lstm --model lstm --layers 2 --hidden 8 --vocab 30 --tokens 4 --batch 4 --micro 2 --lanes 2 --plan dp=2
-certify resnet --model resnet18 --image 32 --batch 5 --micro 2 --lanes 2 --plan dp=2,recompute=all
+certify resnet --model resnet18 --image 32 --batch 5 --micro 2 --lanes 2 --plan dp=2,recompute=all,allreduce=pairwise
 for name in zero1 uneven pairwise hybrid tp offload zb chunks lstm resnet; do
     proves "$name" '^proved: [0-9]+ ranks, [0-9]+ instructions, peak [0-9]+ bytes$'
 done
