@@ -16,7 +16,14 @@ typedef struct game {
     const wf_choice *tried[MOST_TRIED]; /* [n_tried] */
     int n, n_tried;
     double least, most; /* times that programs need what is predicted */
+    double small_bytes; /* plans of more do not fit; 0: they may */
+    uint64_t seed;
+    int64_t work; /* of plans that were lowered before */
 } game;
+
+static double bytes_of(const wf_choice *x) {
+    return x->prediction.peak_bytes - x->prediction.library_bytes;
+}
 
 static void add(void *self, const wf_choice *choice) {
     game *a = self;
@@ -36,6 +43,7 @@ static void begin(game *a) {
     TEST_OK(a->c.ctx, wf_cluster_load(a->c.ctx, "ethernet", &a->j.cluster));
     TEST_OK(a->c.ctx, wf_cluster_set_nodes(a->j.cluster, 1));
     a->j.cluster->levels[0].count = 2;
+    a->j.cluster->library_bytes = 2e5;
     a->all = test_malloc(MOST_PLANS * sizeof *a->all);
     wf_prediction_request q = job_request(&a->j);
     TEST_OK(a->c.ctx, wf_cluster_each(a->c.ctx, &q, INFINITY, 0, add, a));
@@ -49,7 +57,7 @@ static double quantile(const game *a, bool of_host, double share) {
     double *bytes = test_malloc((size_t)a->n * sizeof *bytes);
     for (int k = 0; k < a->n; k++) {
         const wf_prediction *x = &a->all[k].prediction;
-        bytes[k] = of_host ? x->host_bytes : x->peak_bytes - x->library_bytes;
+        bytes[k] = of_host ? x->host_bytes : bytes_of(&a->all[k]);
     }
     qsort(bytes, (size_t)a->n, sizeof *bytes, compare_doubles);
     double found = bytes[(int)(share * (a->n - 1))];
@@ -65,7 +73,7 @@ static void restart(game *a, double device_share, double host_share) {
     wf_plan_destroy(a->j.plan);
     a->j = (job){.c = &a->c, .model = a->j.model, .cluster = a->j.cluster};
     a->c.o = (options){.recipe = recipe};
-    a->c.o.device_memory = (int64_t)(1 + quantile(a, false, device_share));
+    if (device_share >= 0) a->c.o.device_memory = (int64_t)(1 + quantile(a, false, device_share));
     if (host_share > 0) a->c.o.host_memory = (int64_t)(1 + quantile(a, true, host_share));
     a->n_tried = 0;
 }
@@ -93,9 +101,9 @@ static long read_bucket(const wf_choice *x, char text[200]) {
 }
 
 static double share_of(const game *a, const wf_choice *x) {
-    double device =
-        (x->prediction.peak_bytes - x->prediction.library_bytes) / (double)a->c.o.device_memory;
-    double host = a->c.o.host_memory ? x->prediction.host_bytes / (double)a->c.o.host_memory : 0;
+    const options *o = &a->c.o;
+    double device = o->device_memory ? bytes_of(x) / (double)o->device_memory : 0;
+    double host = o->host_memory ? x->prediction.host_bytes / (double)o->host_memory : 0;
     return fmax(device, host);
 }
 
@@ -103,9 +111,11 @@ static double share_of(const game *a, const wf_choice *x) {
 static double needs_of(const game *a, const wf_choice *x) {
     char text[200];
     long mib = read_bucket(x, text);
-    uint64_t hash = wfi_hash_add(WFI_HASH_INIT, text, strlen(text)) + (uint64_t)x->n_micro;
+    uint64_t hash =
+        wfi_hash_add(WFI_HASH_INIT + a->seed, text, strlen(text)) + (uint64_t)x->n_micro;
     double times = a->least + (a->most - a->least) * (double)(hash % 16) / 15;
     for (; mib < 256; mib *= 4) times *= 0.97;
+    if (a->small_bytes > 0 && bytes_of(x) > a->small_bytes) return fmax(1.5, share_of(a, x));
     return times * share_of(a, x);
 }
 
@@ -142,6 +152,7 @@ static const wf_choice *find(const game *a, const wf_choice *x) {
 static const wf_choice *play(game *a) {
     const wf_choice *next;
     TEST_OK(a->c.ctx, job_choose_on_cluster(&a->j));
+    a->j.list->work = a->work;
     for (;;) {
         const wf_choice *now = find(a, &a->j.choices[0]);
         struct job_list *l = a->j.list;
@@ -155,9 +166,11 @@ static const wf_choice *play(game *a) {
         assert_true(l->items || fitting_list(&a->j, needs));
         next = fitting_next(&a->j);
         if (!next) return now;
+        assert_false(l->has_ended && !strcmp(next->plan, a->j.choices[0].plan));
         /* Those that are likely to fit come first. */
         if (!l->has_ended && !l->is_by_bytes)
             assert_int_equal(share_of(a, next) > 1.25, l->takes_all);
+        assert_true(l->has_ended || !a->c.o.layers || share_of(a, next) <= 1);
         a->j.choices[0] = *next;
     }
 }
@@ -165,7 +178,7 @@ static const wf_choice *play(game *a) {
 static const wf_choice *find_best(const game *a) {
     const wf_choice *best = NULL;
     for (int k = 0; k < a->n; k++)
-        if (needs_of(a, &a->all[k]) <= 1 &&
+        if (needs_of(a, &a->all[k]) <= 1 && (!a->c.o.layers || share_of(a, &a->all[k]) <= 1) &&
             (!best || a->all[k].prediction.step_ms < best->prediction.step_ms))
             best = &a->all[k];
     return best;
@@ -183,17 +196,49 @@ static void check_taken(const game *a, const wf_choice *taken) {
 TEST_CASE(takes_the_fastest_that_fits) {
     static const struct {
         double device, host, least, most;
-    } cases[] = {{0.01, 0, 0.4, 1.6}, {0.01, 0.8, 0.4, 1.6}, {0.05, 0, 0.4, 2.6},
-                 {0.1, 0, 1, 2},      {0.001, 0.9, 0.34, 1}, {0, 0, 2, 3},
-                 {0, 0, 0.4, 3},      {0.3, 0, 1.1, 2.6},    {0.5, 0.5, 1.3, 1.4},
-                 {0.0005, 0, 1, 3},   {0.1, 0, 1.95, 2.7}};
+    } cases[] = {
+        {0.01, 0, 0.4, 1.6},   {0.01, 0.8, 0.4, 1.6}, {0.05, 0, 0.4, 2.6}, {0.1, 0, 1, 2},
+        {0.001, 0.9, 0.34, 1}, {0, 0, 2, 3},          {0, 0, 0.4, 3},      {0.3, 0, 1.1, 2.6},
+        {0.5, 0.5, 1.3, 1.4},  {0.1, 0, 1.95, 2.7},   {-1, 0.3, 0.4, 1.6}, {0.05, 0.3, 0.34, 1},
+        {0.05, 0.6, 0.34, 1},  {0.02, 0, 0.4, 2.6},   {0.02, 0, 0.4, 2.6}, {0.02, 0, 0.4, 2.6}};
     game a;
     begin(&a);
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         restart(&a, cases[k].device, cases[k].host);
-        a.least = cases[k].least, a.most = cases[k].most;
+        a.least = cases[k].least, a.most = cases[k].most, a.seed = k;
         check_taken(&a, play(&a));
     }
+    end(&a);
+}
+
+/* After too much work, the plans with the fewest bytes are left if none has fitted. */
+TEST_CASE(ends_with_small_plans) {
+    game a;
+    begin(&a);
+    restart(&a, 0.5, 0);
+    a.least = a.most = 1;
+    a.small_bytes = 1 + quantile(&a, false, 0.0005);
+    a.work = 1 << 16;
+    assert_true(needs_of(&a, play(&a)) <= 1);
+    assert_in_range(a.n_tried, 2, 50);
+    a.small_bytes = 0;
+    restart(&a, 0.02, 0);
+    a.least = 0.4, a.most = 2.6;
+    a.work = 1 << 17;
+    assert_true(needs_of(&a, play(&a)) <= 1);
+    assert_int_equal(a.n_tried, 1);
+    end(&a);
+}
+
+/* Large plans are tried if they are predicted to fit. */
+TEST_CASE(large_plans_are_trusted) {
+    game a;
+    begin(&a);
+    restart(&a, 0.05, 0);
+    a.c.o.layers = 1 << 20;
+    a.least = 0.4, a.most = 2.6;
+    check_taken(&a, play(&a));
+    assert_true(a.n_tried > 0);
     end(&a);
 }
 
