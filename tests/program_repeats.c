@@ -117,6 +117,38 @@ TEST(one_is_in_flight) {
     }
 }
 
+/* Blocks that outlive a period take turns in two places. In periods that the short form leaves out,
+ * they are alive with blocks with which they are not in it. Each program is proved whole.
+ */
+TEST(turns_of_two) {
+    static const struct {
+        const char *model, *plan;
+        wf_model_config config;
+        int64_t n_micro, n_slices;
+        wf_dtype dtype;
+    } cases[] = {
+        {"gpt", "",
+         TEST_MODEL(.n_classes = 101, .n_tokens = 96, .n_layers = 1, .hidden = 96, .n_heads = 12),
+         20, 4, WF_BF16},
+        {"llama", "tp=4",
+         TEST_MODEL(.n_classes = 96, .n_tokens = 96, .n_layers = 1, .hidden = 48, .n_heads = 4), 16,
+         4, WF_BF16},
+        {"llama", "tp=6,schedule=zb1",
+         TEST_MODEL(.n_classes = 64, .n_tokens = 32, .n_layers = 1, .hidden = 96, .n_heads = 12),
+         16, 6, WF_F32},
+        {"mlp", "pp=2,schedule=zb1,recompute=selective,offload=state",
+         TEST_MODEL(.n_classes = 10, .channels = 1, .height = 5, .width = 5), 24, 4, WF_BF16}};
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_recipe recipe = TEST_RECIPE(.n_lanes = 1, .n_slices = cases[k].n_slices);
+        scoped_program p = NULL;
+        recipe.n_micro = recipe.batch = cases[k].n_micro;
+        recipe.dtype = cases[k].dtype;
+        scoped_model model = test_find_model(ctx, cases[k].model, &cases[k].config);
+        scoped_plan plan = test_plan(ctx, cases[k].plan);
+        TEST_OK(ctx, wf_program_create_full(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    }
+}
+
 /* The shortest lane, and the least part of it that is left out. In the last case the first period's
  * memory is not tight, so the second of two tries is taken. n_period 0: the step is not folded. */
 TEST(limits) {

@@ -13,9 +13,10 @@
  * - The whole step is the short form with pairs of periods inserted at the cuts, each instruction
  *   of which depends on instructions as far behind it as in the short form. A legal order of the
  *   short form, with the order of the periods repeated, is a legal order of the whole step.
- * - A block is alive for less than the period, or two. So any two blocks that are alive at the same
- *   time are alive at the same time in the short form, under other microbatches, and there they do
- *   not share bytes. A ring has no other blocks.
+ * - A block is alive for less than the period, or for less than two and has a place that no other
+ *   blocks use but those of every other period. So any two blocks that are alive at the same time
+ *   and may share bytes are alive at the same time in the short form, under other microbatches, and
+ *   there they do not share bytes. A ring has no other blocks.
  * - A period adds its microbatches to a lane's sum as the one before it does: to the sum so far, in
  *   ascending order. The first and the last microbatches of each lane are in the short form.
  *

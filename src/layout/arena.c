@@ -46,7 +46,8 @@ void wfi_place_state(wfi_packing *m) {
         if (!block->is_state) {
             if (m->n_records && block->name.kind == WFI_BLOCK_RECORD)
                 m->records_bytes = (size_t)m->n_records * wfi_align_in_space(m, block->bytes);
-            else if (m->lives[b].first >= 0 && !(m->p->ring_of && m->p->ring_of[b]))
+            else if (m->lives[b].first >= 0 && !(m->p->ring_of && m->p->ring_of[b]) &&
+                     !(m->halved_bytes && m->is_halved[b]))
                 m->every[m->n_every++] = b;
             continue;
         }
@@ -74,7 +75,7 @@ static wf_status place_work(wfi_packing *m, size_t gap_bytes) {
         if (!m->takes_place[m->every[k]]) m->list[m->n++] = m->every[k];
     m->places.n_looks = 0;
     wfi_find_bound(m, false);
-    r->peak_bytes = r->state_bytes + m->records_bytes + m->rings_bytes;
+    r->peak_bytes = r->state_bytes + m->records_bytes + m->halved_bytes + m->rings_bytes;
     if (m->p->use == WFI_USE_DRAFT) {
         r->peak_bytes = r->bound_bytes;
         return WF_OK;

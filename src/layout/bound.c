@@ -67,7 +67,7 @@ void wfi_find_bound(wfi_packing *m, bool all) {
     wfi_arena_plan *r = m->arena;
     int32_t peak = -1;
     size_t base = wfi_work_begin(m),
-           fixed_bytes = r->state_bytes + m->records_bytes + m->rings_bytes;
+           fixed_bytes = r->state_bytes + m->records_bytes + m->halved_bytes + m->rings_bytes;
     r->bound_bytes = fixed_bytes;
     m->least_bytes = base;
     n_tries = (int32_t)wfi_min_i64(n_tries, m->n_every);

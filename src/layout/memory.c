@@ -2,6 +2,7 @@
  * if the last use of one happens before the first use of the other by the program's dependencies.
  */
 #include "layout/arena.h"
+#include "layout/attempts.h"
 #include "layout/bound.h"
 #include "layout/layout.h"
 #include "layout/rings.h"
@@ -83,16 +84,54 @@ static wf_status copy_offsets(wfi_packing *m, int32_t peak, const wfi_rank *from
     return WF_OK;
 }
 
+/* Blocks of halved chains come before all others of the rank. Returns how many bytes they take. */
+static size_t place_halved(wfi_packing *m, const wfi_rank *rank) {
+    size_t begin = wfi_work_begin(m), at = begin;
+    for (int32_t b = rank->first_block; b < rank->end_block; b++) {
+        wfi_block *block = &m->p->blocks[b];
+        if (!m->is_halved[b] || m->takes_place[b] || block->space != m->places.space) continue;
+        size_t offset = wfi_round_up(at, wfi_places_align(&m->places, block));
+        for (int32_t k = b; k >= 0; k = wfi_places_next(&m->places, k))
+            m->p->blocks[k].offset = offset;
+        at = wfi_align_in_space(m, offset + block->bytes);
+    }
+    return at - begin;
+}
+
+static wf_status place_others(wfi_packing *m, const wfi_rank *rank) {
+    bool fits = false;
+    m->has_rings = m->n_period && m->places.space == WFI_SPACE_DEVICE;
+    WF_TRY(wfi_place_in_chains(m, rank, &fits));
+    if (!fits) WF_TRY(wfi_place_arena(m));
+    return m->has_rings ? wfi_place_in_rings(m, rank) : WF_OK;
+}
+
+/* The bound is that of a plan in which all blocks share bytes. */
+static wf_status place_space(wfi_packing *m, const wfi_rank *rank) {
+    m->halved_bytes = 0;
+    if (m->p->use == WFI_USE_DRAFT) return wfi_place_arena(m);
+    if (!m->n_period) return place_others(m, rank);
+    wfi_place_state(m);
+    size_t halved_bytes = place_halved(m, rank);
+    if (!halved_bytes) return place_others(m, rank);
+    wfi_sort_by_size(m, m->every, m->n_every);
+    wfi_find_bound(m, false);
+    size_t bound_bytes = m->arena->bound_bytes;
+    int32_t peak = m->peak;
+    m->halved_bytes = halved_bytes;
+    WF_TRY(place_others(m, rank));
+    m->arena->bound_bytes = bound_bytes;
+    m->peak = peak;
+    return WF_OK;
+}
+
 static wf_status place_rank(wfi_packing *m, wfi_rank *rank) {
     for (int space = 0; space < WFI_N_SPACES; space++) {
         m->places.space = (wfi_space)space;
         m->arena = &rank->arenas[space];
-        m->has_rings = m->n_period && space == WFI_SPACE_DEVICE;
-        bool fits = false, is_draft = m->p->use == WFI_USE_DRAFT;
-        if (!is_draft) WF_TRY(wfi_place_in_chains(m, rank, &fits));
-        if (!fits) WF_TRY(wfi_place_arena(m));
-        if (m->has_rings && !is_draft) WF_TRY(wfi_place_in_rings(m, rank));
+        WF_TRY(place_space(m, rank));
     }
+    m->halved_bytes = 0;
     return WF_OK;
 }
 
@@ -137,8 +176,12 @@ static bool fits_chain(const wfi_packing *m, int32_t b) {
     return fits;
 }
 
-/* The chain becomes two, each of every other block. */
+/* The chain becomes two, each of every other block: periods take turns in two places. The short
+ * form has one period of each turn, and so does not show which blocks of a third period are alive
+ * with those of the second. So no other block may use these places.
+ */
 static void halve_chain(const wfi_packing *m, int32_t *next, int32_t first) {
+    for (int32_t b = first; b >= 0; b = next[b]) m->is_halved[b] = true;
     m->takes_place[next[first]] = false;
     for (int32_t b = first, one = next[first]; one >= 0; b = one, one = next[one])
         next[b] = next[one];
@@ -167,12 +210,13 @@ wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, int
     m.spare = wfi_alloc(p->ctx, n_blocks, sizeof *m.spare, what);
     m.saved = wfi_alloc(p->ctx, n_blocks, sizeof *m.saved, what);
     if (next) p->ring_of = wfi_pool_alloc(&p->pool, n_blocks, sizeof *p->ring_of);
+    m.is_halved = wfi_alloc(p->ctx, n_blocks, sizeof *m.is_halved, what);
     m.best = wfi_alloc(p->ctx, n_blocks, sizeof *m.best, what);
     m.best_list = wfi_alloc(p->ctx, n_blocks, sizeof *m.best_list, what);
     m.keys = wfi_alloc(p->ctx, n_blocks, sizeof *m.keys, what);
     m.n_order = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *m.n_order, what);
     m.alive = wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *m.alive, what);
-    bool ok = m.lives && m.list && m.every && m.takes_place && m.spare && m.saved &&
+    bool ok = m.lives && m.list && m.every && m.takes_place && m.spare && m.saved && m.is_halved &&
               (!next || p->ring_of) && m.best && m.best_list && m.keys && m.n_order && m.alive;
     wf_status status = ok ? wfi_lives_find(p, m.lives, m.n_order) : WF_NO_MEMORY;
     m.places = (wfi_places){.p = p, .lives = m.lives, .next = next};
@@ -183,7 +227,7 @@ wf_status wfi_program_place(wf_program *p, int32_t *next, int64_t n_records, int
     wfi_free(p->ctx, peaks);
     wfi_places_release(&m.places);
     wfi_free(p->ctx, m.saved);
-    void *const all[] = {m.lives, m.list, m.every,   m.takes_place, m.spare,
+    void *const all[] = {m.lives, m.list, m.every,   m.takes_place, m.spare, m.is_halved,
                          m.best,  m.keys, m.n_order, m.best_list,   m.alive};
     for (size_t k = 0; k < WFI_COUNT(all); k++) wfi_free(p->ctx, all[k]);
     return status;

@@ -13,11 +13,13 @@ typedef struct wfi_packing {
     int32_t *list, *spare;
     int32_t *every;    /* [n_every] also those that take the place of another one */
     bool *takes_place; /* [n_blocks] of an earlier one */
+    bool *is_halved;   /* [n_blocks] of a chain that was halved */
     int32_t n_every;
     int64_t n_records;    /* with a short form: records of the whole step on a rank */
     size_t records_bytes; /* ... and their bytes, between state and all else */
     int64_t n_period;     /* microbatches after which a place is taken again */
-    size_t rings_bytes;   /* after the records */
+    size_t halved_bytes;  /* after the records: blocks of halved chains, if they are placed */
+    size_t rings_bytes;   /* after these */
     bool has_rings;       /* rings may follow */
     int32_t *chain;       /* [n_blocks] places.next of a large rank */
     size_t *saved;        /* [n_blocks] offsets of another plan of the rank */
@@ -37,7 +39,8 @@ static inline size_t wfi_align_in_space(const wfi_packing *m, size_t at) {
 }
 /* Where blocks that are no state begin. */
 static inline size_t wfi_work_begin(const wfi_packing *m) {
-    return wfi_align_in_space(m, m->arena->state_bytes) + m->records_bytes + m->rings_bytes;
+    return wfi_align_in_space(m, m->arena->state_bytes) + m->records_bytes + m->halved_bytes +
+           m->rings_bytes;
 }
 
 /* Good enough: within so many parts of the bound and a few bytes; after much work: within so many

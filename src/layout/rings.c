@@ -19,6 +19,7 @@ static int32_t list_named(wfi_packing *m, const wfi_rank *rank, bool with_worksp
         bool is_named =
             block->name.micro >= 0 && !block->is_state && block->space == m->places.space &&
             block->name.kind != WFI_BLOCK_RECORD && block->name.kind != WFI_BLOCK_TIED &&
+            !(m->halved_bytes && m->is_halved[b]) &&
             (block->name.kind != WFI_BLOCK_WORKSPACE || with_workspaces) && m->lives[b].first >= 0;
         if (!is_named) continue;
         bool is_work = block->name.kind == WFI_BLOCK_WORKSPACE; /* each has an instruction */
