@@ -54,7 +54,7 @@ has_field lstm embedding 8
 has_field lstm tied true
 predict conv --model resnet18 --image 32 --batch 2 --conv direct --plans dp=1 "${once[@]}"
 has_field conv conv direct
-"$WEFT" bench predict --model mlp --image 6 --batch 2 --plans dp=1 --quiet --json - "${once[@]}" >"$folder/quiet" 2>&1
+"$WEFT" bench predict --model mlp --image 6 --batch 2 --plans dataparallel=2 --quiet --json - "${once[@]}" >"$folder/quiet" 2>&1
 [[ $(head -1 "$folder/quiet") == "{" ]] || fail "--quiet --json -: $(cat "$folder/quiet")"
 tested+=(--embedding --tied --conv --quiet)
 

@@ -99,17 +99,20 @@ static wf_status create(run *r, const wf_plan *plan, int k) {
 
 /* ---- one rank ---- */
 
-/* One rank that computes as those of the row: it recomputes the same, and it computes the gradients
- * of weights apart if their schedule does. Both decide which operands a kernel finds in the cache.
+/* One rank that computes as those of the row: it recomputes the same, it has a loss of its own if
+ * they do, and it computes the gradients of weights apart if their schedule does. These decide
+ * which operands a kernel finds in the cache.
  */
 static void write_alone(const char *plan, char text[ALONE_BYTES]) {
     for (size_t n, at = 0; *plan; plan += n + (plan[n] == ',')) {
         n = strcspn(plan, ",");
         bool recomputes = !strncmp(plan, "recompute=", 10);
         bool splits = !strncmp(plan, "schedule=", 9) && strchr("azv", plan[9]);
-        if (!recomputes && !splits) continue;
+        bool has_loss = !strncmp(plan, "dataparallel=", 13);
+        if (!recomputes && !splits && !has_loss) continue;
+        const char *part = recomputes ? plan : splits ? "schedule=zb1" : "dataparallel=1";
         at += (size_t)snprintf(text + at, ALONE_BYTES - at, "%s%.*s", at ? "," : "",
-                               recomputes ? (int)n : 12, recomputes ? plan : "schedule=zb1");
+                               recomputes ? (int)n : (int)strlen(part), part);
         if (at >= ALONE_BYTES) return;
     }
 }
