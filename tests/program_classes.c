@@ -196,6 +196,31 @@ TEST_CASE(parts_are_equal_without_clipping) {
     clip_norm = 1;
 }
 
+/* To compute a unit again needs the first norm alone: half of its parameters. */
+static void with_norms(wf_graph *g, const void *config) {
+    wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(4096)),
+              y = wf_input(g, "y", WF_F32, WF_SHAPE(4096));
+    for (int k = 0; k < 6; k++) {
+        char first[8], second[8];
+        snprintf(first, sizeof first, "a%d", k);
+        snprintf(second, sizeof second, "b%d", k);
+        h = wf_layer_norm(wf_layer_norm(wf_cut(h, first), first), second);
+    }
+    wf_loss(wf_mse(h, y));
+}
+
+/* A rank that keeps all that a segment reads does not wait for others' slices. */
+TEST_CASE(ranks_wait_alike) {
+    const shape s = {with_norms, 16, 8, 8};
+    clip_norm = 0;
+    assert_int_equal(compare(&s, "dp=2,zero=3,recompute=selective"), 2);
+    assert_int_equal(compare(&s, "dp=4,zero=3,recompute=selective"), 1);
+    assert_int_equal(compare(&s, "dp=4,zero=3,shard=2,recompute=selective"), 2);
+    assert_int_equal(compare(&s, "dp=2,zero=3"), 1);
+    assert_int_equal(compare(&s, "dp=2,zero=1,recompute=selective"), 1);
+    clip_norm = 1;
+}
+
 /* Followers stand beside, between and behind those that they follow. */
 TEST_CASE(axes_in_any_order) {
     static const char *const orders[] = {"tp+dp+pp", "dp+tp+pp", "pp+dp", "dp+pp"};

@@ -49,16 +49,41 @@ static wf_status find_sizes(wf_program *p) {
     return ok ? WF_OK : WF_NO_MEMORY;
 }
 
-/* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
- * nothing but the references' names. */
+/* Segments read a unit's parameters from the first one on, but not always all: one that computes
+ * norms again reads those of the norms. Finds the fewest bytes for all units of a size. */
+static wf_status find_least_read(wf_program *p) {
+    p->least_read = wfi_pool_alloc(&p->pool, (size_t)p->graph->n_units, sizeof *p->least_read);
+    if (!p->least_read) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < p->graph->n_units; u++) p->least_read[u] = SIZE_MAX;
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        for (int part = 0; part < 2 * WFI_N_PARTS; part++) {
+            const wfi_unit_code *unit = &p->code->units[u];
+            const wfi_segment *segment = (part % 2 ? unit->pack : unit->part)[part / 2];
+            for (int32_t s = 0; segment && s < segment->n_slots; s++) {
+                const wfi_slot *slot = &segment->slots[s];
+                if (slot->kind != WFI_BLOCK_PARAM) continue;
+                size_t *least = &p->least_read[p->size_like[slot->id]];
+                if (slot->begin + slot->bytes < *least) *least = slot->begin + slot->bytes;
+            }
+        }
+    return WF_OK;
+}
+
+/* Whether two replicas have as much of everything that is divided, and their segments wait for
+ * others' slices alike: one that reads no more than the first slice does not wait for any on the
+ * rank that keeps it. Nothing else but the references' names depends on where a slice begins. */
 static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE};
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         if (p->size_like[u] != u) continue;
-        for (size_t k = 0; k < WFI_COUNT(kinds); k++)
-            if (wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, a, u)).bytes !=
-                wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, b, u)).bytes)
+        for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
+            wfi_extent x = wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, a, u)),
+                       y = wfi_kept_extent(p, kinds[k], u, wfi_unit_rank_of(p, b, u));
+            bool is_one_first = (x.offset == 0) != (y.offset == 0);
+            if (x.bytes != y.bytes ||
+                (kinds[k] == WFI_BLOCK_PARAM && is_one_first && p->least_read[u] <= x.bytes))
                 return false;
+        }
     }
     return true;
 }
@@ -182,6 +207,7 @@ wf_status wfi_program_find_classes(wf_program *p) {
     p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
     if (!p->lowered) return WF_NO_MEMORY;
     WF_TRY(find_sizes(p));
+    WF_TRY(find_least_read(p));
     for (int32_t r = 0; r < p->n_ranks; r++) p->ranks[r].like = r;
     for (int a = 0; a < WFI_N_AXES; a++) {
         wfi_axis axis = (wfi_axis)a;
