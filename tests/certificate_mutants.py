@@ -279,6 +279,39 @@ def other_staging(c):
     return "staging"
 
 
+def staging_over_state(c):
+    """Bytes that a collective stages are written over parameters or their optimizer state."""
+    found = [(x, y) for x in c["blocks"] for y in c["blocks"] if x[B_KIND] == "staging" and y[B_STATE]
+             and x[B_RANK] == y[B_RANK] and x[B_SPACE] == y[B_SPACE] and x[B_BYTES] and y[B_BYTES]]
+    if not found:
+        return None
+    x, y = random.choice(found)
+    x[B_OFFSET] = y[B_OFFSET]
+    for rank, peaks in enumerate(c["peaks"]):
+        for space in range(len(peaks)):
+            peaks[space] = max((b[B_OFFSET] + b[B_BYTES] for b in c["blocks"]
+                                if b[:2] == [rank, space]), default=0)
+    return y[B_KIND]
+
+
+def less_staging(c):
+    """No collective stages as much as the block has room for."""
+    found = [k for k, b in enumerate(c["blocks"]) if b[B_KIND] == "staging" and b[B_BYTES] > 64]
+    k = random.choice(found) if found else None
+    for r in sum((i[REFERENCES] for i in c["instructions"]), []):
+        r[2] -= 64 * (r[0] == k and r[2] > 64)
+    return k and "staging"
+
+
+def unstaged(c):
+    """One rank stages bytes without writing them."""
+    found = [r for i in c["instructions"] for r in i[REFERENCES] if kind(c, r) == "staging" and r[2]]
+    if not found:
+        return None
+    random.choice(found)[3] = random.choice((0, 1, 3))
+    return "staging"
+
+
 def no_state(c):
     b = random.choice([b for b in c["blocks"] if b[B_STATE] and b[B_BYTES]])
     b[B_STATE] = 0
@@ -288,7 +321,8 @@ def no_state(c):
 BREAKAGES = (race, other_input, less_norm, other_slice, other_microbatch, missing, doubled,
              assigned, swapped, unordered, over_state, other_block,
              fewer_bytes, other_part, other_kind, no_sum, lower_peak, fewer_spaces, other_half,
-             other_size, other_sum, unused_part, part_twice, unused_variant, other_staging, no_state)
+             other_size, other_sum, unused_part, part_twice, unused_variant, other_staging,
+             staging_over_state, less_staging, unstaged, no_state)
 
 
 # With another value, a program may still be correct.

@@ -153,3 +153,23 @@ TEST(broken_steps) {
         if (n_refused[which] < 20)
             fail_msg("%s: tried %d times only", attempts[which].name, n_refused[which]);
 }
+
+/* Staging in place of state that nothing else uses at that time: only its meaning tells. */
+TEST(staging_over_state) {
+    scoped_program p = make_far_program(ctx, "dp=4,allreduce=pairwise,bucket=4000", false, false);
+    int n_lost = 0;
+    for (int32_t s = 0; s < p->n_blocks; s++)
+        for (int32_t b = 0; b < p->n_blocks && p->blocks[s].name.kind == WFI_BLOCK_STAGING; b++) {
+            wfi_block *staging = &p->blocks[s];
+            const wfi_block *state = &p->blocks[b];
+            size_t kept = staging->offset;
+            if (staging->rank != state->rank || !state->is_state || !state->bytes) continue;
+            staging->offset = state->offset;
+            assert_int_equal(wf_program_check(p), WF_BUG);
+            n_lost += strstr(wf_context_error(ctx), "overwritten") != NULL ||
+                      strstr(wf_context_error(ctx), "ends with another") != NULL;
+            staging->offset = kept;
+        }
+    assert_true(n_lost > 20);
+    TEST_OK(ctx, wf_program_check(p));
+}
