@@ -265,6 +265,7 @@ cmp -s "$folder/short" "$folder/full" || fail "the short form and --proof full: 
 
 # ---- a refused plan gets one sentence, without the warning of a plan that runs ----
 rows=(--model lstm --batch 8 --slices 2 --quiet --plan)
+expect 2 "a rank can have at most 3 stages" plan --model mlp --plan pp=1,schedule=interleaved,chunks=4
 expect 0 "sp divides nothing" plan "${rows[@]}" tp=2,sp
 for command in plan "train --data synthetic --steps 1"; do
     expect 2 "pp=50 stages" $command "${rows[@]}" tp=2,sp,pp=50

@@ -58,17 +58,16 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
     int n_stages = wfi_plan_n_stages(plan, g->n_units), n_most = 0;
     for (int32_t u = 0; u < g->n_units; u++)
         n_most += plan->pp == 1 || wfi_unit_may_begin_stage(g, u);
-    if (n_stages > n_most && n_stages > plan->pp)
+    if (n_stages > n_most && plan->pp <= n_most)
         return wfi_fail(
             plan->ctx, WF_INVALID_ARG,
             "plan: pp=%d ranks with %d stages each by schedule=%s, but the model has %d "
-            "units; pp can be at most %d, or the stages fewer",
-            plan->pp, n_stages / plan->pp, plan->schedule->name, n_most,
-            n_most / (n_stages / plan->pp));
+            "units; a rank can have at most %d stages",
+            plan->pp, n_stages / plan->pp, plan->schedule->name, n_most, n_most / plan->pp);
     if (n_stages > n_most)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",
-                        n_stages, n_most);
+                        plan->pp, n_most);
     first_unit_out[0] = 0;
     first_unit_out[n_stages] = g->n_units;
     if (plan->cut && strcmp(plan->cut, WFI_CUT_BALANCED))
