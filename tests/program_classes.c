@@ -214,6 +214,7 @@ TEST_CASE(ranks_wait_alike) {
     const shape s = {with_norms, 16, 8, 8};
     clip_norm = 0;
     assert_int_equal(compare(&s, "dp=2,zero=3,recompute=selective"), 2);
+    assert_int_equal(compare(&s, "dp=2,zero=3,recompute=a3:selective"), 2);
     assert_int_equal(compare(&s, "dp=4,zero=3,recompute=selective"), 1);
     assert_int_equal(compare(&s, "dp=4,zero=3,shard=2,recompute=selective"), 2);
     assert_int_equal(compare(&s, "dp=2,zero=3"), 1);
