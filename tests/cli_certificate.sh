@@ -27,9 +27,10 @@ certify offload $gpt --slices 2 --plan pp=2,offload=state+activations,recompute=
 certify zb $gpt --slices 1 --plan pp=2,schedule=zb1 --optimizer adamw
 certify chunks $gpt --slices 1 --plan pp=2,schedule=interleaved,chunks=2
 certify lstm --model lstm --layers 2 --hidden 8 --vocab 30 --tokens 4 --batch 4 --micro 2 --lanes 2 --plan dp=2
+certify variants --model gpt --layers 1 --hidden 8 --heads 2 --vocab 10 --tokens 8 --slices 2 --batch 5 --micro 3 --lanes 1
 certify bf16 --model lstm --hidden 8 --vocab 30 --tokens 4 --tied --batch 4 --micro 2 --lanes 2 --plan dp=2 --dtype bf16
 certify resnet --model resnet18 --image 32 --batch 5 --micro 2 --lanes 2 --plan dp=2,recompute=all,allreduce=pairwise
-for name in zero1 uneven pairwise hybrid tp far offload zb chunks lstm bf16 resnet; do
+for name in zero1 uneven pairwise hybrid tp far offload zb chunks lstm variants bf16 resnet; do
     proves "$name" '^proved: [0-9]+ ranks, [0-9]+ instructions, peak [0-9]+ bytes$'
 done
 proves ring '^proved: 4 ranks,.* bytes, sums in any order$'

@@ -12,12 +12,23 @@ static int64_t segment_number(const wf_program *p, const wfi_segment *segment) {
     return (unit * WFI_N_PARTS + (int64_t)segment->part) * 2 + segment->is_pack;
 }
 
+/* Whether an instruction has the segment of a number. NULL: no memory. */
+static bool *find_run(const wf_program *p) {
+    size_t n = (size_t)p->n_variants * (size_t)p->graph->n_units * WFI_N_PARTS * 2;
+    bool *is_run = wfi_alloc(p->ctx, n, sizeof *is_run, "a certificate");
+    for (int32_t i = 0; is_run && i < p->n_instructions; i++) {
+        const wfi_segment *segment = p->instructions[i].segment;
+        if (segment) is_run[segment_number(p, segment)] = true;
+    }
+    return is_run;
+}
+
 /* Unit, part, whether it packs, variant; slots: kind, unit or value, access, begin, bytes (two of a
  * workspace: of a part that adds, and of one that assigns). */
-static void add_segment(const wf_program *p, const wfi_segment *segment, int32_t *n,
-                        wfi_text *text) {
+static void add_segment(const wf_program *p, const wfi_segment *segment, const bool *is_run,
+                        int32_t *n, wfi_text *text) {
     static const char *const parts[] = {"F", "B", "W", "BW", "R"};
-    if (!segment) return;
+    if (!segment || !is_run[segment_number(p, segment)]) return;
     wfi_text_add(text, "%s[%d, \"%s\", %d, %d, [", (*n)++ ? ",\n" : "", segment->unit,
                  parts[segment->part], segment->is_pack, segment->variant);
     for (int32_t s = 0; s < segment->n_slots; s++) {
@@ -34,14 +45,14 @@ static void add_segment(const wf_program *p, const wfi_segment *segment, int32_t
     wfi_text_add(text, "]]");
 }
 
-static void add_segments(const wf_program *p, wfi_text *text) {
+static void add_segments(const wf_program *p, const bool *is_run, wfi_text *text) {
     int32_t n = 0;
     wfi_text_add(text, "\"segments\": [\n");
     for (int32_t v = 0; v < p->n_variants; v++)
         for (int32_t u = 0; u < p->graph->n_units; u++)
             for (int part = 0; part < WFI_N_PARTS; part++) {
-                add_segment(p, p->variants[v].code->units[u].pack[part], &n, text);
-                add_segment(p, p->variants[v].code->units[u].part[part], &n, text);
+                add_segment(p, p->variants[v].code->units[u].pack[part], is_run, &n, text);
+                add_segment(p, p->variants[v].code->units[u].part[part], is_run, &n, text);
             }
     wfi_text_add(text, "],\n");
 }
@@ -188,24 +199,31 @@ static void add_instructions(const wf_program *p, const int32_t *numbers, wfi_te
     wfi_text_add(text, "]]}\n");
 }
 
+static void add_all(const wf_program *p, const bool *is_run, const int32_t *numbers,
+                    wfi_text *text) {
+    wfi_text_add(text, "{");
+    add_recipe(p, text);
+    add_units(p, text);
+    add_segments(p, is_run, text);
+    add_peaks(p, text);
+    add_blocks(p, numbers, text);
+    add_instructions(p, numbers, text);
+}
+
 wf_status wf_program_certificate(const wf_program *p, char **text_out) {
     for (int32_t r = 0; r < p->n_ranks; r++)
         if (!wfi_rank_is_lowered(p, r) || p->kind != WF_PROGRAM_TRAIN)
             return wfi_fail(p->ctx, WF_INVALID_ARG,
                             "a certificate needs a training program with the instructions of every "
                             "rank (wf_program_create_full)");
+    bool *is_run = find_run(p);
     int32_t *numbers = number_blocks(p);
-    if (!numbers) return WF_NO_MEMORY;
     wfi_text text = {.ctx = p->ctx};
-    wfi_text_add(&text, "{");
-    add_recipe(p, &text);
-    add_units(p, &text);
-    add_segments(p, &text);
-    add_peaks(p, &text);
-    add_blocks(p, numbers, &text);
-    add_instructions(p, numbers, &text);
+    bool has_memory = is_run && numbers;
+    if (has_memory) add_all(p, is_run, numbers, &text);
+    wfi_free(p->ctx, is_run);
     wfi_free(p->ctx, numbers);
-    wf_status status = wfi_text_status(&text);
+    wf_status status = has_memory ? wfi_text_status(&text) : WF_NO_MEMORY;
     if (status == WF_OK)
         *text_out = text.data;
     else
