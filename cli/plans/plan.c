@@ -212,7 +212,7 @@ static void end_lists(unit_lists *lists) {
 /* Up to so many ranks, each rank of the report lists its units. A report of 1,536 ranks of 96
  * layers would have 726 MB.
  */
-#define LISTED_RANKS 64
+#define LISTED_RANKS 16
 
 static json_t *rank_json(const job *j, const wf_program *p, int rank,
                          const struct unit_list *list) {
