@@ -101,7 +101,7 @@ wait $! || status=$?
 [[ $status == 143 && ! -e $folder/none.json ]] || fail "SIGTERM: exit $status"
 has -x "weft: interrupted; no results have been written" <"$folder/said" || fail "SIGTERM: $(cat "$folder/said")"
 rmdir "$folder/tmp" || fail "SIGTERM leaves a folder behind"
-# Also where nothing can catch it, in weft and in all of its process group.
+# SIGKILL, which nothing can catch, ends weft, and then all of its process group.
 mkdir "$folder/tmp"
 TMPDIR=$folder/tmp setsid "$WEFT" bench price --model mlp --image 6 --batch 8 --steps 1 --repeat 1000 >/dev/null 2>"$folder/said" &
 until_true_of $! compgen -G "$folder/tmp/weft-bench-*/report.json" >/dev/null || fail "no run begins: $(cat "$folder/said")"
@@ -110,11 +110,14 @@ wait $! 2>/dev/null
 until_true rmdir "$folder/tmp" 2>/dev/null || fail "SIGKILL leaves a folder behind"
 # The scripts in bench/ that call weft remove theirs, too.
 mkdir "$folder/tmp"
-for name in TERM HUP; do
+for status in 143 129; do
+    name=$(kill -l $status)
     PYTHONPATH=$WEFT_SOURCE/bench TMPDIR=$folder/tmp python3 -Bc "import os, signal, tempfile, versus
 with tempfile.TemporaryDirectory():
     os.kill(os.getpid(), signal.SIG$name)
-    signal.pause()" && fail "a comparison goes on after SIG$name"
+    signal.pause()"
+    ended=$?
+    [[ $ended == "$status" ]] || fail "a comparison ends with $ended after SIG$name"
 done
 rmdir "$folder/tmp" || fail "a comparison leaves a folder behind"
 # Also just after the folder is made, and just before the launcher reads signals.

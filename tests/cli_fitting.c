@@ -16,7 +16,7 @@ typedef struct game {
     const wf_choice *tried[MOST_TRIED]; /* [n_tried] */
     int n, n_tried;
     double least, most; /* times that programs need what is predicted */
-    double small_bytes; /* plans of more do not fit; 0: they may */
+    double small_bytes; /* a plan that needs more does not fit; 0: no limit */
     uint64_t seed;
     int64_t work; /* of plans that were lowered before */
 } game;
@@ -65,7 +65,7 @@ static double quantile(const game *a, bool of_host, double share) {
     return found;
 }
 
-/* Of memory, so many bytes that a share of all plans is predicted to need no more. */
+/* Limits memory to what a share of all plans is predicted to need. */
 static void restart(game *a, double device_share, double host_share) {
     wf_recipe recipe = a->c.o.recipe;
     recipe.n_micro = recipe.n_lanes = recipe.n_slices = 0;
@@ -167,7 +167,7 @@ static const wf_choice *play(game *a) {
         next = fitting_next(&a->j);
         if (!next) return now;
         assert_false(l->has_ended && !strcmp(next->plan, a->j.choices[0].plan));
-        /* Those that are likely to fit come first. */
+        /* Plans that are likely to fit come first. */
         if (!l->has_ended && !l->is_by_bytes)
             assert_int_equal(share_of(a, next) > 1.25, l->takes_all);
         assert_true(l->has_ended || !a->c.o.layers || share_of(a, next) <= 1);

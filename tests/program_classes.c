@@ -97,7 +97,7 @@ static void with_small_units(wf_graph *g, const void *config) {
     wf_loss(wf_mse(wf_linear(h, "fc2", 4), y));
 }
 
-/* Units of equal parameters: of which a norm is trained, is not, or has statistics, too. */
+/* Units of equal parameters. All but the first have a norm: frozen, trained or with statistics. */
 static void with_equal_units(wf_graph *g, const void *config) {
     wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(64)),
               y = wf_input(g, "y", WF_F32, WF_SHAPE(64));
@@ -111,7 +111,7 @@ static void with_equal_units(wf_graph *g, const void *config) {
     wf_loss(wf_mse(h, y));
 }
 
-/* Those of one size have equal parts on all ranks. */
+/* Units of one size have equal parts on all ranks. */
 static void check_sizes(const char *plan_text, const char *freeze, int n_sizes) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE, WFI_BLOCK_BUFFER};
     scoped_context ctx = test_context();

@@ -13,7 +13,7 @@ typedef struct scratch {
     pid_t keeper;
 } scratch;
 
-/* Says why the folder cannot be made. Signals that end this process must wait until
+/* Complains if the folder cannot be made. Signals that end this process must wait until
  * scratch_close. */
 exit_status scratch_open(scratch *s);
 void scratch_close(scratch *s);

@@ -17,7 +17,7 @@ typedef enum exit_status {
     EXIT_TERMINATED = 143
 } exit_status;
 
-/* Passes a failure up: a wf_status, or an exit_status of which a sentence was printed. */
+/* Passes a failure up: a wf_status, or an exit_status whose message was printed. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         __typeof__(call) tried_ = (call);                                                          \

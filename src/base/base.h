@@ -17,8 +17,8 @@
 
 #define WFI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Bisects places from `low` to the one before `high`, in order: both become the first place, by the
- * name of `middle`, that is not before the one that is searched for. */
+/* Bisects [low, high): both end at the first index, named `middle`, for which is_before is false.
+ */
 #define WFI_BISECT(low, high, middle, is_before)                                                   \
     while ((low) < (high)) {                                                                       \
         __typeof__(low) middle = (low) + ((high) - (low)) / 2;                                     \

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Measures the peak of a rank's memory. How far a kernel reaches the library's own descriptors say
+/* Measures the peak of a rank's memory. The library's own descriptors say how far a kernel reaches
  * (wfi_kernel.extent), not the bytes that memory was planned from; that nothing reaches further is
  * tested (gaps.h). */
 static void observe(wfi_arena *arena, const void *data, size_t bytes) {

@@ -107,7 +107,7 @@ static wf_status name_others(const naming *n, const wf_program *p, const wfi_ins
     return WF_OK;
 }
 
-/* Finds which chunk of its ranks each stage is. */
+/* Numbers each stage among those of its ranks. */
 static void number_chunks(const wf_program *p, int32_t *chunks) {
     for (const wfi_stage *own = p->stages; own < p->stages + p->n_stages; own++)
         for (const wfi_stage *s = p->stages; s < own; s++)
