@@ -36,6 +36,7 @@ exit_status checkpoint_folder(const cli *c);
  * folder yet, or it cannot be locked. Refuses one that another process writes to, unless that is
  * the launcher of this one. */
 exit_status checkpoint_lock(const cli *c, int *lock_out);
+void checkpoint_unlock(int lock);
 /* By the launcher: makes --out and locks it for all attempts; the ranks inherit the lock. */
 exit_status checkpoint_hold(const cli *c, held_folder *held_out);
 /* Removes files of killed ranks after all attempts, and a folder that stayed empty. */

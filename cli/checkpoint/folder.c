@@ -93,6 +93,10 @@ exit_status checkpoint_lock(const cli *c, int *lock_out) {
                     holder, c->o.out);
 }
 
+void checkpoint_unlock(int lock) {
+    if (lock >= 0) close(lock);
+}
+
 /* ---- the launcher ---- */
 
 /* Returns the length of the part of the path that exists. */

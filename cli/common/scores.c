@@ -3,6 +3,10 @@
 
 #include <math.h>
 
+scores scores_none(void) {
+    return (scores){.best_loss = NAN, .best_step = -1, .last_step = -1};
+}
+
 bool scores_add(scores *s, int64_t step, double loss) {
     bool is_best = loss < s->best_loss || (isfinite(loss) && isnan(s->best_loss));
     s->last_step = step;

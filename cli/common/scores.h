@@ -14,6 +14,7 @@ typedef struct scores {
     int64_t last_step; /* of the last test; -1 */
 } scores;
 
+scores scores_none(void);
 /* True: it is the best so far. */
 bool scores_add(scores *s, int64_t step, double loss);
 

@@ -21,6 +21,10 @@ double draw_width_us(const drawing *d) {
     return width;
 }
 
+int draw_decimals(double ms) {
+    return ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 1 ? 2 : 4;
+}
+
 void draw_heading(const drawing *d, int part, char *text, size_t bytes) {
     const wf_trace_part *p = &d->parts[part];
     shares s = shares_of(p->timeline);

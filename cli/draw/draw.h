@@ -35,6 +35,8 @@ exit_status draw_file(const cli *c, const char *path, const drawing *d);
 
 /* The longest step, which is as wide as the picture. */
 double draw_width_us(const drawing *d);
+/* So that a time in ms has about four digits. */
+int draw_decimals(double ms);
 /* "simulated: 812.3 ms a step; bubble 17.2 %, ...", or the drawing's own heading. */
 void draw_heading(const drawing *d, int part, char *text, size_t bytes);
 /* The rank and moment with most memory on the device in a timeline (rank -1: none has any). */

@@ -97,7 +97,6 @@ static void add_caption(const sheet *s, const panel *p, const wf_timeline *timel
     char bytes[TEXT_BYTES], role[ROW_NAME_BYTES], number[32];
     double most;
     double ms = wf_timeline_moment(timeline, rank, find_peak(p, timeline, rank, &most)).us / 1e3;
-    int n_decimals = ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 1 ? 2 : 4;
     bool is_device = p == s->panels;
     snprintf(number, sizeof number, "rank %d", rank);
     bool has_role = strcmp(role_of_rank(s->d, rank, role), number) != 0;
@@ -109,7 +108,7 @@ static void add_caption(const sheet *s, const panel *p, const wf_timeline *timel
             "set label '%s of %s%s%s%s: at most %s, after %.*f ms' at graph 0, first %.1f left "
             "noenhanced;\n",
             of, number, has_role ? " (" : "", has_role ? role : "", has_role ? ")" : "",
-            text_of_bytes(bytes, most), n_decimals, ms, top + GAP / 2.0);
+            text_of_bytes(bytes, most), draw_decimals(ms), ms, top + GAP / 2.0);
     if (is_device)
         fprintf(s->script,
                 "set arrow from first %.6f,%.1f to first %.6f,%.1f nohead front lw 1.5 dt 2 lc rgb "

@@ -161,6 +161,10 @@ void elastic_begin(elastic *e, roster *shared) {
     elastic_renew(e);
 }
 
+void elastic_end(const elastic *e) {
+    sigaction(SIGUSR1, &e->before, NULL);
+}
+
 /* ---- checks ---- */
 
 /* Keeps the keys of the plan that the places share. */

@@ -46,6 +46,7 @@ typedef struct elastic {
 exit_status elastic_open(wf_context *ctx, const options *o, bool is_own, elastic *e);
 /* From now on SIGUSR1 asks for all places. `shared`: NULL for programs without a history. */
 void elastic_begin(elastic *e, roster *shared);
+void elastic_end(const elastic *e);
 /* Prepares an attempt. */
 void elastic_start(elastic *e, wf_launch_config *config);
 /* After an attempt that failed: leaves out the places of lost ranks. */

@@ -200,6 +200,6 @@ wf_status restart_launch(const cli *c, wf_launch_config *config, elastic *e,
     wf_status status = run_attempts(&s);
     interrupt_release(&before);
     config->replace = NULL;
-    if (e) sigaction(SIGUSR1, &e->before, NULL);
+    if (e) elastic_end(e);
     return status;
 }

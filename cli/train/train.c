@@ -221,7 +221,7 @@ exit_status run_train(cli *c) {
              .verified_step = -1,
              .kept_step = -1,
              .tested_step = -1,
-             .tests = {.best_loss = NAN, .best_step = -1, .last_step = -1},
+             .tests = scores_none(),
              .test_loss = NAN,
              .test_accuracy = NAN};
     interrupt_watch();
@@ -244,6 +244,6 @@ exit_status run_train(cli *c) {
     updates_close(&r.updates);
     job_close(&r.j);
     record_release(&r.record);
-    if (r.lock >= 0) close(r.lock);
+    checkpoint_unlock(r.lock);
     return train_is_rescue(c) && bad == interrupt_status() ? EXIT_DONE : bad;
 }

@@ -1,5 +1,4 @@
 /* The set-up of a run: options, folder, trainer, checkpoint, data, log. */
-#include "common/output.h"
 #include "common/text.h"
 #include "draw/timeline_report.h"
 #include "job/agree.h"
@@ -188,7 +187,7 @@ exit_status train_prepare(run *r) {
     TRY(make_folder(r));
     TRY(report_check(r->c));
     TRY(timeline_check(r->c));
-    if (r->c->is_root && o->record) TRY(output_check_file("the record", o->record));
+    TRY(updates_check_record(r->c));
     TRY(interrupted_early(r));
     if (!is_again) job_describe(&r->j);
     wf_status status = create_trainer(r);

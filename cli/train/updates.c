@@ -1,5 +1,6 @@
 #include "train/updates.h"
 
+#include "common/output.h"
 #include "job/progress.h"
 #include "job/report.h"
 
@@ -36,6 +37,10 @@ exit_status updates_check(cli *c) {
     wf_status status = wf_workers_recorded(c->ctx, o->replay, &n_workers);
     if (status == WF_OK) o->recipe.n_workers = n_workers;
     return complain_of(c, status);
+}
+
+exit_status updates_check_record(const cli *c) {
+    return c->is_root && c->o.record ? output_check_file("the record", c->o.record) : EXIT_DONE;
 }
 
 void updates_warn(const updates *w, int64_t n_steps) {

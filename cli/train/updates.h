@@ -24,6 +24,8 @@ static inline bool updates_need_workers(const options *o) {
 /* Refuses options that workers do not support, before the data is opened. Takes the number of
  * workers from the record of --replay, unless the recipe has one. Complains. */
 exit_status updates_check(cli *c);
+/* Checks that --record can be written, before the work. Complains. */
+exit_status updates_check_record(const cli *c);
 /* Warns, after a resume of local steps, that the run ended between two averages. */
 void updates_warn(const updates *w, int64_t n_steps);
 

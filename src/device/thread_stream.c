@@ -206,9 +206,8 @@ static void count_done(thread_stream *s) {
 static wf_status fail_late(const thread_stream *s, wf_status status) {
     const wfi_owner *owner = s->stream->owner;
     const wfi_event event = {s->stream, gate_count(&s->done) + 1};
-    char name[256] = "";
-    const wfi_watch *watch = owner->watch;
-    if (watch && watch->name) watch->name(watch->self, &event, name, sizeof name);
+    char name[256];
+    wfi_watch_name(owner->watch, &event, name, sizeof name);
     if (*name)
         status = wfi_fail_at(owner->ctx, status, "rank %d, of the tasks in flight from %s on",
                              owner->rank, name);

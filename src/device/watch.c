@@ -23,6 +23,11 @@ void wfi_watch_look(wfi_watch *w, const struct wfi_event *event) {
     w->next_ms *= AGAIN;
 }
 
+void wfi_watch_name(const wfi_watch *w, const struct wfi_event *event, char *text, size_t bytes) {
+    *text = 0;
+    if (w && w->name) w->name(w->self, event, text, bytes);
+}
+
 void wfi_waiter_explain(const wfi_waiter *waiter, const struct wfi_event *event, char *text,
                         size_t bytes) {
     const wfi_watch *watch = waiter->watch;

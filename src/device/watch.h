@@ -36,6 +36,9 @@ void wfi_watch_begin(wfi_watch *watch);
 /* Called between two naps of a host's wait. */
 void wfi_watch_look(wfi_watch *watch, const struct wfi_event *event);
 
+void wfi_watch_name(const wfi_watch *watch, const struct wfi_event *event, char *text,
+                    size_t bytes);
+
 /* The waiter: its name for error messages, and its measure of progress. */
 typedef struct wfi_waiter {
     const char *name;

@@ -254,6 +254,10 @@ static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
 static inline bool wfi_is_joined(const wf_graph *g, int32_t unit) {
     return g->units[unit].is_rows && !g->units[unit].is_slice;
 }
+/* Whether another unit got all of its nodes when rows were joined. */
+static inline bool wfi_is_emptied(const wf_graph *g, int32_t unit) {
+    return wfi_is_joined(g, unit) && g->units[unit].slice > 0;
+}
 /* The value that owns the bytes of v. */
 static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {
     while (g->values[v].alias >= 0) v = g->values[v].alias;

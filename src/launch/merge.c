@@ -172,6 +172,10 @@ void wfi_merge_put_first(wfi_merge *m, int rank) {
     m->is_flushing = true;
 }
 
+void wfi_merge_flush(wfi_merge *m) {
+    m->is_flushing = true;
+}
+
 void wfi_merge_know(wfi_merge *m, const char *words) {
     if (m->n_known == WFI_MERGE_KNOWN) return;
     m->known[m->n_known] = wfi_strdup(m->ctx, words);

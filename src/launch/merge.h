@@ -65,6 +65,8 @@ void wfi_merge_put_first(wfi_merge *m, int rank);
 /* The launcher's last sentence says this, so lines of ranks that contain the words are dropped. At
  * most WFI_MERGE_KNOWN texts. */
 void wfi_merge_know(wfi_merge *m, const char *words);
+/* Nothing waits from here on. */
+void wfi_merge_flush(wfi_merge *m);
 /* Lines that wait, and all that come, are dropped. */
 void wfi_merge_abandon(wfi_merge *m);
 

@@ -125,6 +125,8 @@ void wfi_rank_kill(wfi_process_group *group, int rank);
 
 /* Takes a rank that has ended as one to replace, if a signal has killed it. */
 bool wfi_renewal_lose(wfi_process_group *group, int rank);
+/* Returns whether a rank is going to be replaced. */
+bool wfi_renewal_is_pending(const wfi_process_group *group);
 /* Takes all actions that are due; returns when to call it again. */
 int64_t wfi_renewal_keep_time(wfi_process_group *group, int64_t now_ms);
 

@@ -16,6 +16,10 @@
 
 /* ---- lost ranks ---- */
 
+bool wfi_renewal_is_pending(const wfi_process_group *group) {
+    return group->lost_rank >= 0 && !group->is_stopping && group->failed_rank < 0;
+}
+
 bool wfi_renewal_lose(wfi_process_group *group, int rank) {
     const wfi_rank_process *process = &group->ranks[rank];
     if (!group->config->replace || !process->signal || group->is_stopping ||

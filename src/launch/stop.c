@@ -31,8 +31,7 @@ bool wfi_process_group_is_running(const wfi_process_group *group) {
 bool wfi_process_group_is_alive(const wfi_process_group *group) {
     for (int rank = 0; rank < group->n_ranks; rank++)
         if (group->ranks[rank].state != WFI_RANK_GONE) return true;
-    bool is_replacing = group->lost_rank >= 0 && !group->is_stopping;
-    return is_replacing && group->failed_rank < 0;
+    return wfi_renewal_is_pending(group);
 }
 
 static int64_t grace_of(const wfi_process_group *group) {
@@ -309,6 +308,6 @@ int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms) {
             next = wfi_min_i64(next, process->leaves_ms);
     }
     next = wfi_min_i64(next, wfi_renewal_keep_time(group, now_ms));
-    if (!wfi_process_group_is_alive(group)) group->merge.is_flushing = true;
+    if (!wfi_process_group_is_alive(group)) wfi_merge_flush(&group->merge);
     return next;
 }

@@ -128,9 +128,8 @@ static void set_defaults(wf_plan *plan) {
     }
     plan->schedule = &wfi_schedule_1f1b;
     plan->strategy = &wfi_strategy_dp;
-    plan->allreduce = wfi_allreduce_find("auto");
-    plan->bucket_bytes = WFI_DEFAULT_BUCKET_BYTES;
     wfi_plan_default_axes(plan);
+    wfi_plan_default_reduction(plan);
 }
 
 static wf_status parse_value(wf_plan *plan, const row *r, const wfi_pair *pair) {

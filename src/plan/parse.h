@@ -32,6 +32,7 @@ void wfi_plan_default_axes(wf_plan *plan);
 /* Puts the axis behind those that are named already; *plan->n_named counts them. */
 wf_status wfi_plan_name_axis(wf_plan *plan, const wfi_pair *pair, const char *name, size_t n);
 /* parse_reduction.c: how gradients are summed over replicas. */
+void wfi_plan_default_reduction(wf_plan *plan);
 bool wfi_plan_is_sums(const char *value);
 /* Logs the replacement of order=. */
 wf_status wfi_plan_warn_order(const wf_plan *plan);

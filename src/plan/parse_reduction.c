@@ -22,6 +22,11 @@ static const struct {
              {"GB", 1000000000},
              {"TB", 1000000000000}};
 
+void wfi_plan_default_reduction(wf_plan *plan) {
+    plan->allreduce = wfi_allreduce_find("auto");
+    plan->bucket_bytes = WFI_DEFAULT_BUCKET_BYTES;
+}
+
 static const char *allreduce_name(int i) {
     return wfi_allreduce_at(i) ? wfi_allreduce_at(i)->name : NULL;
 }

@@ -89,10 +89,8 @@ size_t wf_program_undo_bytes(const wf_program *p, int rank) {
     return bytes;
 }
 
-/* If rows were joined, another unit got all nodes of the later slices. */
 static bool is_shown(const wf_program *p, int32_t unit, int32_t rank) {
-    bool is_empty = wfi_is_joined(p->graph, unit) && p->graph->units[unit].slice > 0;
-    return wfi_unit_is_on(p, unit, rank) && !is_empty;
+    return wfi_unit_is_on(p, unit, rank) && !wfi_is_emptied(p->graph, unit);
 }
 
 static void count_units(const wf_program *p, int32_t rank) {

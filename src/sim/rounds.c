@@ -40,8 +40,7 @@ static wf_status run_round(wf_simulation *s, double *clocks_ms, int64_t first, i
         for (int64_t step = first; step < end; step++) {
             WF_TRY(wfi_sim_compute(s, w, step, clocks_ms[w], &clocks_ms[w]));
             if (is_local) WF_TRY(update(s, w, step, &clocks_ms[w]));
-            if (step + 1 < end && step + 1 == s->config.timeline_steps)
-                s->cut_ms = fmax(s->cut_ms, clocks_ms[w]);
+            if (step + 1 < end) wfi_sim_pass_step(s, step + 1, clocks_ms[w]);
         }
     WF_TRY(exchange(s, clocks_ms, end - 1));
     double end_ms = 0;

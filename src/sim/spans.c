@@ -35,8 +35,12 @@ wf_status wfi_sim_compute(wf_simulation *s, int32_t worker, int64_t number, doub
     return wfi_sim_add(s, backward);
 }
 
+void wfi_sim_pass_step(wf_simulation *s, int64_t n_steps, double now_ms) {
+    if (n_steps == s->config.timeline_steps) s->cut_ms = fmax(s->cut_ms, now_ms);
+}
+
 void wfi_sim_finish_steps(wf_simulation *s, int64_t n_steps, double now_ms) {
-    /* In the middle of a round of local steps, run_round (rounds.c) has set the end. */
+    /* In the middle of a round of local steps, wfi_sim_pass_step has set the end. */
     if (is_recording(s) && n_steps <= s->config.timeline_steps) s->cut_ms = now_ms;
     s->n_steps_done = n_steps;
     s->end_ms = now_ms;

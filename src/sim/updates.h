@@ -45,6 +45,8 @@ wf_status wfi_sim_compute(wf_simulation *s, int32_t worker, int64_t number, doub
                           double *end_ms_out);
 /* Errors: NO_MEMORY. */
 wf_status wfi_sim_add(wf_simulation *s, wfi_sim_span span);
+/* Notes that a worker has done n_steps steps of its own. The timeline ends when all have. */
+void wfi_sim_pass_step(wf_simulation *s, int64_t n_steps, double now_ms);
 /* Notes that n_steps steps are done. */
 void wfi_sim_finish_steps(wf_simulation *s, int64_t n_steps, double now_ms);
 /* Makes the timeline of the spans. Errors: NO_MEMORY. */

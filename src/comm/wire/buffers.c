@@ -47,7 +47,7 @@ static wf_status find_buffer(wfi_run *r, int32_t rank, uint64_t handle, wfi_wind
 
 wf_status wfi_run_find(wfi_run *r) {
     for (int32_t k = 0; k < r->part.n; k++) {
-        const uint64_t *message = r->m->segment->members[k].arrival[r->m->epoch & 1].message;
+        const uint64_t *message = wfi_memory_message(r->m, k);
         WF_TRY(find_buffer(r, k, message[WFI_ARRIVAL_IN], WFI_WINDOW_IN, &r->of[k].in,
                            &r->of[k].in_window));
         WF_TRY(find_buffer(r, k, message[WFI_ARRIVAL_OUT], WFI_WINDOW_OUT, &r->of[k].out,

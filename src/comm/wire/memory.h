@@ -120,6 +120,9 @@ wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *message, int32_t n_wo
 /* Returns when all ranks have arrived as often. Errors: REMOTE, TIMEOUT: the message names the
  * missing ranks; they become the group's failure. */
 wf_status wfi_memory_wait(wfi_memory *m);
+static inline const uint64_t *wfi_memory_message(const wfi_memory *m, int32_t rank) {
+    return m->segment->members[rank].arrival[m->epoch & 1].message;
+}
 /* One deadline for several waits in a row, and the time of the next warning. The deadline begins
  * with the first sleep. Initially zero. */
 typedef struct wfi_memory_deadline {

@@ -23,6 +23,11 @@ wf_status wfi_library_open(wf_context *ctx, wfi_onednn_library *lib_out) {
     return WF_OK;
 }
 
+void wfi_library_close(wfi_onednn_library *lib) {
+    if (lib->engine) dnnl_engine_destroy(lib->engine);
+    lib->engine = NULL;
+}
+
 /* ---- memory descriptors ---- */
 
 wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim) {

@@ -53,6 +53,7 @@ typedef struct wfi_onednn_library {
 } wfi_onednn_library;
 
 wf_status wfi_library_open(wf_context *ctx, wfi_onednn_library *lib_out);
+void wfi_library_close(wfi_onednn_library *lib);
 
 /* Records "oneDNN could not <verb> <object>: <status in words>". WF_OK for success. */
 wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *verb,

@@ -365,7 +365,7 @@ static void onednn_destroy(wfi_kernel *kernel) {
     for (int p = 0; p < state->n_primitives; p++) destroy_primitive(&state->primitives[p]);
     for (int i = 0; i < WFI_MAX_OPERANDS; i++) wfi_onednn_format_destroy(state, state->formats[i]);
     if (state->stream) dnnl_stream_destroy(state->stream);
-    if (state->lib.engine) dnnl_engine_destroy(state->lib.engine);
+    wfi_library_close(&state->lib);
     wfi_free(kernel->ctx, state);
 }
 
