@@ -1,72 +1,14 @@
 /* The recipe resolved for a plan. */
 #include "kernel/tuned.h"
-#include "nn/model.h"
-#include "pass/pass.h"
 #include "plan/lanes.h"
 #include "plan/plan.h"
 #include "plan/workers.h"
+#include "recipe/defaults.h"
 #include "recipe/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <weft/info.h>
-
-/* ---- defaults: functions of the model and the recipe, never of the plan ---- */
-
-#define MOST_LANES  8
-#define MOST_SLICES 4
-/* Samples of a microbatch from which batch norm takes its statistics. */
-#define LEAST_OF_BATCH_NORM 16
-
-/* Layers of one family are equal, so a check of two holds for a thousand and is fast. */
-#define FEW_LAYERS 2
-
-static wf_status copy_few_layers(const wf_model *model, wf_model **few_out) {
-    int64_t n = wfi_model_n_layers(model);
-    return n > FEW_LAYERS ? wfi_model_with_layers(model, FEW_LAYERS, few_out)
-                          : wfi_model_copy(model, few_out);
-}
-
-/* The facts of a model that defaults depend on; of NULL: none. */
-static wf_status look_at(const wf_model *model, int32_t most_slices, wfi_model_facts *facts_out) {
-    wf_model *few;
-    *facts_out = (wfi_model_facts){.n_slices = 1};
-    if (!model) return WF_OK;
-    WF_TRY(copy_few_layers(model, &few));
-    wf_status status =
-        wfi_model_look(model->ctx, few->function, few->config, most_slices, facts_out);
-    wf_model_destroy(few);
-    return status;
-}
-
-/* Errors: the model cannot be cut into so many slices. */
-static wf_status try_slices(const wf_model *model, int32_t n_slices) {
-    wf_model *few;
-    WF_TRY(copy_few_layers(model, &few));
-    wf_status status = wfi_model_check_slices(model->ctx, few->function, few->config, n_slices);
-    wf_model_destroy(few);
-    return status;
-}
-
-/* The largest power of two that divides the microbatches, or, if these are open, the batch. */
-static int64_t default_lanes(const wf_recipe *r, const wfi_model_facts *facts) {
-    int64_t divided = r->n_micro ? r->n_micro : r->batch, n = MOST_LANES;
-    int64_t least = facts->has_batch_norm && !r->n_micro ? LEAST_OF_BATCH_NORM : 1;
-    while (n > 1 && (divided % n || r->batch / n < least)) n /= 2;
-    return n;
-}
-
-/* Fills lanes and slices that are open. Without a model there is one slice. */
-static wf_status fill_defaults(const wf_model *model, wf_recipe *r) {
-    wfi_model_facts facts;
-    if (r->n_lanes && r->n_slices) return WF_OK;
-    WF_TRY(look_at(model, MOST_SLICES, &facts));
-    if (!r->n_lanes) r->n_lanes = default_lanes(r, &facts);
-    if (!r->n_slices) r->n_slices = facts.n_slices;
-    return WF_OK;
-}
-
-/* ---- sentences ---- */
 
 /* The divisors of `n` next to `near`, for the sentence that refuses it. */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below_out, int64_t *above_out) {
@@ -181,14 +123,14 @@ static wf_status refuse_slices(wf_context *ctx, const wf_model *model, const wf_
                                const wf_plan *plan) {
     wfi_model_facts facts;
     char others[160];
-    WF_TRY(look_at(model, 1, &facts));
+    WF_TRY(wfi_recipe_look(model, 1, &facts));
     if (facts.n_heads && facts.n_heads % plan->tp) {
         list_tp(facts.n_heads, others, sizeof others);
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "plan: tp=%d does not divide the %lld heads of attention; tp=%s would",
                         plan->tp, (long long)facts.n_heads, *others ? others : "1");
     }
-    if (model) WF_TRY(try_slices(model, plan->tp));
+    if (model) WF_TRY(wfi_recipe_check_slices(model, plan->tp));
     return wfi_fail(ctx, WF_INVALID_ARG,
                     "plan: tp=%d needs %d slices, and this recipe has %lld; --slices %d is another "
                     "recipe, with other numbers on one rank, too",
@@ -230,7 +172,7 @@ static wf_status resolve(wf_context *ctx, const wf_recipe *recipe, const wf_mode
         WF_TRY(wfi_tuned_check(ctx, r.tuned));
         WF_TRY(wfi_context_keep(ctx, r.tuned, &r.tuned));
     }
-    WF_TRY(fill_defaults(model, &r));
+    WF_TRY(wfi_recipe_fill(model, &r));
     bool is_sync = r.update == WF_UPDATE_SYNC;
     WF_TRY(wfi_recipe_resolve_workers(ctx, &r, plan, follows && !recipe->n_lanes));
     if (follows && is_sync && !recipe->n_lanes && !lanes_suit(recipe, plan, r.n_lanes))
