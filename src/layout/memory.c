@@ -106,7 +106,7 @@ static wf_status place_others(wfi_packing *m, const wfi_rank *rank) {
     return m->has_rings ? wfi_place_in_rings(m, rank) : WF_OK;
 }
 
-/* The bound is that of a plan in which all blocks share bytes. */
+/* The bound counts halved blocks as all others, as their places apart are a choice. */
 static wf_status place_space(wfi_packing *m, const wfi_rank *rank) {
     m->halved_bytes = 0;
     if (m->p->use == WFI_USE_DRAFT) return wfi_place_arena(m);

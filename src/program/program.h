@@ -118,7 +118,7 @@ struct wf_program {
     int32_t *first_unit; /* [n_stages + 1] */
     int32_t *stage_of;   /* [n_units] */
     int32_t *size_like;  /* [n_units] the first unit of that size */
-    size_t *least_read;  /* [n_units] of such units: the fewest bytes of parameters of a segment */
+    size_t *least_read;  /* [n_units] the fewest bytes of parameters that a segment reads of them */
     wfi_stage *stages;   /* [n_stages] */
     bool rotates_small;  /* replicas keep small divided tensors by turns; else the first has all */
     /* Stages that read a unit's parameters, ascending: from readers[first_reader[unit]] on. */
